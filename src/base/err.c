@@ -1,0 +1,96 @@
+/*
+ * The table of errors. Called by every layer for its codes, by cmd/ alone for printing.
+ */
+#include "base/err.h"
+
+#include <stdarg.h>
+
+struct err_row {
+    const char *name;
+    const char *prefix; /* how the printed line begins */
+    const char *message;
+    const char *hint;
+    int status;
+};
+
+#define ROW(code) [(code)-ERR_NOMEM]
+
+static const struct err_row rows[ERR_END_ - ERR_NOMEM] = {
+    ROW(ERR_NOMEM) = {"out of memory", "Error: ", "Out of memory", "Free some memory, or record for a shorter time.", 1},
+    ROW(ERR_IO) = {"I/O error", "Error: ", "I/O error", NULL, 1},
+    ROW(ERR_USAGE) = {"usage", "error: ", "Bad arguments", "For more information try --help", 2},
+    ROW(ERR_NO_PROCESS) = {"no such process", "Error: ",
+                           "Failed to get process executable name. Check that the process is running.",
+                           "List the Python processes with: spyglass dump", 1},
+    ROW(ERR_NOT_PYTHON) = {"not Python", "Error: ", "Failed to find python version from target process",
+                           "If a child of this process runs Python, add --subprocesses.", 1},
+    ROW(ERR_STARTING) = {"starting", "Error: ", "The Python in the target process has not started yet",
+                         "Try again in a moment.", 1},
+    ROW(ERR_PERMISSION) = {"permission", "Permission Denied: ", "The process may not be read", NULL, 1},
+    ROW(ERR_VERSION) = {"unsupported version", "Error: ", "Unsupported version of Python",
+                        "Supported are CPython 2.7 and 3.6 to 3.15.", 1},
+    ROW(ERR_GONE) = {"target gone", "Error: ", "The process has exited", NULL, 1},
+    ROW(ERR_READ) = {"unreadable memory", "Error: ", "Failed to read the memory of the target process", NULL, 1},
+    ROW(ERR_BOUNDS) = {"out of bounds", "Error: ", "The target's memory holds values that cannot be right", NULL, 1},
+    ROW(ERR_CYCLE) = {"cycle", "Error: ", "The target's memory holds a cycle where there can be none", NULL, 1},
+    ROW(ERR_TORN) = {"torn read", "Error: ", "The target changed while it was read", "Try again.", 1},
+    ROW(ERR_STOP) = {"could not hold", "Error: ", "A thread of the target could not be held",
+                     "Add --nonblocking to read without holding it.", 1},
+    ROW(ERR_OUTPUT) = {"output", "Error: ", "Failed to create the output file", "Give another place with -o FILE.", 1},
+    ROW(ERR_DISK) = {"write failed", "Error: ", "Failed to write the output file",
+                     "Free some space or give another place with -o FILE. An older file of that name is untouched.", 1},
+    ROW(ERR_LAUNCH) = {"launch failed", "Error: ", "Failed to start the program", NULL, 1},
+    ROW(ERR_NO_SAMPLES) = {"no samples", "Error: ", "No stack counts found", NULL, 1},
+    ROW(ERR_UNSUPPORTED) = {"unsupported", "Error: ", "Not supported", NULL, 1},
+    ROW(ERR_INTERNAL) = {"internal", "Error: ", "Internal error", "Please report this.", 1},
+};
+
+static const struct err_row *row_of(int code)
+{
+    if (code < ERR_NOMEM || code >= ERR_END_)
+        code = ERR_INTERNAL;
+    return &rows[code - ERR_NOMEM];
+}
+
+int err_note_what(struct err_note *note, int code, const char *fmt, ...)
+{
+    va_list args;
+
+    if (note) {
+        va_start(args, fmt);
+        vsnprintf(note->what, sizeof(note->what), fmt, args);
+        va_end(args);
+        note->hint[0] = '\0';
+    }
+    return code;
+}
+
+void err_note_hint(struct err_note *note, const char *fmt, ...)
+{
+    va_list args;
+
+    if (!note)
+        return;
+    va_start(args, fmt);
+    vsnprintf(note->hint, sizeof(note->hint), fmt, args);
+    va_end(args);
+}
+
+const char *err_name(int code)
+{
+    return row_of(code)->name;
+}
+
+int err_print(FILE *out, int code, const struct err_note *note)
+{
+    const struct err_row *row = row_of(code);
+    const char *hint = note && note->hint[0] ? note->hint : row->hint;
+
+    if (note && note->what[0])
+        fprintf(out, "%s%s: %s\n", row->prefix, row->message, note->what);
+    else
+        fprintf(out, "%s%s\n", row->prefix, row->message);
+    if (hint)
+        fprintf(out, "%s\n", hint);
+    return row->status;
+}

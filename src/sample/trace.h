@@ -1,0 +1,57 @@
+/*
+ * The one currency between the readers of processes and everything that shows what was read.
+ *
+ * All strings and `struct func` here are interned for the whole session (base/intern.h): equal content
+ * is the same pointer, they are valid UTF-8 and they outlive the profile. Their content comes from the
+ * target and may hold any character but NUL: control characters, markup, bidi marks. Whoever shows
+ * them escapes them.
+ */
+#ifndef SAMPLE_TRACE_H
+#define SAMPLE_TRACE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+/* A function: a code object of Python, or a native function. */
+struct func {
+    const char *name;           /* qualified on 3.11+: "A.m.<locals>.<listcomp>" */
+    const char *filename;       /* full path as the code object has it; a native function's source or module */
+    const char *short_filename; /* below the outermost package: "json/decoder.py"; never NULL */
+    const char *module;         /* native functions only: the ELF file; NULL for Python */
+    int first_line;             /* of the code object; 0 when unknown */
+};
+
+struct frame {
+    const struct func *func;
+    int line; /* being executed; 0 when there is none */
+    bool is_entry;
+    bool is_shim_entry;
+};
+
+/* A process as it is shown. `command` is its command line, arguments joined by blanks. */
+struct proc_info {
+    pid_t pid;
+    pid_t parent; /* 0 when the parent is not part of what is shown */
+    const char *command;
+    const char *executable;           /* path of the program file */
+    int major, minor, patch;          /* of the Python */
+    const char *version_suffix;       /* "" or "rc1" */
+    const struct proc_info *parent_info; /* NULL at the root */
+};
+
+/* One thread's stack at one instant. `frames` is innermost first. */
+struct trace {
+    const struct proc_info *process;
+    uint64_t thread_id;      /* Python's ident (pthread_t) */
+    pid_t os_thread_id;      /* 0 when unknown */
+    const char *thread_name; /* NULL when unknown */
+    bool active;             /* the kernel was running it, decided before it was held */
+    bool owns_gil;
+    bool unsure; /* read without holding the thread, and it moved meanwhile */
+    size_t n_frames;
+    const struct frame *frames;
+};
+
+#endif
