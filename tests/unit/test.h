@@ -1,0 +1,83 @@
+/*
+ * A small unit harness: each test executable is one file that includes this one.
+ *
+ *     static void test_adds(void) { CHECK(add(1, 2) == 3); CHECK_INT(add(1, 2), 3); }
+ *     int main(int argc, char **argv)
+ *     {
+ *         test_start(argc, argv);
+ *         TEST_RUN(test_adds);
+ *         return test_finish("test_add");       // "test_add: 2 passed, 0 failed"
+ *     }
+ *
+ * A failing check prints file:line and goes on; a check is evaluated exactly once.
+ */
+#ifndef TESTS_UNIT_TEST_H
+#define TESTS_UNIT_TEST_H
+
+#include <inttypes.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct test_state {
+    unsigned passed, failed;
+    const char *running; /* the test function's name */
+    const char *dir;     /* argv[1]: a directory of golden files, or NULL */
+    bool update;         /* argv[2] is --update */
+};
+
+/* Mutable on purpose: a test executable is one file and one thread. */
+static struct test_state test_now;
+
+static inline void test_start(int argc, char **argv)
+{
+    test_now.dir = argc > 1 ? argv[1] : NULL;
+    test_now.update = argc > 2 && strcmp(argv[2], "--update") == 0;
+}
+
+static inline bool test_count(bool ok, const char *file, int line, const char *what)
+{
+    if (ok) {
+        test_now.passed++;
+        return true;
+    }
+    test_now.failed++;
+    fprintf(stderr, "%s:%d: %s: failed: %s\n", file, line, test_now.running ? test_now.running : "?", what);
+    return false;
+}
+
+static inline bool test_count_int(int64_t got, int64_t want, const char *file, int line, const char *what)
+{
+    bool ok = test_count(got == want, file, line, what);
+    if (!ok)
+        fprintf(stderr, "    got %" PRId64 ", want %" PRId64 "\n", got, want);
+    return ok;
+}
+
+static inline bool test_count_str(const char *got, const char *want, const char *file, int line, const char *what)
+{
+    bool same = got == want || (got != NULL && want != NULL && strcmp(got, want) == 0);
+    bool ok = test_count(same, file, line, what);
+    if (!ok)
+        fprintf(stderr, "    got  \"%s\"\n    want \"%s\"\n", got ? got : "(null)", want ? want : "(null)");
+    return ok;
+}
+
+static inline int test_finish(const char *name)
+{
+    printf("%s: %u passed, %u failed\n", name, test_now.passed, test_now.failed);
+    return test_now.failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
+
+#define CHECK(cond)           test_count((cond), __FILE__, __LINE__, #cond)
+#define CHECK_INT(got, want)  test_count_int((int64_t)(got), (int64_t)(want), __FILE__, __LINE__, #got " == " #want)
+#define CHECK_STR(got, want)  test_count_str((got), (want), __FILE__, __LINE__, #got " == " #want)
+#define TEST_RUN(function)                                                                                             \
+    do {                                                                                                               \
+        test_now.running = #function;                                                                                  \
+        function();                                                                                                    \
+    } while (0)
+
+#endif
