@@ -1,0 +1,52 @@
+/*
+ * The place of a recording: a path -> a file that is whole or was never touched. Called by cmd/record
+ * before sampling (place_open proves that writing will work) and at each snapshot and the end.
+ *
+ *     struct place *pl;
+ *     r = place_open("out.svg", &pl, &note);      // creates nothing that stays
+ *     …sample…
+ *     r = place_write(pl, write_svg, &arg, &note);  // temporary beside it, fsync, rename
+ *     pl = place_close(pl);
+ *
+ * `-`, /dev/stdout, /dev/stderr, /dev/fd/N and /proc/self/fd/N are that descriptor. A character device, a
+ * FIFO with a reader and an existing empty file are written in place (callers hand over temporary
+ * files that they hold open). All else is replaced by rename; a symlink is never followed.
+ */
+#ifndef OUT_PLACE_H
+#define OUT_PLACE_H
+
+#include "base/err.h"
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <time.h>
+
+struct place;
+
+/* 0, or ERR_OUTPUT, ERR_NOMEM with `note` filled. */
+int place_open(const char *path, struct place **ret, struct err_note *note);
+
+/*
+ * Lets `fill` write the whole content; may be called several times. Returns what `fill` returned when
+ * that is negative (`note` untouched), ERR_DISK when writing failed, ERR_OUTPUT when the file could
+ * not be put in its place. After a failure a file that was to be replaced is as it was.
+ * A pipe or terminal gets one content after the other.
+ */
+int place_write(struct place *pl, int (*fill)(FILE *out, void *arg), void *arg, struct err_note *note);
+
+/* The path as given. */
+const char *place_path(const struct place *pl);
+
+/* The content goes to this process's own standard output: messages must go elsewhere. */
+bool place_is_stdout(const struct place *pl);
+
+/* Accepts NULL; returns NULL. */
+struct place *place_close(struct place *pl);
+
+/*
+ * "python-2026-11-15T04:00:00.svg", in the current directory: `base` is a program's path or a pid, of
+ * which the last part is kept and made safe. Local time. `extension` is without its dot.
+ */
+void place_default_name(char *buf, size_t n, const char *base, const char *extension, time_t now);
+
+#endif
