@@ -1,0 +1,115 @@
+"""What a target knows of itself: the true stacks of its threads, told to the test as one line of JSON.
+
+A target calls start(n) in its main thread, brings n threads (itself among them, if it parks) to rest, each after
+announce() or in park(), and stays there. A helper thread waits until the n stacks no longer change, writes what
+sys._current_frames() says of every thread but itself, then waits for the test to close standard input, and
+ends the process. Runs on 2.7 and on every 3.x; imports neither threading nor anything that does.
+"""
+import json
+import os
+import sys
+import time
+
+try:
+    import _thread
+except ImportError:
+    import thread as _thread
+
+STILL = 10  # so many looks in a row, with the GIL given up in between, must show the same
+
+announced = {}  # ident -> OS thread id, None when this Python cannot tell
+state = {}
+
+
+def native_id():
+    if hasattr(_thread, "get_native_id"):
+        return _thread.get_native_id()
+    try:
+        return int(os.readlink("/proc/thread-self").rsplit("/", 1)[1])
+    except OSError:
+        return None
+
+
+def announce():
+    announced[_thread.get_ident()] = native_id()
+
+
+def park():
+    """Comes to rest here: the innermost frame of most situations."""
+    announce()
+    rest = os.pipe()
+    os.read(rest[0], 1)
+
+
+def text(value):
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    return value
+
+
+def stack_of(frame):
+    rows = []
+    while frame is not None:
+        code = frame.f_code
+        name = getattr(code, "co_qualname", code.co_name)
+        rows.append((text(name), text(code.co_filename), frame.f_lineno, frame.f_lasti))
+        frame = frame.f_back
+    return rows
+
+
+def stacks():
+    mine = _thread.get_ident()
+    return dict((ident, stack_of(frame)) for ident, frame in sys._current_frames().items() if ident != mine)
+
+
+def names():
+    threading = sys.modules.get("threading")
+    return dict((t.ident, text(t.name)) for t in threading._active.values()) if threading else {}
+
+
+def settle():
+    while len(announced) < state["n"]:
+        time.sleep(0.005)
+    last, same = None, 0
+    while same < STILL:
+        time.sleep(0.005)
+        now = stacks()
+        same = same + 1 if now == last else 0
+        last = now
+    return last
+
+
+def say(**row):
+    line = (json.dumps(row) + "\n").encode("ascii")
+    while line:
+        line = line[os.write(1, line):]
+
+
+def tell():
+    found = settle()
+    known = names()
+    say(
+        pid=os.getpid(),
+        version=list(sys.version_info[:3]),
+        threading="threading" in sys.modules,
+        helper=_thread.get_ident(),
+        extra=state.get("extra"),
+        threads=[
+            dict(
+                ident=ident,
+                os_id=announced.get(ident),
+                name=known.get(ident),
+                main=ident == state["main"],
+                frames=[dict(name=r[0], filename=r[1], line=r[2]) for r in rows],
+            )
+            for ident, rows in found.items()
+        ],
+    )
+    while os.read(0, 4096):
+        pass
+    os._exit(0)
+
+
+def start(n=1, extra=None):
+    state.update(n=n, main=_thread.get_ident(), extra=extra)
+    _thread.start_new_thread(tell, ())
