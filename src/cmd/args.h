@@ -30,7 +30,7 @@ enum args_command {
 /* Strings point into argv. */
 struct options {
     bool as_py_spy; /* started under the name py-spy */
-    bool bare;      /* no argument at all: the help is shown, the status is 2 */
+    bool bare;      /* neither a command nor a flag: the help is shown, the status is 2 */
     bool show_help; /* of `command`; ARGS_NONE is the overview */
     bool show_version;
     enum args_command command;
@@ -94,8 +94,6 @@ struct args_command_row {
 /* The tables: flags are ended by a row without a name; a command without a name has no row. */
 const struct args_flag *args_flags(void);
 const struct args_command_row *args_command_row(enum args_command command);
-/* The shells that `completions` knows, ended by NULL. */
-const char *const *args_shells(void);
 
 /* 0, or ERR_USAGE with `note` filled. `ret` is always filled so far that args_name works. */
 int args_parse(int argc, char *const argv[], struct options *ret, struct err_note *note);

@@ -1,0 +1,139 @@
+/*
+ * The tables of the command line -> help texts. Called by main.c for --help, `help` and a bare start.
+ * Flags and commands come from args.c alone; only the examples live here.
+ */
+#include "cmd/cmd.h"
+
+#include <string.h>
+
+struct example {
+    enum args_command command;
+    bool overview; /* shown in the overview as well */
+    const char *what;
+    const char *line; /* without the program's name */
+};
+
+static const struct example examples[] = {
+    {ARGS_DUMP, true, "Where does a hung process stand?", "dump --pid 1234"},
+    {ARGS_DUMP, false, "The same for its children, for a machine to read", "dump --pid 1234 --subprocesses --json"},
+    {ARGS_RECORD, true, "Where do the next 30 seconds go? Open the file in a browser",
+     "record --pid 1234 --duration 30 --output profile.svg"},
+    {ARGS_RECORD, true, "Run a program under the profiler",
+     "record -o profile.svg -- python program.py --its-own flags"},
+    {ARGS_RECORD, false, "A server with its workers, threads kept apart, waiting included",
+     "record --pid 1234 --subprocesses --threads --idle -d 10 -o profile.svg"},
+    {ARGS_RECORD, false, "A time line for https://www.speedscope.app",
+     "record --pid 1234 -d 30 -f speedscope -o profile.json"},
+    {ARGS_COMPLETIONS, false, "Completion in this bash; put the line in ~/.bashrc to keep it",
+     "completions bash > ~/.spyglass.bash && source ~/.spyglass.bash"},
+};
+
+/* The usage line of a command; its alternatives, split at '|', stand below each other. */
+static void write_usage(const char *program, const struct args_command_row *row, FILE *out)
+{
+    const char *part = row->usage;
+    const char *lead = "Usage: ";
+
+    while (part) {
+        const char *bar = strchr(part, '|');
+        int n = (int)(bar ? (size_t)(bar - part) : strlen(part));
+        while (n > 0 && part[n - 1] == ' ')
+            n--;
+        fprintf(out, "%s%s %s %.*s\n", lead, program, row->name, n, part);
+        lead = "       ";
+        part = bar ? bar + 1 + strspn(bar + 1, " ") : NULL;
+    }
+}
+
+static void write_choices(FILE *out)
+{
+    const char *comma = "";
+
+    fputs(": ", out);
+    for (const struct format *const *f = format_all(); *f; f++) {
+        fprintf(out, "%s%s", comma, (*f)->name);
+        comma = ", ";
+    }
+}
+
+static int flag_width(const struct args_flag *f)
+{
+    return (int)strlen(f->name) + (f->value ? 1 + (int)strlen(f->value) : 0);
+}
+
+static void write_flags(enum args_command command, FILE *out)
+{
+    int width = 0;
+
+    for (const struct args_flag *f = args_flags(); f->name; f++)
+        if ((f->commands & 1u << command) && flag_width(f) > width)
+            width = flag_width(f);
+    fputs("\nFlags:\n", out);
+    for (const struct args_flag *f = args_flags(); f->name; f++) {
+        if (!(f->commands & 1u << command))
+            continue;
+        fputs("  ", out);
+        if (f->letter)
+            fprintf(out, "-%c, ", f->letter);
+        else
+            fputs("    ", out);
+        fprintf(out, "--%s%s%s%*s  %s", f->name, f->value ? " " : "", f->value ? f->value : "", width - flag_width(f),
+                "", f->help);
+        if (f->kind == ARGS_FORMAT)
+            write_choices(out);
+        fputc('\n', out);
+    }
+}
+
+static void write_examples(const char *program, enum args_command command, FILE *out)
+{
+    bool any = false;
+
+    for (size_t i = 0; i < sizeof(examples) / sizeof(examples[0]); i++) {
+        const struct example *e = &examples[i];
+        if (command == ARGS_NONE ? !e->overview : e->command != command)
+            continue;
+        if (!any)
+            fputs("\nExamples:\n", out);
+        any = true;
+        fprintf(out, "  # %s\n  %s %s\n", e->what, program, e->line);
+    }
+}
+
+static void write_overview(const struct options *o, FILE *out)
+{
+    const char *program = args_name(o);
+
+    fprintf(out,
+            "%s\nSees where a running Python program is and where its time goes, from outside, without a restart.\n",
+            args_version(o));
+    fprintf(out, "\nUsage: %s COMMAND [FLAGS]\n\nCommands:\n", program);
+    for (int c = 0; c < ARGS_COMMANDS_; c++) {
+        const struct args_command_row *row = args_command_row((enum args_command)c);
+        if (row->name)
+            fprintf(out, "  %-12s %s\n", row->name, row->summary);
+    }
+    write_flags(ARGS_NONE, out);
+    write_examples(program, ARGS_NONE, out);
+    fprintf(out, "\nThe flags of a command: %s COMMAND --help\n", program);
+}
+
+void help_write(const struct options *options, FILE *out)
+{
+    const struct args_command_row *row = args_command_row(options->command);
+
+    if (!row->name) {
+        write_overview(options, out);
+        return;
+    }
+    fprintf(out, "%s\n\n", row->summary);
+    write_usage(args_name(options), row, out);
+    if (options->command == ARGS_COMPLETIONS) {
+        fputs("\nShells:", out);
+        for (size_t i = 0; completions_shell(i); i++)
+            fprintf(out, "%s %s", i ? "," : "", completions_shell(i));
+        fputc('\n', out);
+    }
+    write_flags(options->command, out);
+    write_examples(args_name(options), options->command, out);
+}

@@ -1,0 +1,99 @@
+/*
+ * The program's beginning: argv and an inherited environment of any kind -> one command, one exit
+ * status. Prepares what every command may rely on (cmd.h lists it) and checks standard output at the end.
+ */
+#include "cmd/cmd.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <string.h>
+#include <unistd.h>
+
+/* What the shell reports for a program that a closed pipe ended. */
+enum { STATUS_CLOSED_PIPE = 128 + SIGPIPE };
+
+static const struct cmd cmds[ARGS_COMMANDS_] = {
+    [ARGS_RECORD] = {cmd_record, false},
+    [ARGS_DUMP] = {cmd_dump, true},
+    [ARGS_COMPLETIONS] = {cmd_completions, true},
+};
+
+/* A file opened later must never become descriptor 0, 1 or 2 and get our messages. */
+static void open_standard_fds(void)
+{
+    for (int fd = 0; fd <= 2; fd++)
+        if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", O_RDWR) != fd)
+            _exit(1);
+}
+
+/* A parent's mask and ignored signals survive exec: Ray's actors block SIGINT, which is how they stop us. */
+static void reset_signals(void)
+{
+    sigset_t wanted;
+
+    sigemptyset(&wanted);
+    sigaddset(&wanted, SIGINT);
+    sigaddset(&wanted, SIGTERM);
+    sigaddset(&wanted, SIGHUP);
+    sigaddset(&wanted, SIGUSR1);
+    sigaddset(&wanted, SIGCHLD);
+    sigprocmask(SIG_UNBLOCK, &wanted, NULL);
+    signal(SIGCHLD, SIG_DFL);
+    signal(SIGPIPE, SIG_IGN);
+    signal(SIGXFSZ, SIG_IGN);
+}
+
+static bool stdout_is_closed_pipe(int error)
+{
+    struct pollfd p = {.fd = STDOUT_FILENO, .events = POLLOUT};
+
+    return error == EPIPE || (poll(&p, 1, 0) > 0 && (p.revents & POLLERR));
+}
+
+/* The status of a command whose result is on standard output: 0 only when all of it arrived. */
+static int finish_stdout(int status)
+{
+    struct err_note note = {0};
+
+    errno = 0;
+    if (fflush(stdout) == 0 && !ferror(stdout))
+        return status;
+    int error = errno;
+    if (stdout_is_closed_pipe(error))
+        return STATUS_CLOSED_PIPE;
+    err_note_what(&note, ERR_DISK, "standard output: %s", strerror(error ? error : EIO));
+    err_note_hint(&note, "Free some space, or send the output elsewhere.");
+    return err_print(stderr, ERR_DISK, &note);
+}
+
+static int show_help(const struct options *o)
+{
+    help_write(o, o->bare ? stderr : stdout);
+    return o->bare ? 2 : finish_stdout(0);
+}
+
+static int show_version(const struct options *o)
+{
+    puts(args_version(o));
+    return finish_stdout(0);
+}
+
+int main(int argc, char **argv)
+{
+    struct options o;
+    struct err_note note = {0};
+
+    open_standard_fds();
+    reset_signals();
+    int r = args_parse(argc, argv, &o, &note);
+    if (r < 0)
+        return err_print(stderr, r, &note);
+    if (o.show_version)
+        return show_version(&o);
+    if (o.show_help)
+        return show_help(&o);
+    int status = cmds[o.command].run(&o);
+    return cmds[o.command].prints ? finish_stdout(status) : status;
+}
