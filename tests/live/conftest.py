@@ -8,7 +8,6 @@ import os
 import pathlib
 import select
 import shutil
-import signal
 import subprocess
 import tempfile
 import time
@@ -115,6 +114,23 @@ def process_state(pid):
     return text.rsplit(")", 1)[1].split()[0]
 
 
+def task_states(pid):
+    """The letters of all threads, as one string."""
+    states = ""
+    for task in pathlib.Path("/proc/%d/task" % pid).iterdir():
+        try:
+            states += (task / "stat").read_text().rsplit(")", 1)[1].split()[0]
+        except (FileNotFoundError, ProcessLookupError):
+            pass
+    return states
+
+
+def at_rest(pid):
+    """Waits until no thread runs: one that was held by the last dump goes back to its call when it is released."""
+    wait_until(lambda: set(task_states(pid)) <= set("STZ"), "all threads of %d at rest" % pid)
+    return pid
+
+
 def wait_until(condition, what, timeout=WAIT):
     """Polls a condition that must come true; failing is an error, not a retry."""
     end = time.monotonic() + timeout
@@ -139,7 +155,7 @@ class Target:
         while not data.endswith(b"\n"):
             ready, _, _ = select.select([fd], [], [], max(0, end - time.monotonic()))
             assert ready, "the target said nothing"
-            chunk = os.read(fd, 1 << 20 if data else 1) if False else os.read(fd, 1 << 20)
+            chunk = os.read(fd, 1 << 20)
             assert chunk, "the target ended: %r" % self.stderr()
             data += chunk
         return json.loads(data.decode())
@@ -214,11 +230,3 @@ def spawn(launch, script):
         return launch([*python.command, *flags, script(python, name), *args], **options)
 
     return go
-
-
-def signal_and_finish(process, number):
-    process.send_signal(number)
-    return finish(process)
-
-
-__all__ = ["signal"]

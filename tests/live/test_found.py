@@ -1,0 +1,162 @@
+"""The interpreter is found wherever it lies: deleted, replaced, stripped, in a venv, embedded, without symbols."""
+import os
+import pathlib
+import shutil
+import subprocess
+
+import pytest
+from conftest import DEBIAN, PYTHONS, TARGETS, run
+from test_stacks import compare
+
+SHARED = [p for p in PYTHONS if p.library_dir]
+EMBED_CODE = """
+import sys
+sys.argv = ["x", "plain"]
+sys.path.insert(0, %(dir)r)
+exec(compile(open(%(dir)r + "/situations.py").read(), %(dir)r + "/situations.py", "exec"))
+"""
+
+
+class Copy:
+    """A copy of an interpreter, and of its libpython where it has one, that is run in the original's place."""
+
+    def __init__(self, python, places):
+        self.dir = pathlib.Path(os.path.dirname(places(python.root))) / ("copy-%d-%d" % (os.getpid(), id(self)))
+        self.dir.mkdir()
+        program = python.root / "usr/bin" / python.command[-1] if python.kind == "chroot" else python.command[0]
+        program = pathlib.Path(program).resolve()
+        self.files = [self.dir / program.name]
+        shutil.copy(program, self.files[0])
+        self.env = {"PYTHONHOME": "/usr" if python.kind == "chroot" else str(program.parent.parent)}
+        if python.library_dir:
+            for library in python.library_dir.glob("libpython%d.%d*.so.1.0" % python.version):
+                self.files.append(self.dir / library.name)
+                shutil.copy(library, self.files[-1])
+            self.env["LD_LIBRARY_PATH"] = str(self.dir)
+        inside = "/" + str(self.files[0].relative_to(python.root))
+        self.command = [*python.command[:-1], inside]
+        for file in self.files:
+            file.chmod(0o755)
+
+    def uses_copies(self, pid):
+        maps = pathlib.Path("/proc/%d/maps" % pid).read_text()
+        return all(file.name in maps and str(self.dir.name) in maps for file in self.files)
+
+
+@pytest.fixture
+def copy(places):
+    made = []
+
+    def make(python):
+        made.append(Copy(python, places))
+        return made[-1]
+
+    yield make
+    for one in made:
+        shutil.rmtree(one.dir)
+
+
+def test_deleted(launch, copy, script, python):
+    one = copy(python)
+    target = launch([*one.command, script(python, "situations.py"), "plain"], env=one.env)
+    assert one.uses_copies(target.pid)
+    for file in one.files:
+        file.unlink()
+    compare(target)
+
+
+def test_replaced(launch, copy, script, python):
+    """As an upgrade does it: another file is renamed over the one that runs."""
+    one = copy(python)
+    target = launch([*one.command, script(python, "situations.py"), "plain"], env=one.env)
+    for file in one.files:
+        other = file.with_suffix(".new")
+        other.write_bytes(pathlib.Path("/bin/sh").read_bytes())
+        other.rename(file)
+    compare(target)
+
+
+def test_stripped(launch, copy, script, python):
+    one = copy(python)
+    subprocess.run(["strip", "--strip-all", *one.files], check=True)
+    target = launch([*one.command, script(python, "situations.py"), "several_lines"], env=one.env)
+    assert one.uses_copies(target.pid)
+    compare(target)
+
+
+def test_stripped_and_deleted(launch, copy, script, python):
+    one = copy(python)
+    subprocess.run(["strip", "--strip-all", *one.files], check=True)
+    target = launch([*one.command, script(python, "situations.py"), "plain"], env=one.env)
+    for file in one.files:
+        file.unlink()
+    compare(target)
+
+
+def test_odd_program_name(launch, copy, script, python):
+    """Neither the program's name nor its library's path says python."""
+    one = copy(python)
+    renamed = one.files[0].with_name("server")
+    one.files[0].rename(renamed)
+    command = [*one.command[:-1], one.command[-1].rsplit("/", 1)[0] + "/server"]
+    target = launch([*command, script(python, "situations.py"), "plain"], env=one.env)
+    compare(target)
+
+
+def test_venv(launch, places, script, python):
+    if python.version < (3, 0):
+        pytest.skip("2.7 has no venv module")
+    place = places(python.root) / ("venv-" + python.label)
+    inside = "/" + str(place.relative_to(python.root))
+    subprocess.run([*python.command, "-m", "venv", "--without-pip", inside], check=True, stdout=subprocess.DEVNULL)
+    command = [*python.command[:-1], inside + "/bin/python"]
+    compare(launch([*command, script(python, "situations.py"), "plain"]))
+
+
+def test_symlinks(launch, places, script, python):
+    """The script and, on the host, the interpreter are started through links."""
+    link = places(python.root) / ("link-" + python.label + ".py")
+    link.symlink_to("situations.py")
+    command = list(python.command)
+    if python.kind == "host":
+        program = places(python.root) / ("linked-" + python.label)
+        program.symlink_to(python.command[0])
+        command = [str(program)]
+    compare(launch([*command, "/" + str(link.relative_to(python.root)), "plain"]))
+
+
+@pytest.mark.parametrize("host", [p for p in PYTHONS if p.kind == "host"], ids=repr)
+def test_argv_rewritten(launch, script, host):
+    """A process that calls itself something else, as workers of clusters do."""
+    program, path = host.command[0], script(host, "situations.py")
+    home = pathlib.Path(program).resolve().parent.parent
+    target = launch(["ray::Busy.method", path, "plain"], executable=program, env={"PYTHONHOME": str(home)})
+    compare(target)
+    assert "Process %d: ray::Busy.method" % target.pid in run("dump", "--pid", target.pid).check().out
+
+
+@pytest.mark.parametrize("shared", SHARED, ids=repr)
+def test_embedded(launch, places, tmp_path, shared):
+    lib = shared.library_dir
+    library, = lib.glob("libpython%d.%d*.so" % shared.version)
+    headers, = (lib.parent / "include").glob("python%d.%d*" % shared.version)
+    program = tmp_path / "embed"
+    subprocess.run(["gcc", TARGETS / "embed.c", "-o", program, "-w", "-I%s" % headers, "-L%s" % lib,
+                    "-l%s" % library.stem[3:], "-Wl,-rpath,%s" % lib], check=True)
+    code = EMBED_CODE % {"dir": str(places(shared.root))}
+    compare(launch([program], env={"EMBED_CODE": code, "PYTHONHOME": str(lib.parent)}))
+
+
+@pytest.mark.parametrize("kind, library", [("-no-pie", "libpython3.*[0-9].a"), ("-pie", "libpython3.*-pic.a")])
+@pytest.mark.parametrize("symbols", ["symbols", "stripped"])
+def test_static(launch, places, tmp_path, kind, library, symbols):
+    """Linked in statically, no symbol exported; stripped, no symbol at all."""
+    config = pathlib.Path("/usr/lib/python%d.%d" % DEBIAN.version)
+    archive = next(config.glob("config-*/" + library))
+    program = tmp_path / "static"
+    subprocess.run(["gcc", kind, TARGETS / "embed.c", "-o", program, "-w", "-I/usr/include/python%d.%d" % DEBIAN.version,
+                    archive, "-lexpat", "-lz", "-lm"], check=True)
+    if symbols == "stripped":
+        subprocess.run(["strip", "--strip-all", program], check=True)
+    code = EMBED_CODE % {"dir": str(places(DEBIAN.root))}
+    compare(launch([program], env={"EMBED_CODE": code}))

@@ -1,0 +1,52 @@
+"""Works without end, for tests that profile: `python busy.py [threads]`. Says one line, then alternates chains.
+
+Each pass goes root -> chain_a -> leaf_a or root -> chain_b -> leaf_b and never otherwise: any other stack is wrong.
+"""
+import os
+import sys
+
+import truth
+
+
+def leaf_a(n):
+    total = 0
+    for i in range(n):
+        total += i
+    return total
+
+
+def leaf_b(n):
+    total = 1
+    for i in range(n):
+        total ^= i
+    return total
+
+
+def chain_a():
+    return leaf_a(300)
+
+
+def chain_b():
+    return leaf_b(300)
+
+
+def root():
+    while True:
+        chain_a()
+        chain_b()
+
+
+def more_threads(n):
+    import threading
+
+    for i in range(n):
+        thread = threading.Thread(target=root, name="busy-%d" % i)
+        thread.daemon = True
+        thread.start()
+
+
+if __name__ == "__main__":
+    if len(sys.argv) > 1:
+        more_threads(int(sys.argv[1]))
+    truth.say(pid=os.getpid())
+    root()

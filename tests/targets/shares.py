@@ -1,0 +1,66 @@
+"""Spends known shares of CPU time in named functions, and says at the end what it did: `python shares.py SECONDS`.
+
+one : two : three get 1 : 2 : 5 parts of the time, by the thread's own CPU clock where there is one; sleepers sleep
+all along. At the end, or at SIGTERM, one line tells the seconds each function had.
+"""
+import os
+import signal
+import sys
+import threading
+import time
+
+import truth
+
+clock = getattr(time, "thread_time", time.time)
+spent = {"one": 0.0, "two": 0.0, "three": 0.0}
+state = {"on": True}
+
+
+def one(seconds):
+    spin(seconds)
+
+
+def two(seconds):
+    spin(seconds)
+
+
+def three(seconds):
+    spin(seconds)
+
+
+def spin(seconds):
+    end = clock() + seconds
+    while clock() < end:
+        sum(range(100))
+
+
+def timed(function, seconds):
+    begin = time.time()
+    function(seconds)
+    spent[function.__name__] += time.time() - begin
+
+
+def work(until):
+    while state["on"] and time.time() < until:
+        timed(one, 0.005)
+        timed(two, 0.010)
+        timed(three, 0.025)
+
+
+def sleeper():
+    time.sleep(100000)
+
+
+def stop(number, frame):
+    state["on"] = False
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, stop)
+    for i in range(3):
+        thread = threading.Thread(target=sleeper, name="sleeper-%d" % i)
+        thread.daemon = True
+        thread.start()
+    truth.say(pid=os.getpid())
+    work(time.time() + float(sys.argv[1]))
+    truth.say(spent=spent)
