@@ -21,23 +21,25 @@ struct profile_options {
     bool timeline;        /* keep the order of samples, for speedscope and chrometrace */
 };
 
-/* A node of the tree: frame `frame` called from node `parent`. Node 0 is the root and has no frame. */
+/* A node: frame `frame` called from node `parent`, which always has the lower index. Node 0 is the root. */
 struct profile_node {
     uint32_t parent;
-    uint32_t frame;  /* index into frames */
-    uint64_t self;   /* samples that ended here */
+    uint32_t frame; /* index into frames; the root has none */
+    uint64_t self;  /* samples that ended here */
 };
 
-/* A distinct (function, line), or a made-up root of a process or thread: then `label` is set instead. */
+/* A distinct (function, line), or a made-up root of a process or thread: then `label` is set, `func` is NULL. */
 struct profile_frame {
     const struct func *func;
     int line;
-    const char *label; /* `process 1:"cmd"`, `thread (2): name` */
+    char *label;                     /* `process 1:"cmd"`, `thread (2): name` */
+    const struct proc_info *process; /* of a process root */
 };
 
-/* `count` equal samples of one thread in a row, the first at `time_ns` since the start. */
+/* `count` equal samples of one thread in a row, from `time_ns` to `last_ns` since the start. */
 struct profile_span {
     uint64_t time_ns;
+    uint64_t last_ns;
     uint32_t node;
     uint32_t count;
 };
@@ -47,6 +49,8 @@ struct profile_thread {
     uint64_t thread_id;
     pid_t os_thread_id;
     const char *name; /* NULL when unknown; the newest name seen */
+    uint32_t root;    /* the node its stacks hang from */
+    uint32_t frame;   /* its made-up root frame, with options.threads */
     struct profile_span *spans;
     size_t n_spans, cap_spans;
 };
@@ -69,5 +73,17 @@ struct profile *profile_free(struct profile *p);                    /* accepts N
 
 /* Adds one stack seen `time_ns` after the start. A trace without frames is ignored. 0 or ERR_NOMEM. */
 int profile_add(struct profile *p, const struct trace *trace, uint64_t time_ns);
+
+/* Two spans of a thread belong together when no tick was missed between them. */
+bool profile_follows(const struct profile *p, uint64_t last_ns, uint64_t time_ns);
+
+/* The nodes from the root to a node, root first, without the made-up ones. Zero it, reuse it, free it. */
+struct profile_path {
+    uint32_t *nodes;
+    size_t n, cap;
+};
+
+int profile_path_fill(struct profile_path *path, const struct profile *p, uint32_t node); /* 0 or ERR_NOMEM */
+void profile_path_free(struct profile_path *path);
 
 #endif

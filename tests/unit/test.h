@@ -71,9 +71,9 @@ static inline int test_finish(const char *name)
     return test_now.failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }
 
-#define CHECK(cond)           test_count((cond), __FILE__, __LINE__, #cond)
-#define CHECK_INT(got, want)  test_count_int((int64_t)(got), (int64_t)(want), __FILE__, __LINE__, #got " == " #want)
-#define CHECK_STR(got, want)  test_count_str((got), (want), __FILE__, __LINE__, #got " == " #want)
+#define CHECK(cond)          test_count((cond), __FILE__, __LINE__, #cond)
+#define CHECK_INT(got, want) test_count_int((int64_t)(got), (int64_t)(want), __FILE__, __LINE__, #got " == " #want)
+#define CHECK_STR(got, want) test_count_str((got), (want), __FILE__, __LINE__, #got " == " #want)
 #define TEST_RUN(function)                                                                                             \
     do {                                                                                                               \
         test_now.running = #function;                                                                                  \

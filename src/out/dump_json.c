@@ -1,0 +1,78 @@
+/*
+ * Traces -> dump's JSON: one array, an object a thread, indented by two. Called by cmd/dump once.
+ */
+#include "out/dump.h"
+#include "out/json.h"
+
+#include <inttypes.h>
+
+/* Ancestors told of a process; a chain that is longer, or a ring, is cut here. */
+#define DUMP_MAX_ANCESTORS 64
+
+static void dump_json_frame(const struct frame *frame, FILE *out)
+{
+    fputs("      {\n        \"name\": ", out);
+    json_string(out, frame->func->name);
+    fputs(",\n        \"filename\": ", out);
+    json_string(out, frame->func->filename);
+    fputs(",\n        \"module\": ", out);
+    json_string(out, frame->func->module);
+    fputs(",\n        \"short_filename\": ", out);
+    json_string(out, frame->func->short_filename);
+    fprintf(out, ",\n        \"line\": %d,\n        \"locals\": null,\n", frame->line > 0 ? frame->line : 0);
+    fprintf(out, "        \"is_entry\": %s,\n", frame->is_entry ? "true" : "false");
+    fprintf(out, "        \"is_shim_entry\": %s\n      }", frame->is_shim_entry ? "true" : "false");
+}
+
+/* A child tells of itself and, nested, of its ancestors; the process that was asked for has null. */
+static void dump_json_process(const struct proc_info *process, FILE *out)
+{
+    int depth = 0, indent = 6;
+
+    for (; process != NULL && depth < DUMP_MAX_ANCESTORS; depth++, indent += 2) {
+        fprintf(out, "{\n%*s\"pid\": %d,\n", indent, "", (int)process->pid);
+        fprintf(out, "%*s\"command_line\": ", indent, "");
+        json_string(out, process->command ? process->command : "");
+        fprintf(out, ",\n%*s\"parent\": ", indent, "");
+        process = process->parent_info;
+    }
+    fputs("null", out);
+    for (; depth > 0; depth--) {
+        indent -= 2;
+        fprintf(out, "\n%*s}", indent - 2, "");
+    }
+}
+
+static void dump_json_thread(const struct trace *trace, FILE *out)
+{
+    const struct proc_info *process = trace->process;
+
+    fprintf(out, "  {\n    \"pid\": %d,\n    \"thread_id\": %" PRIu64, (int)process->pid, trace->thread_id);
+    fputs(",\n    \"thread_name\": ", out);
+    json_string(out, trace->thread_name);
+    if (trace->os_thread_id > 0)
+        fprintf(out, ",\n    \"os_thread_id\": %d", (int)trace->os_thread_id);
+    else
+        fputs(",\n    \"os_thread_id\": null", out);
+    fprintf(out, ",\n    \"active\": %s", trace->active ? "true" : "false");
+    fprintf(out, ",\n    \"owns_gil\": %s", trace->owns_gil ? "true" : "false");
+    fputs(",\n    \"frames\": [", out);
+    for (size_t i = 0; i < trace->n_frames; i++) {
+        fputs(i > 0 ? ",\n" : "\n", out);
+        dump_json_frame(&trace->frames[i], out);
+    }
+    fputs(trace->n_frames > 0 ? "\n    ],\n    \"process_info\": " : "],\n    \"process_info\": ", out);
+    dump_json_process(process->parent_info != NULL ? process : NULL, out);
+    fputs("\n  }", out);
+}
+
+void dump_json(const struct trace *traces, size_t n_traces, const struct dump_options *options, FILE *out)
+{
+    (void)options; /* both file names are there anyway */
+    putc('[', out);
+    for (size_t i = 0; i < n_traces; i++) {
+        fputs(i > 0 ? ",\n" : "\n", out);
+        dump_json_thread(&traces[i], out);
+    }
+    fputs(n_traces > 0 ? "\n]\n" : "]\n", out);
+}

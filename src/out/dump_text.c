@@ -1,0 +1,68 @@
+/*
+ * Traces -> dump's text. Called by cmd/dump for each process. Everything that comes from the target
+ * goes through text_print_safe.
+ */
+#include "base/text.h"
+#include "out/dump.h"
+
+#include <inttypes.h>
+
+#define DUMP_RULE "--------------------------------------------------------------------------------"
+
+static void dump_text_header(const struct proc_info *process, FILE *out)
+{
+    const struct proc_info *parent = process->parent_info;
+
+    fprintf(out, "Process %d: ", (int)process->pid);
+    text_print_safe(out, process->command ? process->command : "");
+    fprintf(out, "\nPython v%d.%d.%d", process->major, process->minor, process->patch);
+    text_print_safe(out, process->version_suffix ? process->version_suffix : "");
+    fputs(" (", out);
+    text_print_safe(out, process->executable ? process->executable : "?");
+    fputs(")\n", out);
+    if (parent != NULL) {
+        fprintf(out, "Parent Process %d: ", (int)parent->pid);
+        text_print_safe(out, parent->command ? parent->command : "");
+        putc('\n', out);
+    }
+    putc('\n', out);
+}
+
+static void dump_text_frame(const struct frame *frame, const struct dump_options *options, FILE *out)
+{
+    fputs("    ", out);
+    text_print_safe(out, frame->func->name);
+    fputs(" (", out);
+    text_print_safe(out, options->full_filenames ? frame->func->filename : frame->func->short_filename);
+    if (frame->line > 0)
+        fprintf(out, ":%d", frame->line);
+    fputs(")\n", out);
+}
+
+static void dump_text_thread(const struct trace *trace, const struct dump_options *options, FILE *out)
+{
+    const char *status = !trace->active ? "idle" : trace->owns_gil ? "active+gil" : "active";
+
+    if (trace->os_thread_id > 0)
+        fprintf(out, "Thread %d (%s)", (int)trace->os_thread_id, status);
+    else
+        fprintf(out, "Thread 0x%" PRIX64 " (%s)", trace->thread_id, status);
+    if (trace->thread_name != NULL) {
+        fputs(": \"", out);
+        text_print_safe(out, trace->thread_name);
+        putc('"', out);
+    }
+    putc('\n', out);
+    for (size_t i = 0; i < trace->n_frames; i++)
+        dump_text_frame(&trace->frames[i], options, out);
+}
+
+void dump_text(const struct proc_info *process, const struct trace *traces, size_t n_traces,
+               const struct dump_options *options, bool first, FILE *out)
+{
+    if (!first)
+        fputs("\n" DUMP_RULE "\n", out);
+    dump_text_header(process, out);
+    for (size_t i = 0; i < n_traces; i++)
+        dump_text_thread(&traces[i], options, out);
+}

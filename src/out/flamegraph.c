@@ -1,0 +1,350 @@
+/*
+ * Profile -> an SVG flame graph, root on top, that is a whole picture without its script and can be
+ * searched and zoomed with it. Called by cmd/record through the table of formats.
+ *
+ * Always well-formed XML: every text is escaped here, nothing from a target gets into the script or an
+ * attribute. Positions are per cent, so the picture follows the width of its window. The frames shown
+ * are closed upwards: a frame's callers are there if it is.
+ */
+#include "base/err.h"
+#include "base/text.h"
+#include "out/assets.h"
+#include "out/format.h"
+#include "profile/tree.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define FLAME_WIDTH    1200
+#define FLAME_MARGIN   10
+#define FLAME_INNER    (FLAME_WIDTH - 2 * FLAME_MARGIN)
+#define FLAME_TOP      84      /* height of the head; the script knows it from the file */
+#define FLAME_ROW      18      /* as flamegraph.js has it */
+#define FLAME_CHAR     7.3     /* width of a character at 12 pixels; a little wide, so that text never sticks out */
+#define FLAME_TITLE    600     /* columns of a frame's name that are kept */
+#define FLAME_BYTES    3400000 /* of frames in a file, at most */
+#define FLAME_OVERHEAD 230     /* bytes of a frame besides its name */
+
+struct flame {
+    const struct profile *p;
+    const struct out_options *options;
+    struct tree *tree;
+    char **names;     /* by frame: how it reads, escaped for a terminal but not for XML */
+    bool *shown;      /* by node of the tree */
+    uint64_t *cursor; /* by depth: where the next frame starts, in samples */
+    uint32_t rows;
+    size_t folded; /* frames left out because the file would be too large */
+    FILE *out;
+};
+
+/* Fills of one lightness in 15 hues, four tints each: the hue is the file's, the tint the function's. */
+static const uint32_t flame_colours[][4] = {
+    {0xf5a5a4, 0xfab2b0, 0xffbebd, 0xef9c9b}, {0xf2aa8c, 0xf7b69a, 0xfcc2a9, 0xeca181},
+    {0xe7b27a, 0xedbd8b, 0xf2c89c, 0xe0aa6e}, {0xd4bc75, 0xdbc687, 0xe2d099, 0xcdb468},
+    {0xbac67e, 0xc4cf8f, 0xced89f, 0xb2be72}, {0x9dcd93, 0xaad5a1, 0xb8deaf, 0x94c689},
+    {0x81d1ad, 0x92d9b9, 0xa3e1c4, 0x75caa5}, {0x6ed2c9, 0x83dad1, 0x97e1da, 0x5fcbc2},
+    {0x6dcee1, 0x82d6e7, 0x96dfee, 0x5fc7db}, {0x7fc8f3, 0x91d0f7, 0xa2d9fc, 0x73c0ed},
+    {0x9abffb, 0xa7c9ff, 0xb5d2ff, 0x90b7f6}, {0xb6b6f9, 0xc0c0fd, 0xcacbff, 0xaeadf4},
+    {0xcfaeed, 0xd7b9f2, 0xdfc4f8, 0xc7a5e7}, {0xe2a7d9, 0xe9b3e0, 0xefbfe7, 0xdc9ed2},
+    {0xf0a4c0, 0xf5b1c9, 0xfabdd2, 0xe99bb8},
+};
+
+#define FLAME_GREY 0xd3d7dfu /* "all", processes, threads */
+
+/* Stable from one recording to the next, so that two pictures compare. */
+static uint32_t flame_hash(const char *s)
+{
+    uint32_t h = 2166136261u;
+
+    for (; *s != '\0'; s++)
+        h = (h ^ (unsigned char)*s) * 16777619u;
+    return h ^ h >> 15;
+}
+
+static uint32_t flame_colour(const struct profile_frame *frame)
+{
+    size_t hues = sizeof(flame_colours) / sizeof(flame_colours[0]);
+
+    if (frame == NULL || frame->label != NULL)
+        return FLAME_GREY;
+    return flame_colours[flame_hash(frame->func->short_filename) % hues][flame_hash(frame->func->name) % 4];
+}
+
+static bool flame_is_xml(uint32_t cp)
+{
+    return cp == '\t' || cp == '\n' || cp == '\r' || (cp >= 0x20 && cp != 0xfffe && cp != 0xffff);
+}
+
+/* The first `len` bytes of `s` as XML text. */
+static void flame_xml(FILE *out, const char *s, size_t len)
+{
+    const char *end = s + len;
+    uint32_t cp;
+    size_t n;
+
+    for (; s < end && (n = text_utf8_next(s, &cp)) > 0; s += n) {
+        if (cp == '&')
+            fputs("&amp;", out);
+        else if (cp == '<')
+            fputs("&lt;", out);
+        else if (cp == '>')
+            fputs("&gt;", out);
+        else if (cp == '"')
+            fputs("&quot;", out);
+        else if (cp == TEXT_REPLACEMENT || !flame_is_xml(cp))
+            fputs("\xef\xbf\xbd", out);
+        else
+            fwrite(s, 1, n, out);
+    }
+}
+
+/* As much of `s` as fits in `columns`, with an ellipsis when it is not all. */
+static void flame_xml_fit(FILE *out, const char *s, size_t columns)
+{
+    size_t len = text_fit(s, columns);
+
+    if (s[len] == '\0') {
+        flame_xml(out, s, len);
+        return;
+    }
+    flame_xml(out, s, text_fit(s, columns - 1));
+    fputs("\xe2\x80\xa6", out);
+}
+
+static void flame_xml_safe_fit(FILE *out, const char *s, size_t columns)
+{
+    char *safe = NULL;
+    size_t len = 0;
+    FILE *mem = open_memstream(&safe, &len);
+
+    if (mem == NULL)
+        return;
+    text_print_safe(mem, s);
+    if (fclose(mem) == 0)
+        flame_xml_fit(out, safe, columns);
+    free(safe);
+}
+
+/* 1234567 -> 1,234,567 */
+static const char *flame_count(char text[32], uint64_t n)
+{
+    char digits[24];
+    int len = snprintf(digits, sizeof(digits), "%" PRIu64, n), to = 0;
+
+    for (int i = 0; i < len; i++) {
+        if (i > 0 && (len - i) % 3 == 0)
+            text[to++] = ',';
+        text[to++] = digits[i];
+    }
+    text[to] = '\0';
+    return text;
+}
+
+/* How a node's frame reads; NULL when out of memory. */
+static const char *flame_name(struct flame *f, uint32_t node)
+{
+    uint32_t frame = f->tree->nodes[node].frame;
+    size_t len = 0;
+    FILE *mem;
+
+    if (node == 0)
+        return "all";
+    if (f->names[frame] != NULL)
+        return f->names[frame];
+    mem = open_memstream(&f->names[frame], &len);
+    if (mem == NULL)
+        return NULL;
+    format_frame(&f->p->frames[frame], f->options, mem);
+    if (fclose(mem) != 0) {
+        free(f->names[frame]);
+        f->names[frame] = NULL;
+    }
+    return f->names[frame];
+}
+
+/* Widest first; of equals the caller first, so that any first part of the order is closed upwards. */
+static int flame_compare(const void *a, const void *b, void *arg)
+{
+    const struct tree_node *nodes = arg;
+    uint32_t i = *(const uint32_t *)a, k = *(const uint32_t *)b;
+    const struct tree_node *x = &nodes[i], *y = &nodes[k];
+
+    if (x->total != y->total)
+        return x->total > y->total ? -1 : 1;
+    if (x->depth != y->depth)
+        return x->depth < y->depth ? -1 : 1;
+    return (i > k) - (i < k);
+}
+
+/* Marks as shown the widest of `order` until the file is full. */
+static int flame_fill(struct flame *f, const uint32_t *order, size_t n)
+{
+    size_t bytes = 0, i;
+
+    for (i = 0; i < n; i++) {
+        const struct tree_node *node = &f->tree->nodes[order[i]];
+        const char *name = flame_name(f, order[i]);
+        size_t len;
+
+        if (name == NULL)
+            return ERR_NOMEM;
+        len = strlen(name);
+        bytes += FLAME_OVERHEAD + 2 * (len < FLAME_TITLE ? len : FLAME_TITLE);
+        if (bytes > FLAME_BYTES)
+            break;
+        f->shown[order[i]] = true;
+        if (node->depth >= f->rows)
+            f->rows = node->depth + 1;
+    }
+    f->folded = n - i;
+    return 0;
+}
+
+/* Frames of less than a pixel are left out from the start. */
+static int flame_choose(struct flame *f)
+{
+    uint32_t *order = calloc(f->tree->n_nodes, sizeof(*order));
+    size_t n = 0;
+    int r;
+
+    if (order == NULL)
+        return ERR_NOMEM;
+    for (size_t i = 0; i < f->tree->n_nodes; i++)
+        if (f->tree->nodes[i].total * FLAME_INNER >= f->p->samples && f->tree->nodes[i].total > 0)
+            order[n++] = (uint32_t)i;
+    qsort_r(order, n, sizeof(*order), flame_compare, f->tree->nodes);
+    f->shown[0] = true;
+    f->rows = 1;
+    r = flame_fill(f, order, n);
+    free(order);
+    return r;
+}
+
+static void flame_write_frame(struct flame *f, uint32_t id)
+{
+    const struct tree_node *node = &f->tree->nodes[id];
+    double all = (double)f->p->samples, x = 100.0 * (double)f->cursor[node->depth] / all;
+    double width = 100.0 * (double)node->total / all;
+    double columns = (width * FLAME_INNER / 100 - 6) / FLAME_CHAR;
+    unsigned y = node->depth * FLAME_ROW;
+    const char *name = flame_name(f, id);
+    char count[32];
+
+    fputs("<g class=\"f\"><title>", f->out);
+    flame_xml_fit(f->out, name, FLAME_TITLE);
+    fprintf(f->out, id == 0 ? " (%s samples, %.0f%%)</title>" : " (%s samples, %.2f%%)</title>",
+            flame_count(count, node->total), width);
+    fprintf(f->out, "<rect x=\"%.5f%%\" y=\"%u\" width=\"%.5f%%\" height=\"%d\" fill=\"#%06" PRIx32 "\"/>", x, y, width,
+            FLAME_ROW - 1, flame_colour(id == 0 ? NULL : &f->p->frames[node->frame]));
+    if (columns >= 3) {
+        fprintf(f->out, "<text x=\"%.5f%%\" dx=\"4\" y=\"%u\">", x, y + 13);
+        flame_xml_fit(f->out, name, (size_t)columns);
+        fputs("</text>", f->out);
+    }
+    fputs("</g>\n", f->out);
+}
+
+static void flame_write_frames(struct flame *f)
+{
+    uint32_t id = 0;
+
+    fprintf(f->out, "<svg class=\"frames\" x=\"%d\" y=\"%d\" width=\"%d\" height=\"%zu\">\n", FLAME_MARGIN, FLAME_TOP,
+            FLAME_INNER, (size_t)f->rows * FLAME_ROW);
+    do {
+        uint32_t depth = f->tree->nodes[id].depth;
+
+        if (f->shown[id]) {
+            flame_write_frame(f, id);
+            f->cursor[depth + 1] = f->cursor[depth];
+        }
+        f->cursor[depth] += f->tree->nodes[id].total;
+        id = tree_next(f->tree, id, f->shown[id]);
+    } while (id != 0);
+    fputs("</svg>\n", f->out);
+}
+
+static void flame_write_subtitle(struct flame *f)
+{
+    uint64_t interval = f->p->options.interval_ns;
+    char count[32];
+
+    fprintf(f->out, "%s samples", flame_count(count, f->p->samples));
+    if (f->p->duration_ns > 0)
+        fprintf(f->out, " in %.1f s", (double)f->p->duration_ns / 1e9);
+    if (interval > 0)
+        fprintf(f->out, " \xc2\xb7 %.4g a second", 1e9 / (double)interval);
+    if (f->folded > 0)
+        fprintf(f->out, " \xc2\xb7 the %s smallest or deepest frames are left out", flame_count(count, f->folded));
+}
+
+static void flame_write_head(struct flame *f)
+{
+    fprintf(f->out, "<g class=\"head\"><rect class=\"back\" width=\"100%%\" height=\"%d\" fill=\"#fff\"/>\n",
+            FLAME_TOP - 6);
+    fprintf(f->out, "<text class=\"title\" x=\"%d\" y=\"28\">", FLAME_MARGIN);
+    flame_xml_safe_fit(f->out, f->options->title ? f->options->title : "", 84);
+    fprintf(f->out, "</text>\n<text class=\"sub\" x=\"%d\" y=\"48\">", FLAME_MARGIN);
+    flame_write_subtitle(f);
+    fprintf(f->out, "</text>\n<text class=\"details\" x=\"%d\" y=\"70\"></text>\n</g>\n", FLAME_MARGIN);
+}
+
+static void flame_write_svg(struct flame *f)
+{
+    size_t height = FLAME_TOP + (size_t)f->rows * FLAME_ROW + FLAME_MARGIN;
+
+    fputs("<?xml version=\"1.0\" encoding=\"UTF-8\" standalone=\"no\"?>\n"
+          "<!DOCTYPE svg PUBLIC \"-//W3C//DTD SVG 1.1//EN\" \"http://www.w3.org/Graphics/SVG/1.1/DTD/svg11.dtd\">\n",
+          f->out);
+    fprintf(f->out, "<svg xmlns=\"http://www.w3.org/2000/svg\" version=\"1.1\" width=\"%d\" height=\"%zu\">\n",
+            FLAME_WIDTH, height);
+    fputs("<title>", f->out);
+    flame_xml_safe_fit(f->out, f->options->title ? f->options->title : "flame graph", FLAME_TITLE);
+    fputs("</title>\n<style><![CDATA[\n", f->out);
+    fwrite(asset_flamegraph_css, 1, asset_flamegraph_css_len, f->out);
+    fputs("]]></style>\n<rect class=\"back\" width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n", f->out);
+    flame_write_frames(f);
+    flame_write_head(f);
+    fputs("<script><![CDATA[\n", f->out);
+    fwrite(asset_flamegraph_js, 1, asset_flamegraph_js_len, f->out);
+    fputs("]]></script>\n</svg>\n", f->out);
+}
+
+static void flame_release(struct flame *f)
+{
+    for (size_t i = 0; f->names != NULL && i < f->p->n_frames; i++)
+        free(f->names[i]);
+    free(f->names);
+    free(f->shown);
+    free(f->cursor);
+    tree_free(f->tree);
+}
+
+static int flamegraph_write(const struct profile *p, const struct out_options *options, FILE *out)
+{
+    struct flame f = {.p = p, .options = options, .out = out};
+    int r = ERR_NOMEM;
+
+    if (p->samples == 0)
+        return ERR_NO_SAMPLES;
+    f.tree = tree_new(p, options->full_filenames, options->show_lines);
+    f.names = calloc(p->n_frames + 1, sizeof(*f.names));
+    if (f.tree != NULL) {
+        f.shown = calloc(f.tree->n_nodes, sizeof(*f.shown));
+        f.cursor = calloc((size_t)f.tree->max_depth + 2, sizeof(*f.cursor));
+    }
+    if (f.names != NULL && f.shown != NULL && f.cursor != NULL)
+        r = flame_choose(&f);
+    if (r == 0)
+        flame_write_svg(&f);
+    flame_release(&f);
+    return r;
+}
+
+const struct format format_flamegraph = {
+    .name = "flamegraph",
+    .extension = "svg",
+    .wrote = "flamegraph data",
+    .look = "Open it in a browser: %s",
+    .write = flamegraph_write,
+};

@@ -1,0 +1,71 @@
+/*
+ * The table of record's formats, the ways to find one, and how a frame reads. Called by cmd/record for
+ * the table; by the formats for the frames. ADD A FORMAT HERE: declare it, add it to the table.
+ */
+#include "out/format.h"
+
+#include "base/text.h"
+
+#include <string.h>
+#include <strings.h>
+
+extern const struct format format_flamegraph, format_raw, format_speedscope, format_chrometrace;
+
+static const struct format *const format_table[] = {
+    &format_flamegraph, &format_raw, &format_speedscope, &format_chrometrace, NULL,
+};
+
+/* The longer endings come first: ".trace.json" is no ".json". */
+static const struct {
+    const char *ending;
+    const struct format *format;
+} format_endings[] = {
+    {".chrometrace.json", &format_chrometrace},
+    {".trace.json", &format_chrometrace},
+    {".json", &format_speedscope},
+    {".svg", &format_flamegraph},
+    {".txt", &format_raw},
+    {".raw", &format_raw},
+    {".folded", &format_raw},
+    {".collapsed", &format_raw},
+};
+
+const struct format *const *format_all(void)
+{
+    return format_table;
+}
+
+const struct format *format_by_name(const char *name)
+{
+    for (size_t i = 0; format_table[i] != NULL; i++)
+        if (strcasecmp(format_table[i]->name, name) == 0)
+            return format_table[i];
+    return NULL;
+}
+
+const struct format *format_by_path(const char *path)
+{
+    size_t len = strlen(path);
+
+    for (size_t i = 0; i < sizeof(format_endings) / sizeof(format_endings[0]); i++) {
+        size_t n = strlen(format_endings[i].ending);
+
+        if (len >= n && strcasecmp(path + len - n, format_endings[i].ending) == 0)
+            return format_endings[i].format;
+    }
+    return NULL;
+}
+
+void format_frame(const struct profile_frame *frame, const struct out_options *options, FILE *out)
+{
+    if (frame->label != NULL) {
+        text_print_safe(out, frame->label);
+        return;
+    }
+    text_print_safe(out, frame->func->name);
+    fputs(" (", out);
+    text_print_safe(out, options->full_filenames ? frame->func->filename : frame->func->short_filename);
+    if (options->show_lines && frame->line > 0)
+        fprintf(out, ":%d", frame->line);
+    putc(')', out);
+}

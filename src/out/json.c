@@ -1,0 +1,56 @@
+/*
+ * Strings and numbers -> JSON. Used by every writer of JSON. No raw control character leaves here, so
+ * that JSON printed on a terminal is as harmless as text is.
+ */
+#include "out/json.h"
+
+#include "base/text.h"
+
+#include <inttypes.h>
+#include <stdbool.h>
+#include <string.h>
+
+static void json_escape(FILE *out, uint32_t cp)
+{
+    static const char from[] = "\"\\\b\f\n\r\t", to[] = "\"\\bfnrt";
+    const char *named = cp < 0x80 ? memchr(from, (int)cp, sizeof(from) - 1) : NULL;
+
+    if (named != NULL)
+        fprintf(out, "\\%c", to[named - from]);
+    else if (cp == TEXT_REPLACEMENT)
+        fputs("\xef\xbf\xbd", out);
+    else
+        fprintf(out, "\\u%04x", (unsigned)cp);
+}
+
+void json_string(FILE *out, const char *s)
+{
+    const char *plain = s; /* start of what can be written as it is */
+    uint32_t cp;
+    size_t len;
+
+    if (s == NULL) {
+        fputs("null", out);
+        return;
+    }
+    putc('"', out);
+    for (; (len = text_utf8_next(s, &cp)) > 0; s += len) {
+        if (cp != '"' && cp != '\\' && cp != TEXT_REPLACEMENT && !text_is_control(cp))
+            continue;
+        fwrite(plain, 1, (size_t)(s - plain), out);
+        json_escape(out, cp);
+        plain = s + len;
+    }
+    fwrite(plain, 1, (size_t)(s - plain), out);
+    putc('"', out);
+}
+
+void json_seconds(FILE *out, uint64_t ns)
+{
+    char digits[16];
+    int n = snprintf(digits, sizeof(digits), "%09" PRIu64, ns % 1000000000);
+
+    while (n > 1 && digits[n - 1] == '0')
+        n--;
+    fprintf(out, "%" PRIu64 ".%.*s", ns / 1000000000, n, digits);
+}

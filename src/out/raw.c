@@ -1,0 +1,107 @@
+/*
+ * Profile -> folded stacks, one line a distinct stack, root first:
+ *
+ *     <module> (a.py:6);f (a.py:3) 99
+ *
+ * A line always parses: ';' only between frames, the last blank before the count, no control characters.
+ */
+#include "base/err.h"
+#include "base/grow.h"
+#include "out/format.h"
+#include "profile/tree.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The line so far; `ends[d]` is where the frame at depth d ends. */
+struct raw_line {
+    char *text;
+    size_t cap;
+    size_t *ends;
+};
+
+static void raw_clean(char *s, size_t len)
+{
+    for (char *p = s; (p = memchr(p, ';', len - (size_t)(p - s))) != NULL;)
+        *p = ':';
+}
+
+/* `texts[f]` is how frame f reads; made when it is first met. */
+static const char *raw_frame(const struct profile *p, uint32_t frame, const struct out_options *options, char **texts)
+{
+    size_t len = 0;
+    FILE *mem;
+
+    if (texts[frame] != NULL)
+        return texts[frame];
+    mem = open_memstream(&texts[frame], &len);
+    if (mem == NULL)
+        return NULL;
+    format_frame(&p->frames[frame], options, mem);
+    if (fclose(mem) != 0) {
+        free(texts[frame]);
+        texts[frame] = NULL;
+        return NULL;
+    }
+    raw_clean(texts[frame], len);
+    return texts[frame];
+}
+
+static int raw_line_put(struct raw_line *line, uint32_t depth, const char *text)
+{
+    size_t start = line->ends[depth - 1], len = strlen(text);
+
+    if (grow_array((void **)&line->text, &line->cap, start + len + 1, 1) < 0)
+        return ERR_NOMEM;
+    if (start > 0)
+        line->text[start++] = ';';
+    memcpy(line->text + start, text, len);
+    line->ends[depth] = start + len;
+    return 0;
+}
+
+static int raw_write_tree(const struct profile *p, const struct tree *tree, const struct out_options *options,
+                          struct raw_line *line, char **texts, FILE *out)
+{
+    for (uint32_t i = tree_next(tree, 0, true); i != 0; i = tree_next(tree, i, true)) {
+        const struct tree_node *node = &tree->nodes[i];
+        const char *text = raw_frame(p, node->frame, options, texts);
+
+        if (text == NULL || raw_line_put(line, node->depth, text) < 0)
+            return ERR_NOMEM;
+        if (node->self == 0)
+            continue;
+        fwrite(line->text, 1, line->ends[node->depth], out);
+        fprintf(out, " %" PRIu64 "\n", node->self);
+    }
+    return 0;
+}
+
+static int raw_write(const struct profile *p, const struct out_options *options, FILE *out)
+{
+    struct tree *tree = tree_new(p, options->full_filenames, options->show_lines);
+    char **texts = calloc(p->n_frames + 1, sizeof(*texts));
+    struct raw_line line = {0};
+    int r = ERR_NOMEM;
+
+    if (tree != NULL)
+        line.ends = calloc((size_t)tree->max_depth + 1, sizeof(*line.ends));
+    if (tree != NULL && texts != NULL && line.ends != NULL)
+        r = raw_write_tree(p, tree, options, &line, texts, out);
+    for (size_t i = 0; texts != NULL && i < p->n_frames; i++)
+        free(texts[i]);
+    free(texts);
+    free(line.text);
+    free(line.ends);
+    tree_free(tree);
+    return r;
+}
+
+const struct format format_raw = {
+    .name = "raw",
+    .extension = "txt",
+    .wrote = "raw flamegraph data",
+    .look = "One line a stack, ended by its samples; flame graph programs read it: %s",
+    .write = raw_write,
+};

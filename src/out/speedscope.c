@@ -1,0 +1,149 @@
+/*
+ * Profile -> the file of https://www.speedscope.app: one line of JSON, a sampled profile per thread
+ * from its time line. The weights of a profile add up to its endValue exactly, as the importer expects.
+ */
+#include "base/err.h"
+#include "out/format.h"
+#include "out/json.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Numbers the frames that are functions: threads and processes are in the profiles' names. */
+static uint32_t *speedscope_number_frames(const struct profile *p)
+{
+    uint32_t *number = calloc(p->n_frames + 1, sizeof(*number)), n = 0;
+
+    for (size_t i = 0; number != NULL && i < p->n_frames; i++)
+        if (p->frames[i].label == NULL)
+            number[i] = n++;
+    return number;
+}
+
+static void speedscope_write_frames(const struct profile *p, FILE *out)
+{
+    const char *comma = "";
+
+    for (size_t i = 0; i < p->n_frames; i++) {
+        const struct profile_frame *frame = &p->frames[i];
+
+        if (frame->label != NULL)
+            continue;
+        fprintf(out, "%s{\"name\":", comma);
+        json_string(out, frame->func->name);
+        fputs(",\"file\":", out);
+        json_string(out, frame->func->filename);
+        fprintf(out, ",\"line\":%d,\"col\":null}", frame->line > 0 ? frame->line : 0);
+        comma = ",";
+    }
+}
+
+static int speedscope_write_name(const struct profile *p, const struct profile_thread *t, FILE *out)
+{
+    char *name = NULL;
+    size_t len = 0;
+    FILE *mem = open_memstream(&name, &len);
+
+    if (mem == NULL)
+        return ERR_NOMEM;
+    if (p->options.processes)
+        fprintf(mem, "Process %d ", (int)t->process->pid);
+    if (t->os_thread_id > 0)
+        fprintf(mem, "Thread %d", (int)t->os_thread_id);
+    else
+        fprintf(mem, "Thread 0x%" PRIX64, t->thread_id);
+    if (t->name != NULL)
+        fprintf(mem, " \"%s\"", t->name);
+    if (fclose(mem) != 0) {
+        free(name);
+        return ERR_NOMEM;
+    }
+    json_string(out, name);
+    free(name);
+    return 0;
+}
+
+static int speedscope_write_samples(const struct profile *p, const struct profile_thread *t, const uint32_t *number,
+                                    struct profile_path *path, FILE *out)
+{
+    for (size_t i = 0; i < t->n_spans; i++) {
+        if (profile_path_fill(path, p, t->spans[i].node) < 0)
+            return ERR_NOMEM;
+        fputs(i > 0 ? ",[" : "[", out);
+        for (size_t k = 0; k < path->n; k++)
+            fprintf(out, k > 0 ? ",%" PRIu32 : "%" PRIu32, number[p->nodes[path->nodes[k]].frame]);
+        putc(']', out);
+    }
+    return 0;
+}
+
+static int speedscope_write_thread(const struct profile *p, const struct profile_thread *t, const uint32_t *number,
+                                   struct profile_path *path, FILE *out)
+{
+    uint64_t samples = 0;
+    int r;
+
+    for (size_t i = 0; i < t->n_spans; i++)
+        samples += t->spans[i].count;
+    fputs("{\"type\":\"sampled\",\"name\":", out);
+    r = speedscope_write_name(p, t, out);
+    if (r < 0)
+        return r;
+    fputs(",\"unit\":\"seconds\",\"startValue\":0.0,\"endValue\":", out);
+    json_seconds(out, samples * p->options.interval_ns);
+    fputs(",\"samples\":[", out);
+    r = speedscope_write_samples(p, t, number, path, out);
+    fputs("],\"weights\":[", out);
+    for (size_t i = 0; i < t->n_spans; i++) {
+        if (i > 0)
+            putc(',', out);
+        json_seconds(out, t->spans[i].count * p->options.interval_ns);
+    }
+    fputs("]}", out);
+    return r;
+}
+
+static int speedscope_write_threads(const struct profile *p, FILE *out)
+{
+    uint32_t *number = speedscope_number_frames(p);
+    struct profile_path path = {0};
+    const char *comma = "";
+    int r = number == NULL ? ERR_NOMEM : 0;
+
+    for (size_t i = 0; i < p->n_threads && r == 0; i++) {
+        if (p->threads[i].n_spans == 0)
+            continue;
+        fputs(comma, out);
+        r = speedscope_write_thread(p, &p->threads[i], number, &path, out);
+        comma = ",";
+    }
+    profile_path_free(&path);
+    free(number);
+    return r;
+}
+
+static int speedscope_write(const struct profile *p, const struct out_options *options, FILE *out)
+{
+    int r;
+
+    fputs("{\"$schema\":\"https://www.speedscope.app/file-format-schema.json\",\"profiles\":[", out);
+    r = speedscope_write_threads(p, out);
+    fputs("],\"shared\":{\"frames\":[", out);
+    speedscope_write_frames(p, out);
+    fputs("]},\"activeProfileIndex\":null,\"exporter\":", out);
+    json_string(out, options->exporter);
+    fputs(",\"name\":", out);
+    json_string(out, options->title);
+    fputs("}\n", out);
+    return r;
+}
+
+const struct format format_speedscope = {
+    .name = "speedscope",
+    .extension = "json",
+    .wrote = "speedscope file",
+    .look = "Open it at https://www.speedscope.app/ (the file stays in your browser): %s",
+    .timeline = true,
+    .write = speedscope_write,
+};

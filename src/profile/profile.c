@@ -1,0 +1,344 @@
+/*
+ * Traces -> a call tree: each distinct (parent, frame) is one node, found through a hash index. Called
+ * by the recorder for every stack, and by the formats for a node's path.
+ *
+ * A parent's index is always lower than its children's, so whole-tree sums are one loop backwards;
+ * nothing here recurses, whatever the depth of a stack. Out of memory leaves nodes without samples
+ * behind, never a broken tree.
+ */
+#include "profile/profile.h"
+
+#include "base/err.h"
+#include "base/grow.h"
+#include "profile/table.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+/* Ancestors of a process shown as roots; a chain that is longer, or a ring, is cut here. */
+#define PROFILE_MAX_ANCESTORS 64
+
+struct profile_index {
+    struct table nodes, frames, threads;
+    size_t cap_nodes, cap_frames, cap_threads;
+};
+
+static int profile_child(struct profile *p, uint32_t parent, uint32_t frame, uint32_t *ret_node)
+{
+    struct profile_index *index = p->index;
+    uint32_t hash = table_hash(parent, frame), id;
+    size_t pos = hash;
+    int r;
+
+    while ((id = table_next(&index->nodes, hash, &pos)) != TABLE_NONE)
+        if (p->nodes[id].parent == parent && p->nodes[id].frame == frame) {
+            *ret_node = id;
+            return 0;
+        }
+    r = table_reserve_item((void **)&p->nodes, &index->cap_nodes, p->n_nodes, sizeof(*p->nodes), &index->nodes);
+    if (r < 0)
+        return r;
+    id = (uint32_t)p->n_nodes++;
+    p->nodes[id] = (struct profile_node){.parent = parent, .frame = frame};
+    table_add(&index->nodes, hash, id);
+    *ret_node = id;
+    return 0;
+}
+
+static int profile_frame_append(struct profile *p, const struct profile_frame *frame, uint32_t hash, bool findable,
+                                uint32_t *ret_frame)
+{
+    struct profile_index *index = p->index;
+    struct table *table = findable ? &index->frames : NULL;
+    int r = table_reserve_item((void **)&p->frames, &index->cap_frames, p->n_frames, sizeof(*p->frames), table);
+
+    if (r < 0)
+        return r;
+    p->frames[p->n_frames] = *frame;
+    *ret_frame = (uint32_t)p->n_frames++;
+    if (table != NULL)
+        table_add(table, hash, *ret_frame);
+    return 0;
+}
+
+static int profile_frame_intern(struct profile *p, const struct func *func, int line, uint32_t *ret_frame)
+{
+    uint32_t hash = table_hash((uintptr_t)func, (uint32_t)line), id;
+    size_t pos = hash;
+
+    while ((id = table_next(&p->index->frames, hash, &pos)) != TABLE_NONE)
+        if (p->frames[id].func == func && p->frames[id].line == line) {
+            *ret_frame = id;
+            return 0;
+        }
+    return profile_frame_append(p, &(struct profile_frame){.func = func, .line = line}, hash, true, ret_frame);
+}
+
+static int profile_frame_process(struct profile *p, const struct proc_info *process, uint32_t *ret_frame)
+{
+    uint32_t hash = table_hash((uintptr_t)process->command, (uint32_t)process->pid), id;
+    struct profile_frame frame = {.process = process};
+    size_t pos = hash;
+    int r;
+
+    while ((id = table_next(&p->index->frames, hash, &pos)) != TABLE_NONE) {
+        const struct proc_info *seen = p->frames[id].process;
+
+        if (seen != NULL && seen->pid == process->pid && seen->command == process->command) {
+            *ret_frame = id;
+            return 0;
+        }
+    }
+    if (asprintf(&frame.label, "process %d:\"%s\"", (int)process->pid, process->command ? process->command : "") < 0)
+        return ERR_NOMEM;
+    r = profile_frame_append(p, &frame, hash, true, ret_frame);
+    if (r < 0)
+        free(frame.label);
+    return r;
+}
+
+static char *profile_thread_label(const struct profile_thread *t)
+{
+    const char *colon = t->name ? ": " : "", *name = t->name ? t->name : "";
+    char *label = NULL;
+    int n;
+
+    if (t->os_thread_id > 0)
+        n = asprintf(&label, "thread (%d)%s%s", (int)t->os_thread_id, colon, name);
+    else
+        n = asprintf(&label, "thread (0x%" PRIX64 ")%s%s", t->thread_id, colon, name);
+    return n < 0 ? NULL : label;
+}
+
+/* The roots of a process and its ancestors, outermost first. */
+static int profile_root_processes(struct profile *p, const struct proc_info *process, uint32_t *node)
+{
+    const struct proc_info *chain[PROFILE_MAX_ANCESTORS];
+    uint32_t frame = 0;
+    size_t n = 0;
+    int r = 0;
+
+    for (; process != NULL && n < PROFILE_MAX_ANCESTORS; process = process->parent_info)
+        chain[n++] = process;
+    while (n-- > 0 && r == 0) {
+        r = profile_frame_process(p, chain[n], &frame);
+        if (r == 0)
+            r = profile_child(p, *node, frame, node);
+    }
+    return r;
+}
+
+static int profile_root_thread(struct profile *p, struct profile_thread *t)
+{
+    struct profile_frame frame = {.label = profile_thread_label(t)};
+    int r;
+
+    if (frame.label == NULL)
+        return ERR_NOMEM;
+    r = profile_frame_append(p, &frame, 0, false, &t->frame);
+    if (r < 0) {
+        free(frame.label);
+        return r;
+    }
+    return profile_child(p, t->root, t->frame, &t->root);
+}
+
+static int profile_thread_add(struct profile *p, const struct trace *trace, uint32_t hash, uint32_t *ret_id)
+{
+    struct profile_thread thread = {.process = trace->process,
+                                    .thread_id = trace->thread_id,
+                                    .os_thread_id = trace->os_thread_id,
+                                    .name = trace->thread_name};
+    struct profile_index *index = p->index;
+    int r;
+
+    r = table_reserve_item((void **)&p->threads, &index->cap_threads, p->n_threads, sizeof(thread), &index->threads);
+    if (r == 0 && p->options.processes)
+        r = profile_root_processes(p, trace->process, &thread.root);
+    if (r == 0 && p->options.threads)
+        r = profile_root_thread(p, &thread);
+    if (r < 0)
+        return r;
+    p->threads[p->n_threads] = thread;
+    *ret_id = (uint32_t)p->n_threads++;
+    table_add(&index->threads, hash, *ret_id);
+    return 0;
+}
+
+/* A thread is often named after it has started: its root goes by the newest name. */
+static int profile_thread_rename(struct profile *p, struct profile_thread *t, const char *name)
+{
+    const char *old = t->name;
+    char *label;
+
+    if (name == NULL || name == old)
+        return 0;
+    t->name = name;
+    if (!p->options.threads)
+        return 0;
+    label = profile_thread_label(t);
+    if (label == NULL) {
+        t->name = old;
+        return ERR_NOMEM;
+    }
+    free(p->frames[t->frame].label);
+    p->frames[t->frame].label = label;
+    return 0;
+}
+
+static int profile_thread_find(struct profile *p, const struct trace *trace, struct profile_thread **ret_thread)
+{
+    uint64_t ids = (uint64_t)(uint32_t)trace->process->pid << 32 | (uint32_t)trace->os_thread_id;
+    uint32_t hash = table_hash(ids, trace->thread_id), id;
+    size_t pos = hash;
+    int r;
+
+    while ((id = table_next(&p->index->threads, hash, &pos)) != TABLE_NONE) {
+        struct profile_thread *t = &p->threads[id];
+
+        if (t->process->pid == trace->process->pid && t->thread_id == trace->thread_id &&
+            t->os_thread_id == trace->os_thread_id)
+            break;
+    }
+    if (id == TABLE_NONE) {
+        r = profile_thread_add(p, trace, hash, &id);
+        if (r < 0)
+            return r;
+    }
+    *ret_thread = &p->threads[id];
+    return profile_thread_rename(p, *ret_thread, trace->thread_name);
+}
+
+bool profile_follows(const struct profile *p, uint64_t last_ns, uint64_t time_ns)
+{
+    uint64_t interval = p->options.interval_ns;
+
+    return time_ns <= last_ns || time_ns - last_ns <= interval + interval / 2;
+}
+
+static int profile_span_add(const struct profile *p, struct profile_thread *t, uint32_t node, uint64_t time_ns)
+{
+    struct profile_span *last = t->n_spans > 0 ? &t->spans[t->n_spans - 1] : NULL;
+
+    if (last != NULL && time_ns < last->last_ns)
+        time_ns = last->last_ns; /* time never runs backwards in a file */
+    if (last != NULL && last->node == node && last->count < UINT32_MAX && profile_follows(p, last->last_ns, time_ns)) {
+        last->count++;
+        last->last_ns = time_ns;
+        return 0;
+    }
+    if (grow_array((void **)&t->spans, &t->cap_spans, t->n_spans + 1, sizeof(*t->spans)) < 0)
+        return ERR_NOMEM;
+    t->spans[t->n_spans++] = (struct profile_span){time_ns, time_ns, node, 1};
+    return 0;
+}
+
+static int profile_line(const struct profile *p, const struct frame *frame)
+{
+    if (p->options.no_lines)
+        return 0;
+    return p->options.by_function ? frame->func->first_line : frame->line;
+}
+
+/* Walks from `*node` down the trace's frames. Deep recursion repeats one frame: it is looked up once. */
+static int profile_descend(struct profile *p, const struct trace *trace, uint32_t *node)
+{
+    const struct func *func = NULL;
+    uint32_t frame = 0;
+    int line = 0, r;
+
+    for (size_t i = trace->n_frames; i-- > 0;) {
+        const struct frame *f = &trace->frames[i];
+
+        if (f->func != func || profile_line(p, f) != line) {
+            func = f->func;
+            line = profile_line(p, f);
+            r = profile_frame_intern(p, func, line, &frame);
+            if (r < 0)
+                return r;
+        }
+        r = profile_child(p, *node, frame, node);
+        if (r < 0)
+            return r;
+    }
+    return 0;
+}
+
+int profile_add(struct profile *p, const struct trace *trace, uint64_t time_ns)
+{
+    struct profile_thread *thread;
+    uint32_t node;
+    int r;
+
+    if (trace->n_frames == 0)
+        return 0;
+    r = profile_thread_find(p, trace, &thread);
+    if (r < 0)
+        return r;
+    node = thread->root;
+    r = profile_descend(p, trace, &node);
+    if (r == 0 && p->options.timeline)
+        r = profile_span_add(p, thread, node, time_ns);
+    if (r < 0)
+        return r;
+    p->nodes[node].self++;
+    p->samples++;
+    return 0;
+}
+
+struct profile *profile_new(const struct profile_options *options)
+{
+    struct profile *p = calloc(1, sizeof(*p));
+
+    if (p == NULL)
+        return NULL;
+    p->options = *options;
+    p->index = calloc(1, sizeof(*p->index));
+    if (p->index == NULL || grow_array((void **)&p->nodes, &p->index->cap_nodes, 1, sizeof(*p->nodes)) < 0)
+        return profile_free(p);
+    p->nodes[0] = (struct profile_node){.frame = TABLE_NONE};
+    p->n_nodes = 1;
+    return p;
+}
+
+struct profile *profile_free(struct profile *p)
+{
+    if (p == NULL)
+        return NULL;
+    for (size_t i = 0; i < p->n_frames; i++)
+        free(p->frames[i].label);
+    for (size_t i = 0; i < p->n_threads; i++)
+        free(p->threads[i].spans);
+    if (p->index != NULL) {
+        free(p->index->nodes.slots);
+        free(p->index->frames.slots);
+        free(p->index->threads.slots);
+    }
+    free(p->index);
+    free(p->nodes);
+    free(p->frames);
+    free(p->threads);
+    free(p);
+    return NULL;
+}
+
+int profile_path_fill(struct profile_path *path, const struct profile *p, uint32_t node)
+{
+    size_t n = 0;
+
+    for (uint32_t i = node; i != 0 && p->frames[p->nodes[i].frame].label == NULL; i = p->nodes[i].parent)
+        n++;
+    if (n > path->cap && grow_array((void **)&path->nodes, &path->cap, n, sizeof(*path->nodes)) < 0)
+        return ERR_NOMEM;
+    path->n = n;
+    for (uint32_t i = node; n > 0; i = p->nodes[i].parent)
+        path->nodes[--n] = i;
+    return 0;
+}
+
+void profile_path_free(struct profile_path *path)
+{
+    free(path->nodes);
+    *path = (struct profile_path){0};
+}

@@ -1,0 +1,176 @@
+/*
+ * Profile -> the tree that is shown: nodes whose frames read the same are merged, summed, and hung
+ * under their caller in order of name. Called by the formats.
+ *
+ * As in the profile a parent's index is lower than its children's. Every step is a loop over all nodes,
+ * never a recursion. Nodes without samples are not linked.
+ */
+#include "profile/tree.h"
+
+#include "base/err.h"
+#include "profile/table.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* How frames are compared for showing. */
+struct tree_view {
+    const struct profile *p;
+    bool full_filenames, show_lines;
+};
+
+static int tree_view_compare(const void *a, const void *b, void *arg)
+{
+    const struct tree_view *view = arg;
+    const struct profile_frame *x = &view->p->frames[*(const uint32_t *)a];
+    const struct profile_frame *y = &view->p->frames[*(const uint32_t *)b];
+    int r = strcmp(x->label ? x->label : x->func->name, y->label ? y->label : y->func->name);
+
+    if (r != 0)
+        return r;
+    if (x->label != NULL || y->label != NULL)
+        return (x->label != NULL) - (y->label != NULL);
+    r = view->full_filenames ? strcmp(x->func->filename, y->func->filename)
+                             : strcmp(x->func->short_filename, y->func->short_filename);
+    if (r != 0 || !view->show_lines)
+        return r;
+    return (x->line > y->line) - (x->line < y->line);
+}
+
+/* `rank[f]` is the place of frame f in order of name, equal for frames that read the same. */
+static int tree_view_rank(struct tree_view *view, uint32_t *rank, size_t n)
+{
+    uint32_t *order = calloc(n + 1, sizeof(*order)), place = 0;
+
+    if (order == NULL)
+        return ERR_NOMEM;
+    for (size_t i = 0; i < n; i++)
+        order[i] = (uint32_t)i;
+    qsort_r(order, n, sizeof(*order), tree_view_compare, view);
+    for (size_t i = 0; i < n; i++) {
+        if (i > 0 && tree_view_compare(&order[i - 1], &order[i], view) != 0)
+            place = (uint32_t)i;
+        rank[order[i]] = place;
+    }
+    free(order);
+    return 0;
+}
+
+static int tree_child(struct tree *tree, struct table *table, const uint32_t *rank, uint32_t parent, uint32_t frame,
+                      uint32_t *ret_node)
+{
+    uint32_t hash = table_hash(parent, rank[frame]), id;
+    size_t pos = hash;
+    int r;
+
+    while ((id = table_next(table, hash, &pos)) != TABLE_NONE)
+        if (tree->nodes[id].parent == parent && rank[tree->nodes[id].frame] == rank[frame]) {
+            *ret_node = id;
+            return 0;
+        }
+    r = table_reserve_item((void **)&tree->nodes, &tree->cap_nodes, tree->n_nodes, sizeof(*tree->nodes), table);
+    if (r < 0)
+        return r;
+    id = (uint32_t)tree->n_nodes++;
+    tree->nodes[id] = (struct tree_node){.parent = parent, .frame = frame, .depth = tree->nodes[parent].depth + 1};
+    if (tree->nodes[id].depth > tree->max_depth)
+        tree->max_depth = tree->nodes[id].depth;
+    table_add(table, hash, id);
+    *ret_node = id;
+    return 0;
+}
+
+/* `map` takes each of the profile's nodes to the tree's. */
+static int tree_merge(struct tree *tree, const struct profile *p, const uint32_t *rank, uint32_t *map)
+{
+    struct table table = {0};
+    int r = table_reserve_item((void **)&tree->nodes, &tree->cap_nodes, 0, sizeof(*tree->nodes), NULL);
+
+    if (r == 0) {
+        tree->nodes[0] = (struct tree_node){.frame = TABLE_NONE};
+        tree->n_nodes = 1;
+    }
+    for (size_t i = 1; i < p->n_nodes && r == 0; i++) {
+        r = tree_child(tree, &table, rank, map[p->nodes[i].parent], p->nodes[i].frame, &map[i]);
+        if (r == 0)
+            tree->nodes[map[i]].self += p->nodes[i].self;
+    }
+    free(table.slots);
+    return r;
+}
+
+/* Hangs children under their parents from the last name to the first, each before its siblings. */
+static int tree_link(struct tree *tree, const uint32_t *rank, size_t n_ranks)
+{
+    size_t n = tree->n_nodes;
+    uint32_t *start = calloc(n_ranks + 1, sizeof(*start)), *order = calloc(n, sizeof(*order));
+    int r = start == NULL || order == NULL ? ERR_NOMEM : 0;
+
+    for (size_t i = 1; i < n && r == 0; i++)
+        start[rank[tree->nodes[i].frame] + 1]++;
+    for (size_t i = 1; i <= n_ranks && r == 0; i++)
+        start[i] += start[i - 1];
+    for (size_t i = 1; i < n && r == 0; i++)
+        order[start[rank[tree->nodes[i].frame]]++] = (uint32_t)i;
+    for (size_t i = n - 1; i-- > 0 && r == 0;) {
+        struct tree_node *node = &tree->nodes[order[i]], *parent = &tree->nodes[node->parent];
+
+        if (node->total > 0) {
+            node->next_sibling = parent->first_child;
+            parent->first_child = order[i];
+        }
+    }
+    free(start);
+    free(order);
+    return r;
+}
+
+static void tree_sum(struct tree *tree)
+{
+    for (size_t i = tree->n_nodes; i-- > 0;) {
+        struct tree_node *node = &tree->nodes[i];
+
+        node->total += node->self;
+        if (i > 0)
+            tree->nodes[node->parent].total += node->total;
+    }
+}
+
+struct tree *tree_new(const struct profile *p, bool full_filenames, bool show_lines)
+{
+    struct tree_view view = {p, full_filenames, show_lines};
+    struct tree *tree = calloc(1, sizeof(*tree));
+    uint32_t *rank = calloc(p->n_frames + 1, sizeof(*rank)), *map = calloc(p->n_nodes, sizeof(*map));
+    int r = tree == NULL || rank == NULL || map == NULL ? ERR_NOMEM : 0;
+
+    if (r == 0)
+        r = tree_view_rank(&view, rank, p->n_frames);
+    if (r == 0)
+        r = tree_merge(tree, p, rank, map);
+    if (r == 0) {
+        tree_sum(tree);
+        r = tree_link(tree, rank, p->n_frames);
+    }
+    free(map);
+    free(rank);
+    return r < 0 ? tree_free(tree) : tree;
+}
+
+struct tree *tree_free(struct tree *tree)
+{
+    if (tree != NULL)
+        free(tree->nodes);
+    free(tree);
+    return NULL;
+}
+
+uint32_t tree_next(const struct tree *tree, uint32_t node, bool descend)
+{
+    const struct tree_node *nodes = tree->nodes;
+
+    if (descend && nodes[node].first_child != 0)
+        return nodes[node].first_child;
+    while (node != 0 && nodes[node].next_sibling == 0)
+        node = nodes[node].parent;
+    return node == 0 ? 0 : nodes[node].next_sibling;
+}
