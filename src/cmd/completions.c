@@ -243,7 +243,7 @@ static void write_zsh(const char *name, FILE *out)
 
     fprintf(out, "#compdef %s\n\n_%s() {\n", name, id.text);
     fputs("    local curcontext=$curcontext state line c\n"
-          "    local -a commands\n    commands=(\n",
+          "    local -a subcommands\n    subcommands=(\n",
           out);
     FOR_COMMANDS(c, row)
     {
@@ -256,10 +256,10 @@ static void write_zsh(const char *name, FILE *out)
     put_zsh_flag(f, out);
     fputs("            '1: :->command' '*:: :->rest' && return\n"
           "    case $state in\n"
-          "    command) _describe command commands ;;\n"
+          "    command) _describe command subcommands ;;\n"
           "    rest)\n"
           "        # An abbreviation counts as its command.\n"
-          "        for c in $commands; do [[ ${c%%:*} == $line[1]* ]] && words[1]=${c%%:*}; done\n"
+          "        for c in $subcommands; do [[ ${c%%:*} == $line[1]* ]] && words[1]=${c%%:*}; done\n"
           "        case $words[1] in\n",
           out);
     FOR_COMMANDS(c, row)
