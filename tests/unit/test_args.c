@@ -1,0 +1,480 @@
+/*
+ * The command line: every form of every flag, every error with its words, the tables' own rules, and
+ * that help and completions hold what the tables hold.
+ */
+#include "cmd/cmd.h"
+
+#include "test.h"
+
+struct parsed {
+    int r;
+    struct options o;
+    struct err_note note;
+    char *argv[32];
+    char text[512];
+};
+
+/* Parses words split at single spaces; the first is the program's name. "''" is an empty word. */
+static struct parsed *parse(const char *line)
+{
+    static struct parsed p;
+    int argc = 0;
+
+    memset(&p, 0, sizeof(p));
+    snprintf(p.text, sizeof(p.text), "%s", line);
+    for (char *word = strtok(p.text, " "); word && argc < 31; word = strtok(NULL, " "))
+        p.argv[argc++] = strcmp(word, "''") == 0 ? word + 2 : word;
+    p.r = args_parse(argc, p.argv, &p.o, &p.note);
+    return &p;
+}
+
+static void check_error(const char *line, const char *what, const char *hint)
+{
+    struct parsed *p = parse(line);
+
+    CHECK_INT(p->r, ERR_USAGE);
+    if (!CHECK_STR(p->note.what, what) || !CHECK_STR(p->note.hint, hint))
+        fprintf(stderr, "    of: %s\n", line);
+}
+
+static void test_names(void)
+{
+    static const char *const spyglass[] = {"spyglass -V", "/usr/bin/spyglass -V", "py-spy/spyglass -V", "py-spy2 -V",
+                                           "/ -V"};
+    static const char *const py_spy[] = {"py-spy -V", "/usr/local/bin/py-spy -V", "./py-spy -V",
+                                         "../x/py-spy --version"};
+
+    for (size_t i = 0; i < sizeof(spyglass) / sizeof(spyglass[0]); i++)
+        CHECK(!parse(spyglass[i])->o.as_py_spy);
+    for (size_t i = 0; i < sizeof(py_spy) / sizeof(py_spy[0]); i++)
+        CHECK(parse(py_spy[i])->o.as_py_spy);
+    CHECK_STR(args_name(&(struct options){0}), "spyglass");
+    CHECK_STR(args_prefix(&(struct options){0}), "spyglass> ");
+    CHECK(strncmp(args_version(&(struct options){0}), "spyglass 0.", 11) == 0);
+    CHECK_STR(args_name(&(struct options){.as_py_spy = true}), "py-spy");
+    CHECK_STR(args_prefix(&(struct options){.as_py_spy = true}), "py-spy> ");
+    CHECK(strncmp(args_version(&(struct options){.as_py_spy = true}), "py-spy 0.4.3 (spyglass 0.", 25) == 0);
+}
+
+static void test_no_argv(void)
+{
+    struct options o;
+    char *none[] = {NULL};
+
+    CHECK_INT(args_parse(0, none, &o, NULL), 0);
+    CHECK(o.bare && o.show_help && !o.as_py_spy);
+}
+
+static void test_commands(void)
+{
+    static const struct {
+        const char *line;
+        enum args_command command;
+    } rows[] = {
+        {"spyglass record", ARGS_RECORD},
+        {"spyglass r", ARGS_RECORD},
+        {"spyglass rec", ARGS_RECORD},
+        {"spyglass dump", ARGS_DUMP},
+        {"spyglass d", ARGS_DUMP},
+        {"spyglass dum", ARGS_DUMP},
+        {"spyglass c bash", ARGS_COMPLETIONS},
+        {"spyglass completions fish", ARGS_COMPLETIONS},
+    };
+
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct parsed *p = parse(rows[i].line);
+        CHECK_INT(p->r, 0);
+        CHECK_INT(p->o.command, rows[i].command);
+        CHECK(!p->o.show_help && !p->o.show_version && !p->o.bare);
+    }
+}
+
+static void test_help_and_version(void)
+{
+    static const struct {
+        const char *line;
+        enum args_command command;
+        bool help, version, bare;
+    } rows[] = {
+        {"spyglass", ARGS_NONE, true, false, true},
+        {"spyglass --", ARGS_NONE, true, false, true},
+        {"spyglass -h", ARGS_NONE, true, false, false},
+        {"spyglass --help", ARGS_NONE, true, false, false},
+        {"spyglass help", ARGS_NONE, true, false, false},
+        {"spyglass help help", ARGS_NONE, true, false, false},
+        {"spyglass help record", ARGS_RECORD, true, false, false},
+        {"spyglass h d", ARGS_DUMP, true, false, false},
+        {"spyglass help -V", ARGS_NONE, false, true, false},
+        {"spyglass help -h", ARGS_NONE, true, false, false},
+        {"spyglass record -h", ARGS_RECORD, true, false, false},
+        {"spyglass record -p 5 --help", ARGS_RECORD, true, false, false},
+        {"spyglass dump -sh", ARGS_DUMP, true, false, false},
+        {"spyglass completions --help", ARGS_COMPLETIONS, true, false, false},
+        {"spyglass -V", ARGS_NONE, false, true, false},
+        {"spyglass --version", ARGS_NONE, false, true, false},
+        {"spyglass record -V", ARGS_RECORD, false, true, false},
+        {"spyglass -h --bogus", ARGS_NONE, true, false, false},
+    };
+
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct parsed *p = parse(rows[i].line);
+        CHECK_INT(p->r, 0);
+        CHECK_INT(p->o.command, rows[i].command);
+        CHECK_INT(p->o.show_help, rows[i].help);
+        CHECK_INT(p->o.show_version, rows[i].version);
+        if (!CHECK_INT(p->o.bare, rows[i].bare))
+            fprintf(stderr, "    of: %s\n", rows[i].line);
+    }
+    /* What stands after the program is the program's. */
+    CHECK(!parse("spyglass record python -h")->o.show_help);
+}
+
+static void test_defaults(void)
+{
+    struct parsed *p = parse("spyglass record");
+
+    CHECK(p->o.rate == 100 && p->o.duration == 0);
+    CHECK(p->o.pid == 0 && !p->o.program && !p->o.core && !p->o.output && !p->o.format);
+    CHECK(!p->o.idle && !p->o.gil && !p->o.native && !p->o.subprocesses && p->o.locals == 0);
+}
+
+static void test_pid(void)
+{
+    static const char *const forms[] = {"-p5", "-p 5", "-p=5", "--pid=5", "--pid 5", "-p 0x5", "--pid=0X5", "-p 005"};
+    char line[64];
+
+    for (size_t i = 0; i < sizeof(forms) / sizeof(forms[0]); i++) {
+        snprintf(line, sizeof(line), "spyglass dump %s", forms[i]);
+        CHECK_INT(parse(line)->r, 0);
+        CHECK_INT(parse(line)->o.pid, 5);
+    }
+    CHECK_INT(parse("spyglass d -p 2147483647")->o.pid, 2147483647);
+    CHECK_INT(parse("spyglass d -p 0x7fffffff")->o.pid, 0x7fffffff);
+    check_error("spyglass d -p abc", "'abc' is not a process id", "");
+    check_error("spyglass d -p 12x", "'12x' is not a process id", "");
+    check_error("spyglass d -p 0x", "'0x' is not a process id", "");
+    check_error("spyglass d -p 0xg", "'0xg' is not a process id", "");
+    check_error("spyglass d -p 1.5", "'1.5' is not a process id", "");
+    check_error("spyglass d -p -5", "'-5' is not a process id", "");
+    check_error("spyglass d -p +5", "'+5' is not a process id", "");
+    check_error("spyglass d -p f", "'f' is not a process id", "");
+    check_error("spyglass d -p 0", "no process can have the id 0", "");
+    check_error("spyglass d -p 2147483648", "no process can have the id 2147483648", "");
+    check_error("spyglass d -p 99999999999999999999999", "no process can have the id 99999999999999999999999", "");
+}
+
+static void test_rate(void)
+{
+    CHECK(parse("spyglass r -r 250")->o.rate == 250);
+    CHECK(parse("spyglass r -r0.5")->o.rate == 0.5);
+    CHECK(parse("spyglass r --rate=1e3")->o.rate == 1000);
+    CHECK(parse("spyglass r --rate .25")->o.rate == .25);
+    CHECK(parse("spyglass r --rate 1000000")->o.rate == 1e6);
+    check_error("spyglass r -r 0", "the rate must be more than 0, not 0", "");
+    check_error("spyglass r -r 0.0", "the rate must be more than 0, not 0.0", "");
+    check_error("spyglass r -r -5", "the rate must be more than 0, not -5", "");
+    check_error("spyglass r -r=-5", "the rate must be more than 0, not -5", "");
+    check_error("spyglass r -r nan", "'nan' is not a rate: give a number of samples a second", "");
+    check_error("spyglass r -r inf", "'inf' is not a rate: give a number of samples a second", "");
+    check_error("spyglass r -r 1e999", "'1e999' is not a rate: give a number of samples a second", "");
+    check_error("spyglass r -r 0x10", "'0x10' is not a rate: give a number of samples a second", "");
+    check_error("spyglass r -r 10Hz", "'10Hz' is not a rate: give a number of samples a second", "");
+    check_error("spyglass r -r 1e-7", "the rate must lie between 0.000001 and 1000000, not 1e-7", "");
+    check_error("spyglass r -r 1e7", "the rate must lie between 0.000001 and 1000000, not 1e7", "");
+}
+
+static void test_duration(void)
+{
+    CHECK(parse("spyglass r -d 1.5")->o.duration == 1.5);
+    CHECK(parse("spyglass r --duration=30")->o.duration == 30);
+    CHECK(parse("spyglass r -d unlimited")->o.duration == 0);
+    CHECK(parse("spyglass r -d Unlimited")->o.duration == 0);
+    CHECK(parse("spyglass r -d 99999999999")->o.duration == 0);
+    check_error("spyglass r -d 0", "the duration must be more than 0 seconds, not 0", "");
+    check_error("spyglass r -d -1", "the duration must be more than 0 seconds, not -1", "");
+    check_error("spyglass r -d nan", "'nan' is not a duration: give seconds, or 'unlimited'", "");
+    check_error("spyglass r -d 5s", "'5s' is not a duration: give seconds, or 'unlimited'", "");
+    check_error("spyglass r -d 1.2.3", "'1.2.3' is not a duration: give seconds, or 'unlimited'", "");
+}
+
+static void test_format(void)
+{
+    static const char *const words[] = {"raw", "RAW", "Speedscope", "chrometrace", "flameGraph"};
+    char line[64];
+
+    for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
+        snprintf(line, sizeof(line), "spyglass record -f %s", words[i]);
+        CHECK_INT(parse(line)->r, 0);
+        CHECK(parse(line)->o.format != NULL && parse(line)->o.format == format_by_name(words[i]));
+    }
+    struct parsed *p = parse("spyglass record -f speedscop");
+    CHECK_STR(p->note.what, "unknown format 'speedscop'");
+    CHECK(strncmp(p->note.hint, "Did you mean 'speedscope'? The formats are ", 43) == 0);
+    p = parse("spyglass record --format=xml");
+    CHECK_STR(p->note.what, "unknown format 'xml'");
+    CHECK(strncmp(p->note.hint, "The formats are ", 16) == 0 && strstr(p->note.hint, "chrometrace"));
+}
+
+static void test_text(void)
+{
+    CHECK_STR(parse("spyglass r -o out.svg")->o.output, "out.svg");
+    CHECK_STR(parse("spyglass r -oout.svg")->o.output, "out.svg");
+    CHECK_STR(parse("spyglass r -o=out.svg")->o.output, "out.svg");
+    CHECK_STR(parse("spyglass r --output=a=b")->o.output, "a=b");
+    CHECK_STR(parse("spyglass r -o -")->o.output, "-");
+    CHECK_STR(parse("spyglass r --output -")->o.output, "-");
+    CHECK_STR(parse("spyglass r --output=-x")->o.output, "-x");
+    CHECK_STR(parse("spyglass d --core file")->o.core, "file");
+    CHECK_STR(parse("spyglass d -c file")->o.core, "file");
+}
+
+static void test_booleans(void)
+{
+    struct options o = parse("spyglass record --full-filenames -s -n --nonblocking -g -i -F --nolineno -t --capture "
+                             "--hideprogress -v")
+                           ->o;
+
+    CHECK(o.full_filenames && o.subprocesses && o.native && o.nonblocking && o.gil && o.idle && o.function);
+    CHECK(o.nolineno && o.threads && o.capture && o.hide_progress && o.verbose);
+    o = parse("spyglass record --subprocesses --native --gil --idle --function --threads --verbose")->o;
+    CHECK(o.subprocesses && o.native && o.gil && o.idle && o.function && o.threads && o.verbose);
+    CHECK(!o.full_filenames && !o.nonblocking && !o.nolineno && !o.capture && !o.hide_progress);
+    o = parse("spyglass dump --json --locals --full-filenames --nonblocking -n -s -v")->o;
+    CHECK(o.json && o.locals == 1 && o.full_filenames && o.nonblocking && o.native && o.subprocesses && o.verbose);
+    CHECK_INT(parse("spyglass record -s -s --subprocesses")->r, 0);
+}
+
+static void test_clusters(void)
+{
+    struct options o = parse("spyglass record -sn")->o;
+
+    CHECK(o.subprocesses && o.native && !o.idle);
+    o = parse("spyglass record -nsp 5")->o;
+    CHECK(o.subprocesses && o.native && o.pid == 5);
+    o = parse("spyglass record -nsp5")->o;
+    CHECK(o.subprocesses && o.native && o.pid == 5);
+    o = parse("spyglass record -sp=5 -id1.5")->o;
+    CHECK(o.subprocesses && o.pid == 5 && o.idle && o.duration == 1.5);
+    CHECK_INT(parse("spyglass dump -ll -p 1")->o.locals, 2);
+    CHECK_INT(parse("spyglass dump -l -p 1 --locals -l")->o.locals, 3);
+    CHECK(parse("spyglass dump -jlp 1")->o.json);
+    check_error("spyglass record -sx", "unknown flag '-x'", "");
+    check_error("spyglass record -s=1", "--subprocesses takes no value, but got '1'", "");
+    check_error("spyglass record -sp", "--pid needs a value: --pid PID", "");
+    check_error("spyglass dump -pid 5", "unknown flag '-pid'", "Did you mean '--pid'?");
+}
+
+static void test_program(void)
+{
+    struct parsed *p = parse("spyglass record -o x python prog.py -o y --pid 3 -- z");
+
+    CHECK_INT(p->r, 0);
+    CHECK_STR(p->o.output, "x");
+    CHECK_INT(p->o.pid, 0);
+    CHECK(p->o.program == &p->argv[4]);
+    CHECK_STR(p->o.program[0], "python");
+    CHECK_STR(p->o.program[6], "--");
+    CHECK(p->o.program[8] == NULL);
+    p = parse("spyglass record -- python -h");
+    CHECK_STR(p->o.program[0], "python");
+    CHECK(!p->o.show_help);
+    CHECK_STR(parse("spyglass record -- -odd")->o.program[0], "-odd");
+    CHECK_STR(parse("spyglass record -- 1234")->o.program[0], "1234");
+    CHECK_STR(parse("spyglass record -s -- -- x")->o.program[0], "--");
+    CHECK(parse("spyglass record -p 5 --")->o.program == NULL);
+    check_error("spyglass record -p 5 python", "--pid and a program to launch ('python') exclude each other",
+                "Leave one of them out.");
+    check_error("py-spy record 1234", "'1234' is not a program",
+                "For the process of that id: py-spy record --pid 1234");
+    check_error("spyglass dump -p 5 -c file", "--pid and --core exclude each other", "");
+    check_error("spyglass dump 1234", "unexpected word '1234'", "For the process of that id: spyglass dump --pid 1234");
+    check_error("spyglass dump python", "unexpected word 'python'", "");
+    check_error("spyglass -", "unexpected word '-'", "");
+}
+
+static void test_values_missing(void)
+{
+    check_error("spyglass dump -p", "--pid needs a value: --pid PID", "");
+    check_error("spyglass dump --pid", "--pid needs a value: --pid PID", "");
+    check_error("spyglass dump --pid=", "--pid needs a value: --pid PID", "");
+    check_error("spyglass dump --pid ''", "--pid needs a value: --pid PID", "");
+    check_error("spyglass dump -p=", "--pid needs a value: --pid PID", "");
+    check_error("spyglass record -o -s", "--output needs a value, but '-s' follows",
+                "A value that begins with a dash is given as: --output=-s");
+    check_error("spyglass record -d --idle", "--duration needs a value, but '--idle' follows",
+                "A value that begins with a dash is given as: --duration=--idle");
+    check_error("spyglass dump --json=yes", "--json takes no value, but got 'yes'", "");
+    check_error("spyglass record -p 1 -p 1", "--pid may be given only once", "");
+    check_error("spyglass record -o a --output=b", "--output may be given only once", "");
+}
+
+static void test_unknown_flags(void)
+{
+    check_error("spyglass record --subproceses", "unknown flag '--subproceses'", "Did you mean '--subprocesses'?");
+    check_error("spyglass record --sub", "unknown flag '--sub'", "Did you mean '--subprocesses'?");
+    check_error("spyglass record --ouptut=x", "unknown flag '--ouptut'", "Did you mean '--output'?");
+    check_error("spyglass record --Idle", "unknown flag '--Idle'", "Did you mean '--idle'?");
+    check_error("spyglass dump --full-filename", "unknown flag '--full-filename'", "Did you mean '--full-filenames'?");
+    check_error("spyglass dump --jsno", "unknown flag '--jsno'", "Did you mean '--json'?");
+    check_error("spyglass record --zzz", "unknown flag '--zzz'", "");
+    check_error("spyglass record -z", "unknown flag '-z'", "");
+    check_error("spyglass dump --rate 5", "dump takes no flag '--rate'",
+                "See the flags it takes with: spyglass dump --help");
+    check_error("py-spy dump -r 5", "dump takes no flag '-r'", "See the flags it takes with: py-spy dump --help");
+    check_error("spyglass record -ll", "record takes no flag '-l'",
+                "See the flags it takes with: spyglass record --help");
+    check_error("spyglass --pid 5", "unknown flag '--pid'", "A command comes before its flags: spyglass COMMAND --pid");
+    check_error("spyglass -p 5", "unknown flag '-p'", "A command comes before its flags: spyglass COMMAND -p");
+    check_error("spyglass --verion", "unknown flag '--verion'", "Did you mean '--version'?");
+    check_error("spyglass record --a\033[31m\n", "unknown flag '--a?[31m?'", "");
+    CHECK_INT(
+        parse("spyglass record "
+              "--aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa")
+            ->r,
+        ERR_USAGE);
+}
+
+static void test_unknown_words(void)
+{
+    static const char all[] = "The commands are record, dump, completions, help.";
+    static const char shells[] = "The shells are bash, zsh, fish, elvish, powershell.";
+    char hint[128];
+
+    check_error("spyglass top", "top is not available in this version", "");
+    check_error("py-spy t -p 5", "top is not available in this version", "");
+    check_error("spyglass frobnicate", "unknown command 'frobnicate'", all);
+    check_error("spyglass ''", "unknown command ''", all);
+    snprintf(hint, sizeof(hint), "Did you mean 'record'? %s", all);
+    check_error("spyglass recrod -p 5", "unknown command 'recrod'", hint);
+    check_error("spyglass Record", "unknown command 'Record'", hint);
+    check_error("spyglass help recrod", "unknown command 'recrod'", hint);
+    snprintf(hint, sizeof(hint), "Did you mean 'bash'? %s", shells);
+    check_error("spyglass completions bsah", "unknown shell 'bsah'", hint);
+    check_error("spyglass completions tcsh2", "unknown shell 'tcsh2'", shells);
+    check_error("spyglass completions", "completions needs the name of a shell",
+                "For example: spyglass completions bash");
+    check_error("spyglass completions bash zsh", "completions takes one shell, but 'zsh' follows", "");
+    CHECK_STR(parse("spyglass completions PowerShell")->o.shell, "powershell");
+}
+
+static void test_long_words_are_cut(void)
+{
+    char word[300], line[400];
+
+    memset(word, 'x', sizeof(word) - 1);
+    word[sizeof(word) - 1] = '\0';
+    snprintf(line, sizeof(line), "spyglass dump %s", word);
+    struct parsed *p = parse(line);
+    CHECK_INT(p->r, ERR_USAGE);
+    CHECK(strlen(p->note.what) < 130 && strstr(p->note.what, "...'"));
+}
+
+/* The calls that other tools make. */
+static void test_callers(void)
+{
+    struct options o = parse("py-spy record -o /logs/a.svg -p 77 -d 5 -f flamegraph --native --idle --subprocesses")->o;
+
+    CHECK(o.as_py_spy && o.pid == 77 && o.duration == 5 && o.native && o.idle && o.subprocesses && o.format);
+    o = parse("py-spy record --pid 7 --output T --format speedscope --rate 100 --nonblocking")->o;
+    CHECK(o.pid == 7 && o.nonblocking && o.rate == 100 && strcmp(o.output, "T") == 0);
+    o = parse("py-spy dump --pid 7 --native")->o;
+    CHECK(o.command == ARGS_DUMP && o.pid == 7 && o.native);
+}
+
+/* ---- the tables ---- */
+
+static void test_table_rules(void)
+{
+    for (const struct args_flag *f = args_flags(); f->name; f++) {
+        bool wants =
+            f->kind != ARGS_BOOL && f->kind != ARGS_COUNT && f->kind != ARGS_SHOW_HELP && f->kind != ARGS_SHOW_VERSION;
+        CHECK_INT(f->value != NULL, wants);
+        CHECK(f->help && f->commands && strlen(f->name) <= 20);
+        CHECK(f - args_flags() < 64);
+        for (const struct args_flag *g = f + 1; g->name; g++) {
+            CHECK(strcmp(f->name, g->name) != 0);
+            CHECK(!f->letter || f->letter != g->letter || !(f->commands & g->commands));
+        }
+    }
+}
+
+/* Runs `write` into memory; the caller frees. */
+static char *collect_help(enum args_command command)
+{
+    char *text = NULL;
+    size_t n;
+    FILE *out = open_memstream(&text, &n);
+
+    help_write(&(struct options){.command = command}, out);
+    fclose(out);
+    return text;
+}
+
+static void test_help(void)
+{
+    char needle[64];
+
+    for (enum args_command c = ARGS_NONE; c < ARGS_COMMANDS_; c++) {
+        char *text = collect_help(c);
+        for (const struct args_flag *f = args_flags(); f->name; f++) {
+            snprintf(needle, sizeof(needle), " --%s%s%s ", f->name, f->value ? " " : "", f->value ? f->value : "");
+            CHECK_INT(strstr(text, needle) && strstr(text, f->help), (f->commands >> c) & 1);
+        }
+        for (char *line = strtok(text, "\n"); line; line = strtok(NULL, "\n"))
+            CHECK(strlen(line) <= 120);
+        free(text);
+    }
+    char *text = collect_help(ARGS_NONE);
+    CHECK(strstr(text, "record") && strstr(text, "dump") && strstr(text, "completions") && !strstr(text, "  top"));
+    free(text);
+}
+
+static void test_completions(void)
+{
+    char needle[64];
+
+    for (size_t i = 0; completions_shell(i); i++) {
+        for (int named = 0; named < 2; named++) {
+            char *text = NULL;
+            size_t n;
+            FILE *out = open_memstream(&text, &n);
+            CHECK_INT(completions_write(completions_shell(i), named ? "py-spy" : "spyglass", out), 0);
+            fclose(out);
+            CHECK(strstr(text, named ? "py-spy" : "spyglass") && !strstr(text, named ? "spyglass" : "py-spy"));
+            for (const struct args_flag *f = args_flags(); f->name; f++) {
+                snprintf(needle, sizeof(needle), "%s%s", strcmp(completions_shell(i), "fish") == 0 ? "-l " : "--",
+                         f->name);
+                CHECK(strstr(text, needle) != NULL);
+            }
+            free(text);
+        }
+    }
+    CHECK_INT(completions_write("csh", "spyglass", stdout), ERR_USAGE);
+}
+
+int main(int argc, char **argv)
+{
+    test_start(argc, argv);
+    TEST_RUN(test_names);
+    TEST_RUN(test_no_argv);
+    TEST_RUN(test_commands);
+    TEST_RUN(test_help_and_version);
+    TEST_RUN(test_defaults);
+    TEST_RUN(test_pid);
+    TEST_RUN(test_rate);
+    TEST_RUN(test_duration);
+    TEST_RUN(test_format);
+    TEST_RUN(test_text);
+    TEST_RUN(test_booleans);
+    TEST_RUN(test_clusters);
+    TEST_RUN(test_program);
+    TEST_RUN(test_values_missing);
+    TEST_RUN(test_unknown_flags);
+    TEST_RUN(test_unknown_words);
+    TEST_RUN(test_long_words_are_cut);
+    TEST_RUN(test_callers);
+    TEST_RUN(test_table_rules);
+    TEST_RUN(test_help);
+    TEST_RUN(test_completions);
+    return test_finish("test_args");
+}
