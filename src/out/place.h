@@ -27,7 +27,7 @@ struct place;
 int place_open(const char *path, struct place **ret, struct err_note *note);
 
 /*
- * Lets `fill` write the whole content; may be called several times. Returns what `fill` returned when
+ * Lets `fill` write the whole content (twice, if the first way fails); may be called several times. Returns what `fill` returned when
  * that is negative (`note` untouched), ERR_DISK when writing failed, ERR_OUTPUT when the file could
  * not be put in its place. After a failure a file that was to be replaced is as it was.
  * A pipe or terminal gets one content after the other.
