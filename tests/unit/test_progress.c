@@ -98,7 +98,7 @@ static const char *screen(int master)
 static void test_terminal(void)
 {
     struct progress_counts c = {7, 0, 0, 100, 0.5, 0};
-    int master, terminal;
+    int master = -1, terminal = -1;
 
     setenv("TERM", "xterm", 1);
     if (!CHECK(open_terminal(&master, &terminal)))
