@@ -16,11 +16,12 @@ struct err_row {
 #define ROW(code) [(code)-ERR_NOMEM]
 
 static const struct err_row rows[ERR_END_ - ERR_NOMEM] = {
-    ROW(ERR_NOMEM) = {"out of memory", "Error: ", "Out of memory", "Free some memory, or record for a shorter time.", 1},
+    ROW(ERR_NOMEM) = {"out of memory", "Error: ", "Out of memory", "Free some memory, or record for a shorter time.",
+                      1},
     ROW(ERR_IO) = {"I/O error", "Error: ", "I/O error", NULL, 1},
     ROW(ERR_USAGE) = {"usage", "error: ", "Bad arguments", "For more information try --help", 2},
-    ROW(ERR_NO_PROCESS) = {"no such process", "Error: ",
-                           "Failed to get process executable name. Check that the process is running.",
+    ROW(ERR_NO_PROCESS) = {"no such process",
+                           "Error: ", "Failed to get process executable name. Check that the process is running.",
                            "List the Python processes with: spyglass dump", 1},
     ROW(ERR_NOT_PYTHON) = {"not Python", "Error: ", "Failed to find python version from target process",
                            "If a child of this process runs Python, add --subprocesses.", 1},

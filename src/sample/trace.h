@@ -35,9 +35,9 @@ struct proc_info {
     pid_t pid;
     pid_t parent; /* 0 when the parent is not part of what is shown */
     const char *command;
-    const char *executable;           /* path of the program file */
-    int major, minor, patch;          /* of the Python */
-    const char *version_suffix;       /* "" or "rc1" */
+    const char *executable;              /* path of the program file */
+    int major, minor, patch;             /* of the Python */
+    const char *version_suffix;          /* "" or "rc1" */
     const struct proc_info *parent_info; /* NULL at the root */
 };
 

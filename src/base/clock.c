@@ -1,0 +1,28 @@
+/*
+ * Monotonic time, for everybody who waits or measures.
+ */
+#include "base/clock.h"
+
+#include <time.h>
+
+uint64_t clock_now_ns(void)
+{
+    struct timespec ts;
+
+    clock_gettime(CLOCK_MONOTONIC, &ts);
+    return (uint64_t)ts.tv_sec * NS_PER_S + (uint64_t)ts.tv_nsec;
+}
+
+int clock_sleep_until_ns(uint64_t when)
+{
+    struct timespec ts = {.tv_sec = (time_t)(when / NS_PER_S), .tv_nsec = (long)(when % NS_PER_S)};
+
+    return clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &ts, NULL);
+}
+
+void clock_sleep_ns(uint64_t ns)
+{
+    struct timespec ts = {.tv_sec = (time_t)(ns / NS_PER_S), .tv_nsec = (long)(ns % NS_PER_S)};
+
+    nanosleep(&ts, NULL);
+}

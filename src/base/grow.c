@@ -1,0 +1,31 @@
+/*
+ * Growing arrays, for everybody who collects.
+ */
+#include "base/grow.h"
+
+#include "base/err.h"
+
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+int grow_array(void **array, size_t *cap, size_t need, size_t size)
+{
+    size_t n = *cap ? *cap : 16;
+    void *p;
+
+    if (need <= *cap)
+        return 0;
+    while (n < need) {
+        if (n > SIZE_MAX / 2 / size)
+            return ERR_NOMEM;
+        n *= 2;
+    }
+    p = realloc(*array, n * size);
+    if (!p)
+        return ERR_NOMEM;
+    memset((char *)p + *cap * size, 0, (n - *cap) * size);
+    *array = p;
+    *cap = n;
+    return 0;
+}

@@ -1,0 +1,116 @@
+/*
+ * ELF files, read with suspicion. Called for a target's program and libraries when their dynamic
+ * symbols in memory do not say enough; fuzzed.
+ */
+#include "elf/elf_file.h"
+
+#include "base/err.h"
+
+#include <elf.h>
+#include <string.h>
+
+static const void *span_at(const struct elf_file *f, uint64_t at, uint64_t len)
+{
+    return at <= f->len && len <= f->len - at ? f->bytes + at : NULL;
+}
+
+bool elf_file_valid(const struct elf_file *f)
+{
+    const Elf64_Ehdr *eh = span_at(f, 0, sizeof(*eh));
+
+    return eh && memcmp(eh->e_ident, ELFMAG, SELFMAG) == 0 && eh->e_ident[EI_CLASS] == ELFCLASS64 &&
+           eh->e_ident[EI_DATA] == ELFDATA2LSB;
+}
+
+/* Copies, since nothing in a file need be aligned. */
+static bool section_nth(const struct elf_file *f, size_t i, Elf64_Shdr *ret)
+{
+    Elf64_Ehdr eh;
+    const void *at;
+
+    memcpy(&eh, f->bytes, sizeof(eh));
+    if (i >= eh.e_shnum || eh.e_shentsize != sizeof(*ret))
+        return false;
+    at = span_at(f, eh.e_shoff, (uint64_t)eh.e_shnum * sizeof(*ret));
+    if (!at)
+        return false;
+    memcpy(ret, (const char *)at + i * sizeof(*ret), sizeof(*ret));
+    return true;
+}
+
+/* A string of a string table that ends within it, or NULL. */
+static const char *string_at(const struct elf_file *f, const Elf64_Shdr *table, uint64_t at)
+{
+    const char *s;
+
+    if (at >= table->sh_size || !span_at(f, table->sh_offset, table->sh_size))
+        return NULL;
+    s = (const char *)f->bytes + table->sh_offset + at;
+    return memchr(s, 0, table->sh_size - at) ? s : NULL;
+}
+
+static bool symbol_in_table(const struct elf_file *f, const Elf64_Shdr *table, const char *name, addr_t *ret)
+{
+    Elf64_Shdr strings;
+    const unsigned char *symbols = span_at(f, table->sh_offset, table->sh_size);
+
+    if (!symbols || !section_nth(f, table->sh_link, &strings))
+        return false;
+    for (uint64_t i = 0; i < table->sh_size / sizeof(Elf64_Sym); i++) {
+        Elf64_Sym sym;
+        const char *s;
+
+        memcpy(&sym, symbols + i * sizeof(sym), sizeof(sym));
+        if (sym.st_shndx == SHN_UNDEF || !sym.st_value)
+            continue;
+        s = string_at(f, &strings, sym.st_name);
+        if (s && strcmp(s, name) == 0) {
+            *ret = sym.st_value;
+            return true;
+        }
+    }
+    return false;
+}
+
+int elf_file_symbol(const struct elf_file *f, const char *name, addr_t *ret)
+{
+    Elf64_Shdr section;
+
+    if (!elf_file_valid(f))
+        return ERR_READ;
+    for (size_t i = 0; section_nth(f, i, &section); i++)
+        if ((section.sh_type == SHT_SYMTAB || section.sh_type == SHT_DYNSYM) && symbol_in_table(f, &section, name, ret))
+            return 0;
+    return ERR_READ;
+}
+
+int elf_file_section(const struct elf_file *f, const char *name, addr_t *ret_addr, size_t *ret_size)
+{
+    Elf64_Ehdr eh;
+    Elf64_Shdr names, section;
+
+    if (!elf_file_valid(f))
+        return ERR_READ;
+    memcpy(&eh, f->bytes, sizeof(eh));
+    if (!section_nth(f, eh.e_shstrndx, &names))
+        return ERR_READ;
+    for (size_t i = 0; section_nth(f, i, &section); i++) {
+        const char *s = string_at(f, &names, section.sh_name);
+
+        if (s && section.sh_addr && strcmp(s, name) == 0) {
+            *ret_addr = section.sh_addr;
+            *ret_size = section.sh_size;
+            return 0;
+        }
+    }
+    return ERR_READ;
+}
+
+unsigned int elf_file_gnu_hash(const char *name)
+{
+    unsigned int h = 5381;
+
+    for (; *name; name++)
+        h = h * 33 + (unsigned char)*name;
+    return h;
+}

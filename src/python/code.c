@@ -1,0 +1,279 @@
+/*
+ * Code objects -> names and lines. Called for each stack, while its thread is held: a code object that
+ * a held thread's frame points to cannot die.
+ */
+#include "python/code.h"
+
+#include "base/err.h"
+#include "base/grow.h"
+#include "base/hash.h"
+#include "python/strings.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* The parts of the mark: the fields of the code object, length and hash of its name and file name, the end
+ * of the file name (which need not be hashed), size and start of the line table. */
+#define MARK_CODE  128
+#define MARK_STR   16
+#define MARK_TAIL  32
+#define MARK_LINES (CODE_MARK_BYTES - MARK_CODE - 2 * MARK_STR - MARK_TAIL)
+#define SPANS      5
+#define BATCH      64
+
+struct code_cache {
+    struct code **slots;
+    size_t n, cap; /* cap is a power of two */
+    uint64_t round;
+};
+
+struct code_cache *code_cache_new(void)
+{
+    struct code_cache *cache = calloc(1, sizeof(*cache));
+
+    if (!cache)
+        return NULL;
+    cache->cap = 1024;
+    cache->slots = calloc(cache->cap, sizeof(*cache->slots));
+    return cache->slots ? cache : code_cache_free(cache);
+}
+
+struct code_cache *code_cache_free(struct code_cache *cache)
+{
+    if (!cache)
+        return NULL;
+    for (size_t i = 0; cache->slots && i < cache->cap; i++) {
+        if (cache->slots[i])
+            lines_free(&cache->slots[i]->lines);
+        free(cache->slots[i]);
+    }
+    free(cache->slots);
+    free(cache);
+    return NULL;
+}
+
+void code_cache_round(struct code_cache *cache)
+{
+    cache->round++;
+}
+
+static size_t slot_of(const struct code_cache *cache, addr_t addr)
+{
+    size_t at = hash_mix(0, addr) & (cache->cap - 1);
+
+    while (cache->slots[at] && cache->slots[at]->addr != addr)
+        at = (at + 1) & (cache->cap - 1);
+    return at;
+}
+
+static int cache_double(struct code_cache *cache)
+{
+    struct code_cache bigger = {.cap = cache->cap * 2};
+
+    bigger.slots = calloc(bigger.cap, sizeof(*bigger.slots));
+    if (!bigger.slots)
+        return ERR_NOMEM;
+    for (size_t i = 0; i < cache->cap; i++)
+        if (cache->slots[i])
+            bigger.slots[slot_of(&bigger, cache->slots[i]->addr)] = cache->slots[i];
+    free(cache->slots);
+    cache->slots = bigger.slots;
+    cache->cap = bigger.cap;
+    return 0;
+}
+
+/* The entry of an address; a new one is empty. NULL when out of memory. */
+static struct code *cache_entry(struct code_cache *cache, addr_t addr)
+{
+    size_t at;
+
+    if (cache->n * 2 >= cache->cap && cache_double(cache) < 0)
+        return NULL;
+    at = slot_of(cache, addr);
+    if (!cache->slots[at]) {
+        struct code *c = calloc(1, sizeof(*c));
+
+        if (!c)
+            return NULL;
+        c->addr = addr;
+        cache->slots[at] = c;
+        cache->n++;
+    }
+    return cache->slots[at];
+}
+
+static size_t size_min(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+/* 3.11 counts a code object's warm-up below 56; the rest up to co_lines does not change. */
+static void mark_spans(const struct python *py, const struct code *c, unsigned char *mark, struct mem_span *spans)
+{
+    const struct layout *l = &py->layout;
+    size_t from = l->co_bytecode == NO ? 16 : 56, to = (size_t)l->co_size;
+    size_t head = (size_t)(l->by_data - l->by_size);
+
+    spans[0] = (struct mem_span){c->addr + from, mark, size_min(to > from ? to - from : 0, MARK_CODE)};
+    mark += MARK_CODE;
+    spans[1] = (struct mem_span){c->name_at + (addr_t)l->str_length, mark, MARK_STR};
+    mark += MARK_STR;
+    spans[2] = (struct mem_span){c->file_at + (addr_t)l->str_length, mark, MARK_STR};
+    mark += MARK_STR;
+    spans[3] = (struct mem_span){c->file_tail_at, mark, c->file_tail_len};
+    mark += MARK_TAIL;
+    spans[4] = (struct mem_span){c->lines_at + (addr_t)l->by_size, mark, size_min(head + c->lines_len, MARK_LINES)};
+}
+
+static int find_tail(const struct python *py, struct code *c)
+{
+    struct str_shape shape;
+    int r = strings_shape(py, c->file_at, &shape);
+
+    if (r < 0)
+        return r;
+    c->file_tail_len = size_min(shape.length * (size_t)shape.kind, MARK_TAIL);
+    c->file_tail_at = shape.data + shape.length * (size_t)shape.kind - c->file_tail_len;
+    return 0;
+}
+
+static int read_fields(const struct python *py, struct code *c)
+{
+    const struct layout *l = &py->layout;
+    unsigned char bytes[512];
+    int name = l->co_qualname != NO ? l->co_qualname : l->co_name;
+    int r = mem_read(py->mem, c->addr, bytes, (size_t)l->co_size);
+
+    if (r < 0)
+        return r;
+    memcpy(&c->name_at, bytes + name, sizeof(c->name_at));
+    memcpy(&c->file_at, bytes + l->co_filename, sizeof(c->file_at));
+    memcpy(&c->lines_at, bytes + l->co_lines, sizeof(c->lines_at));
+    memcpy(&c->first_line, bytes + l->co_firstline, sizeof(c->first_line));
+    if (c->first_line < 0)
+        c->first_line = 0;
+    r = strings_read(py, c->name_at, &c->name);
+    if (r == 0)
+        r = strings_read(py, c->file_at, &c->filename);
+    return r < 0 ? r : find_tail(py, c);
+}
+
+/* A line table that cannot be read or is too large leaves the first line: the frame itself is kept. */
+static int read_lines(const struct python *py, struct code *c)
+{
+    unsigned char *bytes;
+    uint64_t len;
+    int r;
+
+    lines_free(&c->lines);
+    c->lines_len = 0;
+    if (mem_read_addr(py->mem, c->lines_at + (addr_t)py->layout.by_size, &len) < 0 || len > PY_MAX_LINES)
+        return 0;
+    bytes = malloc(len ? len : 1);
+    if (!bytes)
+        return ERR_NOMEM;
+    r = mem_read(py->mem, c->lines_at + (addr_t)py->layout.by_data, bytes, len);
+    if (r == 0) {
+        c->lines_len = len;
+        r = lines_decode(py->layout.line_kind, bytes, len, c->first_line, &c->lines);
+    }
+    free(bytes);
+    return r == ERR_NOMEM ? r : 0;
+}
+
+static int code_read(struct code_cache *cache, const struct python *py, struct code *c)
+{
+    struct mem_span spans[SPANS];
+    int r = read_fields(py, c);
+
+    c->func = NULL;
+    if (r == 0)
+        r = read_lines(py, c);
+    if (r < 0)
+        return r;
+    memset(c->mark, 0, sizeof(c->mark));
+    mark_spans(py, c, c->mark, spans);
+    if (mem_readv(py->mem, spans, SPANS) != SPANS)
+        return ERR_READ;
+    c->checked = cache->round;
+    return 0;
+}
+
+/* Reads the marks of known code objects in one call and renews those that differ. Empties the batch. */
+static int check_batch(struct code_cache *cache, const struct python *py, struct code **codes, size_t *n_codes)
+{
+    struct mem_span spans[BATCH * SPANS];
+    unsigned char marks[BATCH][CODE_MARK_BYTES];
+    size_t n = *n_codes, whole;
+
+    *n_codes = 0;
+    memset(marks, 0, n * sizeof(marks[0]));
+    for (size_t i = 0; i < n; i++)
+        mark_spans(py, codes[i], marks[i], spans + i * SPANS);
+    whole = mem_readv(py->mem, spans, n * SPANS) / SPANS;
+    for (size_t i = 0; i < n; i++) {
+        int r = 0;
+
+        if (i >= whole || memcmp(marks[i], codes[i]->mark, sizeof(marks[i])) != 0)
+            r = code_read(cache, py, codes[i]);
+        if (r == ERR_NOMEM)
+            return r;
+        if (r < 0) {
+            codes[i]->checked = 0;
+            codes[i]->name = NULL;
+        }
+    }
+    return 0;
+}
+
+/* Makes one entry good for this round: reads a new one, puts a known one off for the batch. */
+static int entry_prepare(struct code_cache *cache, const struct python *py, struct code *c, struct code **stale,
+                         size_t *n_stale)
+{
+    int r;
+
+    if (c->checked == cache->round)
+        return 0;
+    c->checked = cache->round; /* so that it is in the batch once */
+    if (c->name) {
+        stale[(*n_stale)++] = c;
+        return *n_stale < BATCH ? 0 : check_batch(cache, py, stale, n_stale);
+    }
+    r = code_read(cache, py, c);
+    if (r < 0) {
+        c->checked = 0;
+        c->name = NULL;
+    }
+    return r == ERR_NOMEM ? r : 0;
+}
+
+int code_cache_get(struct code_cache *cache, const struct python *py, const addr_t *addrs, size_t n,
+                   const struct code **ret)
+{
+    struct code *stale[BATCH];
+    size_t n_stale = 0;
+    int r = 0;
+
+    for (size_t i = 0; i < n && r == 0; i++) {
+        struct code *c = cache_entry(cache, addrs[i]);
+
+        ret[i] = c;
+        r = c ? entry_prepare(cache, py, c, stale, &n_stale) : ERR_NOMEM;
+    }
+    if (r == 0)
+        r = check_batch(cache, py, stale, &n_stale);
+    for (size_t i = 0; i < n && r == 0; i++)
+        if (ret[i]->checked != cache->round)
+            ret[i] = NULL;
+    return r;
+}
+
+void code_set_func(const struct code *code, const void *func)
+{
+    ((struct code *)(uintptr_t)code)->func = func;
+}
+
+int code_line(const struct code *code, int64_t at)
+{
+    return lines_find(&code->lines, at, code->first_line);
+}

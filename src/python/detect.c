@@ -1,0 +1,223 @@
+/*
+ * maps + memory -> struct python. Called when a process is attached.
+ */
+#include "python/detect.h"
+
+#include "python/debug_offsets.h"
+#include "python/search.h"
+#include "target/image.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct found {
+    struct image image;
+    addr_t runtime;     /* _PyRuntime, or 0 */
+    addr_t interp_head; /* where that pointer is, or 0 */
+    addr_t current;     /* _PyThreadState_Current, or 0 */
+    struct debug_version version;
+};
+
+static bool has_symbols(struct mem *m, const struct image *img, struct found *f)
+{
+    if (image_symbol(m, img, "_PyRuntime", &f->runtime) < 0 &&
+        image_symbol(m, img, "_PyThreadState_Current", &f->current) < 0)
+        return false;
+    f->image = *img;
+    return true;
+}
+
+static const char *base_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+
+    return slash ? slash + 1 : path;
+}
+
+/* The program first (a copied symbol of a library lies in it), then what is called libpython, then the rest. */
+static int rank_of(const struct proc_map *map, const char *exe)
+{
+    if (strcmp(map->path, exe) == 0)
+        return 0;
+    return strncmp(base_name(map->path), "libpython", 9) == 0 ? 1 : 2;
+}
+
+static bool is_image_start(const struct proc_maps *maps, size_t i)
+{
+    const struct proc_map *map = &maps->items[i];
+
+    return map->offset == 0 && map->readable && map->inode != 0 &&
+           (i == 0 || maps->items[i - 1].inode != map->inode || maps->items[i - 1].offset != 0);
+}
+
+typedef bool (*image_test)(pid_t pid, struct mem *m, const struct image *img, struct found *f);
+
+/* The first image, in the order of rank_of, that passes. */
+static bool first_image(pid_t pid, struct mem *m, const struct proc_maps *maps, const char *exe, image_test test,
+                        struct found *f)
+{
+    for (int rank = 0; rank <= 2; rank++)
+        for (size_t i = 0; i < maps->n; i++) {
+            struct image img;
+
+            if (!is_image_start(maps, i) || rank_of(&maps->items[i], exe) != rank)
+                continue;
+            if (image_open(m, &maps->items[i], &img) == 0 && test(pid, m, &img, f))
+                return true;
+        }
+    return false;
+}
+
+static bool test_symbols(pid_t pid, struct mem *m, const struct image *img, struct found *f)
+{
+    (void)pid;
+    return has_symbols(m, img, f);
+}
+
+/* A file worth reading whole: big enough to be an interpreter and with data that could hold one. */
+static bool test_file_symbols(pid_t pid, struct mem *m, const struct image *img, struct found *f)
+{
+    (void)m;
+    if (image_file_symbol(pid, img, "_PyRuntime", &f->runtime) < 0 &&
+        image_file_symbol(pid, img, "_PyThreadState_Current", &f->current) < 0)
+        return false;
+    f->image = *img;
+    return true;
+}
+
+static bool test_search(pid_t pid, struct mem *m, const struct image *img, struct found *f)
+{
+    (void)pid;
+    if (search_runtime(m, img, &f->version, &f->runtime, &f->interp_head) < 0)
+        return false;
+    f->image = *img;
+    return true;
+}
+
+/* "libpython3.9.so.1.0", "python3.9": the last resort, without the patch level. */
+static bool version_by_name(const char *path, struct debug_version *ret)
+{
+    const char *at = strstr(base_name(path), "python");
+    int major, minor;
+
+    if (!at || sscanf(at, "python%d.%d", &major, &minor) != 2)
+        return false;
+    *ret = (struct debug_version){.major = major, .minor = minor, .final = true};
+    return true;
+}
+
+static bool find_version(pid_t pid, struct mem *m, struct found *f)
+{
+    unsigned char bytes[24];
+    addr_t at;
+    uint64_t hex;
+
+    if (f->version.major)
+        return true;
+    if (f->runtime && mem_read(m, f->runtime, bytes, sizeof(bytes)) == 0 &&
+        debug_offsets_version(bytes, sizeof(bytes), &f->version))
+        return true;
+    if ((image_symbol(m, &f->image, "Py_Version", &at) == 0 ||
+         image_file_symbol(pid, &f->image, "Py_Version", &at) == 0) &&
+        mem_read_addr(m, at, &hex) == 0 && hex >> 24 == 3) {
+        debug_offsets_split_version(hex, &f->version);
+        return true;
+    }
+    return search_version(m, &f->image, &f->version) == 0 || version_by_name(f->image.path, &f->version);
+}
+
+/* 2.7 and 3.6: interp_head is a local symbol; without it, a running thread's state knows the interpreter, and a
+ * search of the data finds the pointer. */
+static int find_old_head(pid_t pid, struct mem *m, struct found *f)
+{
+    if (image_file_symbol(pid, &f->image, "interp_head", &f->interp_head) == 0)
+        return 0;
+    return search_interp_head(m, &f->image, layout_of(f->version.major, f->version.minor), &f->interp_head);
+}
+
+static int refuse_version(const struct debug_version *v, struct err_note *note)
+{
+    if (v->free_threaded)
+        return err_note_what(note, ERR_VERSION, "%d.%d.%d is a free-threaded build", v->major, v->minor, v->patch);
+    return err_note_what(note, ERR_VERSION, "%d.%d.%d%s", v->major, v->minor, v->patch, v->suffix);
+}
+
+/* Fills the layout, from the target's own numbers where it tells them. */
+static int fill_layout(struct mem *m, const struct found *f, struct python *py, struct err_note *note)
+{
+    const struct layout *row = layout_of(f->version.major, f->version.minor);
+    unsigned char bytes[DEBUG_OFFSETS_BYTES];
+    int r;
+
+    if (!row || f->version.free_threaded)
+        return refuse_version(&f->version, note);
+    py->layout = *row;
+    if (row->major < 3 || row->minor < LAYOUT_TOLD_FIRST)
+        return 0;
+    /* Betas moved fields of the debug offsets themselves: a wrong answer is worse than none. */
+    if (!f->version.final && strncmp(f->version.suffix, "rc", 2) != 0)
+        return refuse_version(&f->version, note);
+    r = mem_read(m, f->runtime, bytes, sizeof(bytes));
+    if (r == 0 && memcmp(bytes, DEBUG_OFFSETS_COOKIE, 8) == 0)
+        r = debug_offsets_apply(bytes, sizeof(bytes), &py->layout);
+    return r;
+}
+
+/* An interpreter with a thread is there. */
+static int check_started(const struct python *py)
+{
+    addr_t interp, thread, back;
+
+    if (mem_read_addr(py->mem, py->interp_head, &interp) < 0)
+        return ERR_READ;
+    if (!interp || mem_read_addr(py->mem, interp + (addr_t)py->layout.in_threads, &thread) < 0 || !thread ||
+        mem_read_addr(py->mem, thread + (addr_t)py->layout.ts_interp, &back) < 0 || back != interp)
+        return ERR_STARTING;
+    return 0;
+}
+
+static bool find_image(pid_t pid, struct mem *m, const struct proc_maps *maps, struct found *f)
+{
+    char *exe = NULL;
+    bool ok;
+
+    proc_exe_read(pid, &exe);
+    ok = first_image(pid, m, maps, exe ? exe : "", test_symbols, f) ||
+         first_image(pid, m, maps, exe ? exe : "", test_search, f) ||
+         first_image(pid, m, maps, exe ? exe : "", test_file_symbols, f);
+    free(exe);
+    return ok;
+}
+
+int detect_python(pid_t pid, struct mem *mem, const struct proc_maps *maps, struct intern *names, struct python *ret,
+                  struct err_note *note)
+{
+    struct python py = {.mem = mem, .names = names};
+    struct found f = {0};
+    int r;
+
+    if (!find_image(pid, mem, maps, &f))
+        return ERR_NOT_PYTHON;
+    if (!find_version(pid, mem, &f))
+        return ERR_STARTING;
+    py.major = f.version.major;
+    py.minor = f.version.minor;
+    py.patch = f.version.patch;
+    memcpy(py.suffix, f.version.suffix, sizeof(py.suffix));
+    r = fill_layout(mem, &f, &py, note);
+    if (r < 0)
+        return r;
+    py.runtime = f.runtime;
+    py.current_thread = f.current;
+    if (f.runtime)
+        f.interp_head = f.runtime + (addr_t)py.layout.rt_interp_head;
+    if (!f.interp_head && find_old_head(pid, mem, &f) < 0)
+        return ERR_STARTING;
+    py.interp_head = f.interp_head;
+    r = check_started(&py);
+    if (r == 0)
+        *ret = py;
+    return r;
+}

@@ -1,0 +1,61 @@
+/*
+ * sys.modules["threading"]._active -> names. Called when threads are seen for the first time and from time to
+ * time after; reads a dict that may change meanwhile, so that each step may fail and a name be missing.
+ */
+#include "python/names.h"
+
+#include "base/err.h"
+#include "base/grow.h"
+#include "python/objects.h"
+#include "python/strings.h"
+
+#define MODULE_DICT 16 /* PyModuleObject.md_dict, Objects/moduleobject.c */
+
+struct collect {
+    struct thread_names *names;
+    addr_t interp;
+    int r;
+};
+
+static bool visit_thread(const struct python *py, addr_t key, addr_t value, void *arg)
+{
+    struct collect *c = arg;
+    struct thread_names *names = c->names;
+    struct thread_name item = {.interp = c->interp};
+    addr_t name;
+
+    if (names->n >= PY_MAX_THREADS)
+        return false;
+    if (objects_int_read(py, key, &item.thread_id) < 0 ||
+        objects_attr_get(py, value, py->major == 2 ? "_Thread__name" : "_name", &name) < 0 ||
+        strings_read(py, name, &item.name) < 0)
+        return true;
+    if (grow_array((void **)&names->items, &names->cap, names->n + 1, sizeof(item)) < 0) {
+        c->r = ERR_NOMEM;
+        return false;
+    }
+    names->items[names->n++] = item;
+    return true;
+}
+
+int names_read(const struct python *py, addr_t interp, struct thread_names *names)
+{
+    struct collect c = {.names = names, .interp = interp};
+    addr_t modules, module, dict, active;
+
+    if (mem_read_addr(py->mem, interp + (addr_t)py->layout.in_modules, &modules) < 0 || !modules ||
+        objects_dict_get(py, modules, "threading", &module) < 0 ||
+        mem_read_addr(py->mem, module + MODULE_DICT, &dict) < 0 || !dict ||
+        objects_dict_get(py, dict, "_active", &active) < 0)
+        return 0;
+    objects_dict_walk(py, active, visit_thread, &c);
+    return c.r;
+}
+
+const char *names_find(const struct thread_names *names, addr_t interp, uint64_t thread_id)
+{
+    for (size_t i = 0; i < names->n; i++)
+        if (names->items[i].thread_id == thread_id && names->items[i].interp == interp)
+            return names->items[i].name;
+    return NULL;
+}

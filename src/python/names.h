@@ -1,0 +1,26 @@
+/*
+ * Names of threads: threading._active of each interpreter, ident -> Thread -> its name.
+ */
+#ifndef PYTHON_NAMES_H
+#define PYTHON_NAMES_H
+
+#include "python/python.h"
+
+struct thread_name {
+    uint64_t thread_id;
+    addr_t interp;
+    const char *name; /* interned */
+};
+
+struct thread_names {
+    struct thread_name *items;
+    size_t n, cap;
+};
+
+/* Adds the names in one interpreter. Without the threading module there are none, which is no error. */
+int names_read(const struct python *py, addr_t interp, struct thread_names *names);
+
+/* NULL when there is none. */
+const char *names_find(const struct thread_names *names, addr_t interp, uint64_t thread_id);
+
+#endif

@@ -1,0 +1,209 @@
+/*
+ * Searches the writable data of one image. Slow (milliseconds): called when the symbols say nothing.
+ */
+#include "python/search.h"
+
+#include "base/err.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define RANGE_MAX ((size_t)64 * 1024 * 1024)
+
+/* A copy of one writable range. */
+struct data {
+    addr_t start;
+    size_t len;
+    unsigned char *bytes;
+};
+
+/* Reads what can be read: the end of .bss may not be there yet. */
+static int data_read(struct mem *m, const struct image_range *range, struct data *ret)
+{
+    size_t len = range->end - range->start;
+    struct data d = {.start = range->start};
+
+    if (range->end <= range->start || len > RANGE_MAX)
+        return ERR_BOUNDS;
+    d.bytes = malloc(len);
+    if (!d.bytes)
+        return ERR_NOMEM;
+    for (; d.len < len; d.len += 4096) {
+        size_t piece = len - d.len < 4096 ? len - d.len : 4096;
+
+        if (d.len == 0 && mem_read(m, d.start, d.bytes, len) == 0) {
+            d.len = len;
+            break;
+        }
+        if (mem_read(m, d.start + d.len, d.bytes + d.len, piece) < 0)
+            break;
+    }
+    if (d.len > len)
+        d.len = len;
+    *ret = d;
+    return 0;
+}
+
+static int parse_number(const char **p, const char *end)
+{
+    int value = 0, digits = 0;
+
+    for (; *p < end && **p >= '0' && **p <= '9' && digits < 3; (*p)++, digits++)
+        value = value * 10 + (**p - '0');
+    return digits ? value : -1;
+}
+
+bool search_parse_version(const char *text, size_t len, struct debug_version *ret)
+{
+    struct debug_version v = {.final = true};
+    const char *p = text, *end = text + len;
+    size_t n = 0;
+
+    v.major = parse_number(&p, end);
+    if (p >= end || *p++ != '.')
+        return false;
+    v.minor = parse_number(&p, end);
+    if (p >= end || *p++ != '.')
+        return false;
+    v.patch = parse_number(&p, end);
+    while (p < end && ((*p >= 'a' && *p <= 'z') || (*p >= '0' && *p <= '9')) && n + 1 < sizeof(v.suffix)) {
+        v.suffix[n++] = *p++;
+        v.final = false;
+    }
+    if (p < end && *p == '+')
+        p++;
+    if (end - p < 2 || p[0] != ' ' || p[1] != '(' || v.patch < 0)
+        return false;
+    *ret = v;
+    return (v.major == 2 && v.minor == 7) || (v.major == 3 && v.minor >= 3);
+}
+
+/* What a search looks for in one range of data. */
+struct quest {
+    struct mem *m;
+    const struct layout *layout;
+    struct debug_version version;
+    addr_t at;
+};
+
+static bool version_in(const struct data *d, struct quest *q)
+{
+    const unsigned char *end = d->bytes + d->len, *dot = d->bytes;
+
+    while (end - dot > 1 && (dot = memchr(dot + 1, '.', (size_t)(end - dot) - 1))) {
+        size_t left = (size_t)(end - dot) + 1;
+
+        if ((dot[-1] == '2' || dot[-1] == '3') &&
+            search_parse_version((const char *)dot - 1, left < 32 ? left : 32, &q->version))
+            return true;
+    }
+    return false;
+}
+
+/* The first writable range of the image in which `test` finds what it looks for. */
+static int search_ranges(const struct image *img, bool (*test)(const struct data *, struct quest *), struct quest *q)
+{
+    for (size_t i = 0; i < img->n_writable; i++) {
+        struct data d;
+        bool ok;
+
+        if (data_read(q->m, &img->writable[i], &d) < 0)
+            continue;
+        ok = test(&d, q);
+        free(d.bytes);
+        if (ok)
+            return 0;
+    }
+    return ERR_READ;
+}
+
+int search_version(struct mem *m, const struct image *img, struct debug_version *ret)
+{
+    struct quest q = {.m = m};
+    int r = search_ranges(img, version_in, &q);
+
+    if (r == 0)
+        *ret = q.version;
+    return r;
+}
+
+/* An interpreter is what its own first thread points back to. */
+static bool is_interpreter(struct mem *m, const struct layout *l, addr_t interp)
+{
+    addr_t thread, back;
+
+    if (!interp || interp & 7)
+        return false;
+    return mem_read_addr(m, interp + (addr_t)l->in_threads, &thread) == 0 && thread && !(thread & 7) &&
+           mem_read_addr(m, thread + (addr_t)l->ts_interp, &back) == 0 && back == interp;
+}
+
+static addr_t word_at(const struct data *d, size_t at)
+{
+    addr_t value;
+
+    memcpy(&value, d->bytes + at, sizeof(value));
+    return value;
+}
+
+/* From 3.7 on the runtime has the newest interpreter and the main one side by side; most often they are one. */
+static bool head_in(const struct data *d, struct quest *q)
+{
+    const struct layout *l = q->layout;
+    bool pair = l->rt_interp_head != NO;
+
+    for (size_t at = 0; at + 16 <= d->len; at += 8) {
+        addr_t word = word_at(d, at);
+
+        if (word < 4096 || word >> 47 || (pair && word_at(d, at + 8) < 4096))
+            continue;
+        if (is_interpreter(q->m, l, word) && (!pair || is_interpreter(q->m, l, word_at(d, at + 8)))) {
+            q->at = d->start + at;
+            return true;
+        }
+    }
+    return false;
+}
+
+int search_interp_head(struct mem *m, const struct image *img, const struct layout *l, addr_t *ret)
+{
+    struct quest q = {.m = m, .layout = l};
+    int r = l ? search_ranges(img, head_in, &q) : ERR_VERSION;
+
+    if (r == 0)
+        *ret = q.at;
+    return r;
+}
+
+static bool cookie_in(const struct data *d, struct quest *q)
+{
+    for (size_t at = 0; at + 24 <= d->len; at += 8)
+        if (debug_offsets_version(d->bytes + at, d->len - at, &q->version)) {
+            q->at = d->start + at;
+            return true;
+        }
+    return false;
+}
+
+int search_runtime(struct mem *m, const struct image *img, struct debug_version *ret_version, addr_t *ret_runtime,
+                   addr_t *ret_head)
+{
+    struct quest q = {.m = m};
+    const struct layout *l;
+
+    if (search_ranges(img, cookie_in, &q) == 0) {
+        *ret_version = q.version;
+        *ret_runtime = q.at;
+        return 0;
+    }
+    if (search_ranges(img, version_in, &q) < 0)
+        return ERR_READ;
+    l = layout_of(q.version.major, q.version.minor);
+    if (!l || search_interp_head(m, img, l, &q.at) < 0)
+        return ERR_READ;
+    *ret_version = q.version;
+    *ret_head = q.at;
+    if (l->rt_interp_head != NO)
+        *ret_runtime = q.at - (addr_t)l->rt_interp_head;
+    return 0;
+}

@@ -1,0 +1,159 @@
+/*
+ * Runtime -> interpreters -> thread states. Called at each sample or dump.
+ */
+#include "python/threads.h"
+
+#include "base/err.h"
+#include "base/grow.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define STATE_BYTES   1024
+#define PTHREAD_BYTES 1024
+#define GLIBC_TID     720 /* struct pthread.tid, in every glibc for x86-64 so far */
+
+static uint64_t word_at(const unsigned char *bytes, int at)
+{
+    uint64_t value;
+
+    memcpy(&value, bytes + at, sizeof(value));
+    return value;
+}
+
+static int max_of(int a, int b)
+{
+    return a > b ? a : b;
+}
+
+static int thread_read(const struct python *py, addr_t tstate, struct py_thread *ret, addr_t *ret_next)
+{
+    const struct layout *l = &py->layout;
+    unsigned char bytes[STATE_BYTES + 8];
+    int last = max_of(max_of(l->ts_next, l->ts_interp), max_of(l->ts_thread_id, l->ts_native_id));
+    int r = mem_read(py->mem, tstate, bytes, (size_t)last + 8);
+
+    if (r < 0)
+        return r;
+    *ret = (struct py_thread){.tstate = tstate,
+                              .interp = word_at(bytes, l->ts_interp),
+                              .thread_id = word_at(bytes, l->ts_thread_id),
+                              .native_id = l->ts_native_id == NO ? 0 : word_at(bytes, l->ts_native_id)};
+    *ret_next = word_at(bytes, l->ts_next);
+    return 0;
+}
+
+static int interp_threads(const struct python *py, addr_t interp, struct py_threads *t)
+{
+    const struct layout *l = &py->layout;
+    uint64_t id = 0;
+    addr_t tstate;
+    int r = mem_read_addr(py->mem, interp + (addr_t)l->in_threads, &tstate);
+
+    if (r == 0 && l->in_id != NO)
+        r = mem_read_addr(py->mem, interp + (addr_t)l->in_id, &id);
+    while (r == 0 && tstate) {
+        if (t->n == PY_MAX_THREADS)
+            return ERR_CYCLE;
+        if (grow_array((void **)&t->items, &t->cap, t->n + 1, sizeof(*t->items)) < 0)
+            return ERR_NOMEM;
+        r = thread_read(py, tstate, &t->items[t->n], &tstate);
+        if (r == 0 && t->items[t->n].interp != interp)
+            r = ERR_TORN;
+        if (r == 0)
+            t->items[t->n++].interp_id = (int64_t)id;
+    }
+    return r;
+}
+
+int threads_read(const struct python *py, struct py_threads *ret)
+{
+    addr_t interp;
+    int r = mem_read_addr(py->mem, py->interp_head, &interp);
+
+    ret->n = 0;
+    for (int i = 0; r == 0 && interp; i++) {
+        if (i == PY_MAX_INTERPRETERS)
+            return ERR_CYCLE;
+        r = interp_threads(py, interp, ret);
+        if (r == 0)
+            r = mem_read_addr(py->mem, interp + (addr_t)py->layout.in_next, &interp);
+    }
+    if (r == 0 && ret->n == 0)
+        return ERR_STARTING;
+    return r == ERR_READ ? ERR_TORN : r;
+}
+
+void threads_free(struct py_threads *t)
+{
+    free(t->items);
+    *t = (struct py_threads){0};
+}
+
+static addr_t holder_if_locked(const struct python *py, addr_t base, int holder_at, int locked_at)
+{
+    addr_t holder;
+    int locked;
+
+    if (mem_read(py->mem, base + (addr_t)locked_at, &locked, sizeof(locked)) < 0 || locked != 1)
+        return 0;
+    return mem_read_addr(py->mem, base + (addr_t)holder_at, &holder) < 0 ? 0 : holder;
+}
+
+addr_t threads_gil_holder(const struct python *py, addr_t interp)
+{
+    const struct layout *l = &py->layout;
+    addr_t gil;
+
+    if (l->in_gil != NO)
+        return mem_read_addr(py->mem, interp + (addr_t)l->in_gil, &gil) < 0 || !gil
+                   ? 0
+                   : holder_if_locked(py, gil, l->gil_holder, l->gil_locked);
+    if (l->rt_gil_holder != NO)
+        return holder_if_locked(py, py->runtime, l->rt_gil_holder, l->rt_gil_locked);
+    if (!py->current_thread || mem_read_addr(py->mem, py->current_thread, &gil) < 0)
+        return 0;
+    return gil;
+}
+
+static bool is_one_of(pid_t tid, const pid_t *tids, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (tids[i] == tid)
+            return true;
+    return false;
+}
+
+/* Most threads have a living id there (one may just have ended), and no two the same. */
+static bool offset_fits(const struct python *py, const struct py_threads *t, int offset, const pid_t *tids, size_t n)
+{
+    pid_t seen[8];
+    size_t checked = t->n < 8 ? t->n : 8, misses = 0;
+
+    for (size_t i = 0; i < checked; i++) {
+        seen[i] = threads_read_tid(py, t->items[i].thread_id, offset);
+        misses += !is_one_of(seen[i], tids, n);
+        if (is_one_of(seen[i], seen, i) && t->items[i].thread_id != t->items[0].thread_id)
+            return false;
+    }
+    return misses <= checked / 4;
+}
+
+int threads_find_tid_offset(const struct python *py, const struct py_threads *t, const pid_t *tids, size_t n_tids)
+{
+    if (offset_fits(py, t, GLIBC_TID, tids, n_tids))
+        return GLIBC_TID;
+    for (int at = 0; at < PTHREAD_BYTES; at += 4)
+        if (offset_fits(py, t, at, tids, n_tids))
+            return at;
+    return NO;
+}
+
+pid_t threads_read_tid(const struct python *py, uint64_t thread_id, int offset)
+{
+    int32_t tid;
+
+    if (offset == NO || mem_read(py->mem, thread_id + (addr_t)offset, &tid, sizeof(tid)) < 0)
+        return 0;
+    return tid > 0 ? tid : 0;
+}

@@ -1,0 +1,360 @@
+/*
+ * A Python process -> traces. Called by cmd/dump once and by the recording loop at each tick.
+ */
+#include "sample/process.h"
+
+#include "base/clock.h"
+#include "base/grow.h"
+#include "python/detect.h"
+#include "sample/shorten.h"
+#include "sample/stack.h"
+#include "sample/thread_table.h"
+#include "target/access.h"
+#include "target/proc.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define LIST_TRIES  8
+#define POLL_NS     (2 * NS_PER_MS)
+#define REDETECT_NS (50 * NS_PER_MS)
+#define MAX_FAILED  3
+
+struct process {
+    struct sampler *sampler;
+    pid_t pid;
+    uint64_t start_time; /* with the pid it names the process for good */
+    int pidfd;           /* -1 on kernels before 5.3 */
+    struct proc_info *info;
+    struct mem *mem;
+    struct python py;
+    struct code_cache *codes;
+    struct py_threads threads;
+    struct thread_table table;
+    struct stack stack;
+    struct frame *frames; /* of the trace that is delivered */
+    size_t cap_frames;
+    size_t failed; /* samples in a row that got nothing */
+    uint64_t detected_ns;
+};
+
+struct process *process_free(struct process *p)
+{
+    if (!p)
+        return NULL;
+    if (p->pidfd >= 0)
+        close(p->pidfd);
+    thread_table_free(&p->table);
+    threads_free(&p->threads);
+    stack_free(&p->stack);
+    code_cache_free(p->codes);
+    mem_close(p->mem);
+    free(p->frames);
+    free(p);
+    return NULL;
+}
+
+const struct proc_info *process_info(const struct process *p)
+{
+    return p->info;
+}
+
+void process_set_parent(struct process *p, const struct proc_info *parent)
+{
+    p->info->parent_info = parent;
+    p->info->parent = parent ? parent->pid : 0;
+}
+
+bool process_alive(const struct process *p)
+{
+    struct pollfd fd = {.fd = p->pidfd, .events = POLLIN};
+    struct proc_stat st;
+
+    if (p->pidfd >= 0)
+        return poll(&fd, 1, 0) == 0;
+    return proc_stat_read(p->pid, 0, &st) == 0 && st.start_time == p->start_time && st.state != 'Z' && st.state != 'X';
+}
+
+static const char *intern_owned(struct intern *names, char *text)
+{
+    const char *s = text ? intern_str(names, text) : NULL;
+
+    free(text);
+    return s ? s : "";
+}
+
+static int fill_info(struct process *p)
+{
+    struct intern *names = p->sampler->names;
+    char *command = NULL, *exe = NULL;
+    const char *suffix = intern_str(names, p->py.suffix);
+
+    proc_command_read(p->pid, &command);
+    proc_exe_read(p->pid, &exe);
+    p->info->pid = p->pid;
+    p->info->command = intern_owned(names, command);
+    p->info->executable = intern_owned(names, exe);
+    p->info->major = p->py.major;
+    p->info->minor = p->py.minor;
+    p->info->patch = p->py.patch;
+    p->info->version_suffix = suffix ? suffix : "";
+    return 0;
+}
+
+static int detect_once(struct process *p, struct err_note *note)
+{
+    struct proc_maps maps;
+    int r = proc_maps_read(p->pid, &maps);
+
+    if (r == ERR_PERMISSION)
+        return access_explain(p->pid, note);
+    if (r < 0)
+        return r;
+    /* A process that has just exec'd, or is a zombie, has no maps. */
+    if (maps.n == 0)
+        r = ERR_STARTING;
+    else
+        r = detect_python(p->pid, p->mem, &maps, p->sampler->names, &p->py, note);
+    if (r == ERR_NOT_PYTHON && !access_can_read(p->mem, &maps))
+        r = access_explain(p->pid, note);
+    proc_maps_free(&maps);
+    p->detected_ns = clock_now_ns();
+    return r;
+}
+
+/* Gone, or not yet there: names the case. */
+static int explain_failure(struct process *p, int r, struct err_note *note)
+{
+    struct proc_stat st;
+
+    if (r == ERR_PERMISSION || r == ERR_VERSION || r == ERR_NOMEM)
+        return r;
+    if (proc_stat_read(p->pid, 0, &st) < 0)
+        return err_note_what(note, ERR_NO_PROCESS, "no process has the pid %d", (int)p->pid);
+    if (st.state == 'Z' || st.state == 'X')
+        return err_note_what(note, ERR_GONE, "process %d has ended and waits for its parent to notice", (int)p->pid);
+    if (r == ERR_NOT_PYTHON)
+        access_describe(p->pid, note);
+    return r;
+}
+
+/* Only what may pass is waited for: a start-up, not a process that is something else. */
+static int detect_patiently(struct process *p, uint64_t patience_ns, struct err_note *note)
+{
+    uint64_t deadline = clock_now_ns() + patience_ns;
+
+    for (;;) {
+        int r = detect_once(p, note);
+
+        if (r == 0 || r == ERR_PERMISSION || r == ERR_VERSION || r == ERR_NOMEM || r == ERR_NO_PROCESS)
+            return r;
+        if ((r == ERR_NOT_PYTHON && !access_is_starting(p->pid)) || clock_now_ns() >= deadline || !process_alive(p))
+            return r;
+        clock_sleep_ns(POLL_NS);
+    }
+}
+
+static int open_process(struct process *p, struct err_note *note)
+{
+    struct proc_stat st;
+    int r = proc_stat_read(p->pid, 0, &st);
+
+    if (r < 0)
+        return r == ERR_NO_PROCESS ? err_note_what(note, r, "no process has the pid %d", (int)p->pid) : r;
+    p->start_time = st.start_time;
+    p->pidfd = (int)syscall(SYS_pidfd_open, p->pid, 0);
+    p->codes = code_cache_new();
+    p->info = sampler_keep(p->sampler, sizeof(*p->info));
+    if (!p->codes || !p->info)
+        return ERR_NOMEM;
+    return mem_live_open(p->pid, &p->mem);
+}
+
+int process_attach(struct sampler *s, pid_t pid, uint64_t patience_ns, struct process **ret, struct err_note *note)
+{
+    struct process *p = calloc(1, sizeof(*p));
+    int r;
+
+    if (!p)
+        return ERR_NOMEM;
+    p->sampler = s;
+    p->pid = pid;
+    p->pidfd = -1;
+    r = open_process(p, note);
+    if (r == 0) {
+        r = detect_patiently(p, patience_ns, note);
+        if (r < 0)
+            r = explain_failure(p, r, note);
+    }
+    if (r == 0)
+        r = fill_info(p);
+    if (r < 0) {
+        process_free(p);
+        return r;
+    }
+    *ret = p;
+    return 0;
+}
+
+static const struct func *func_of(struct process *p, const struct code *code)
+{
+    const struct func *func = code->func;
+    struct func key = {.name = code->name, .filename = code->filename, .first_line = code->first_line};
+
+    if (func)
+        return func;
+    key.short_filename = shorten_filename(p->sampler->names, p->pid, code->filename);
+    func = sampler_func(p->sampler, &key);
+    if (func)
+        code_set_func(code, func);
+    return func;
+}
+
+static int deliver(struct process *p, const struct known_thread *k, bool active, process_sink sink, void *arg)
+{
+    const struct frames *frames = &p->stack.frames;
+    struct trace trace = {.process = p->info,
+                          .thread_id = k->thread_id,
+                          .os_thread_id = k->tid,
+                          .thread_name = k->name,
+                          .active = active,
+                          .owns_gil = p->stack.owns_gil,
+                          .unsure = p->stack.unsure,
+                          .n_frames = frames->n};
+
+    if (grow_array((void **)&p->frames, &p->cap_frames, frames->n, sizeof(*p->frames)) < 0)
+        return ERR_NOMEM;
+    for (size_t i = 0; i < frames->n; i++) {
+        const struct func *func = func_of(p, p->stack.codes[i]);
+
+        if (!func)
+            return ERR_NOMEM;
+        p->frames[i] = (struct frame){.func = func,
+                                      .line = code_line(p->stack.codes[i], frames->items[i].at),
+                                      .is_entry = frames->items[i].is_entry,
+                                      .is_shim_entry = frames->items[i].is_shim_entry};
+    }
+    trace.frames = p->frames;
+    p->sampler->stacks++;
+    p->sampler->unsure += trace.unsure;
+    return sink(&trace, arg);
+}
+
+/* A thread with several interpreters has a thread state in each; the one that runs has the GIL. */
+static bool another_runs(struct process *p, const struct known_thread *k)
+{
+    for (size_t i = 0; i < p->threads.n; i++) {
+        const struct py_thread *t = &p->threads.items[i];
+
+        if (t->tstate != k->tstate && t->thread_id == k->thread_id && t->interp != k->interp &&
+            threads_gil_holder(&p->py, t->interp) == t->tstate)
+            return true;
+    }
+    return false;
+}
+
+static bool has_subinterpreters(const struct process *p)
+{
+    return p->threads.n && p->threads.items[0].interp != p->threads.items[p->threads.n - 1].interp;
+}
+
+static int sample_thread(struct process *p, struct known_thread *k, process_sink sink, void *arg)
+{
+    struct sampler *s = p->sampler;
+    char state = 'R';
+    bool active;
+    int r;
+
+    if (k->tid && task_state(&k->task, &state) < 0)
+        return 0;
+    active = k->tid ? state == 'R' : threads_gil_holder(&p->py, k->interp) == k->tstate;
+    if (active && has_subinterpreters(p))
+        active = !another_runs(p, k);
+    if (!active && !s->options.idle) {
+        s->idle++;
+        return 0;
+    }
+    if (s->options.gil_only && threads_gil_holder(&p->py, k->interp) != k->tstate) {
+        s->no_gil++;
+        return 0;
+    }
+    r = stack_read(&p->stack, s, &p->py, p->codes, k, state);
+    if (r == ERR_GONE)
+        return 0;
+    if (r == ERR_NOMEM)
+        return r;
+    if (r < 0) {
+        sampler_count_error(s, r);
+        return 0;
+    }
+    if (s->options.gil_only && !p->stack.owns_gil) {
+        s->no_gil++;
+        return 0;
+    }
+    return deliver(p, k, active, sink, arg);
+}
+
+/* The list of threads is read without a hold: again when it changed meanwhile. */
+static int list_threads(struct process *p)
+{
+    int r = ERR_TORN;
+
+    for (int i = 0; i < LIST_TRIES && (r == ERR_TORN || r == ERR_CYCLE); i++)
+        r = threads_read(&p->py, &p->threads);
+    return r;
+}
+
+/* After an exec nothing is where it was. */
+static int detect_again(struct process *p)
+{
+    int r;
+
+    if (clock_now_ns() - p->detected_ns < REDETECT_NS)
+        return ERR_STARTING;
+    code_cache_free(p->codes);
+    p->codes = code_cache_new();
+    if (!p->codes)
+        return ERR_NOMEM;
+    thread_table_free(&p->table);
+    r = detect_once(p, NULL);
+    return r == 0 ? fill_info(p) : r;
+}
+
+/* Main thread first, then from the oldest to the newest: the list has the newest first. */
+static int sample_all(struct process *p, process_sink sink, void *arg)
+{
+    int r = 0;
+
+    for (int pass = 0; pass < 2; pass++)
+        for (size_t i = p->threads.n; r == 0 && i > 0; i--) {
+            struct known_thread *k = thread_table_find(&p->table, p->threads.items[i - 1].tstate);
+
+            if (k && (k->tid == p->pid) == (pass == 0))
+                r = sample_thread(p, k, sink, arg);
+        }
+    return r;
+}
+
+int process_sample(struct process *p, process_sink sink, void *arg)
+{
+    int r;
+
+    if (!process_alive(p))
+        return ERR_GONE;
+    stop_sweep(&p->sampler->stop);
+    r = p->failed >= MAX_FAILED ? detect_again(p) : 0;
+    if (r == 0)
+        r = list_threads(p);
+    if (r == 0)
+        r = thread_table_update(&p->table, &p->py, p->pid, &p->threads);
+    if (r < 0) {
+        p->failed++;
+        return process_alive(p) ? r : ERR_GONE;
+    }
+    p->failed = 0;
+    return sample_all(p, sink, arg);
+}

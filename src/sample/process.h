@@ -1,0 +1,35 @@
+/*
+ * One Python process that is sampled: attached once, then asked for its threads' stacks again and again.
+ *
+ *     r = process_attach(sampler, pid, &p, &note);
+ *     r = process_sample(p, sink, arg);           // calls sink once for each thread's stack
+ *     p = process_free(p);
+ */
+#ifndef SAMPLE_PROCESS_H
+#define SAMPLE_PROCESS_H
+
+#include "sample/sampler.h"
+
+struct process;
+
+/* 0; ERR_NO_PROCESS, ERR_PERMISSION, ERR_NOT_PYTHON, ERR_STARTING, ERR_VERSION, … with `note` filled. Waits up to
+ * `patience_ns` for a Python that is just starting. */
+int process_attach(struct sampler *s, pid_t pid, uint64_t patience_ns, struct process **ret, struct err_note *note);
+struct process *process_free(struct process *p);
+
+/* What is shown of it. Valid as long as the sampler. */
+const struct proc_info *process_info(const struct process *p);
+void process_set_parent(struct process *p, const struct proc_info *parent);
+
+/* Takes what there is to `sink`; the trace and its frames are good only during the call. A nonzero return of the
+ * sink ends the sampling and is returned. */
+typedef int (*process_sink)(const struct trace *trace, void *arg);
+
+/* One stack of each thread. Failures of single threads are counted in the sampler and passed over.
+ * ERR_GONE when the process has ended; other errors when nothing could be read. */
+int process_sample(struct process *p, process_sink sink, void *arg);
+
+/* True while the very process that was attached is there. */
+bool process_alive(const struct process *p);
+
+#endif

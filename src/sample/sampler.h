@@ -1,0 +1,47 @@
+/*
+ * What all sampled processes of a session share: interned strings and functions, the hold, the counts.
+ */
+#ifndef SAMPLE_SAMPLER_H
+#define SAMPLE_SAMPLER_H
+
+#include "base/err.h"
+#include "base/intern.h"
+#include "sample/trace.h"
+#include "target/stop.h"
+
+struct sampler_options {
+    bool nonblocking; /* never hold a thread */
+    bool idle;        /* threads that do not run, too */
+    bool gil_only;    /* only threads that hold the GIL */
+};
+
+#define SAMPLER_ERRORS (ERR_END_ - ERR_NOMEM)
+
+struct sampler {
+    struct sampler_options options;
+    struct intern *names;
+    struct stop stop;
+    bool hold_refused; /* ptrace said no: read without holding instead */
+    /* Counts over the session. */
+    uint64_t stacks;                 /* delivered */
+    uint64_t idle;                   /* seen and left out because their thread did not run */
+    uint64_t no_gil;                 /* left out because their thread did not hold the GIL */
+    uint64_t unsure;                 /* delivered, but read without a hold while the thread moved */
+    uint64_t errors[SAMPLER_ERRORS]; /* by kind: code - ERR_NOMEM */
+    struct func_table *funcs;
+    struct kept *kept;
+};
+
+struct sampler *sampler_new(const struct sampler_options *options); /* NULL when out of memory */
+struct sampler *sampler_free(struct sampler *s);
+
+void sampler_count_error(struct sampler *s, int code);
+uint64_t sampler_errors(const struct sampler *s);
+
+/* Zeroed memory that lives as long as the sampler; NULL when out of memory. */
+void *sampler_keep(struct sampler *s, size_t size);
+
+/* The one `struct func` of these interned strings. NULL when out of memory. */
+const struct func *sampler_func(struct sampler *s, const struct func *key);
+
+#endif

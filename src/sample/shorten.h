@@ -1,0 +1,15 @@
+/*
+ * File names as people read them: the part below the outermost directory that is not a package.
+ */
+#ifndef SAMPLE_SHORTEN_H
+#define SAMPLE_SHORTEN_H
+
+#include "base/intern.h"
+
+#include <sys/types.h>
+
+/* "/usr/lib/python3.11/json/decoder.py" -> "json/decoder.py": directories with an __init__.py stay. Looks in the
+ * target's own root. Interned; the full name when out of memory. */
+const char *shorten_filename(struct intern *names, pid_t pid, const char *filename);
+
+#endif

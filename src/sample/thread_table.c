@@ -1,0 +1,193 @@
+/*
+ * Threads between samples. Called once a sample; does real work only when threads come, go or are renamed.
+ */
+#include "sample/thread_table.h"
+
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/hash.h"
+#include "target/proc.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define NAMES_AGE_NS (5 * NS_PER_S)
+
+void thread_table_free(struct thread_table *t)
+{
+    for (size_t i = 0; i < t->cap; i++)
+        if (t->slots[i].tstate && t->slots[i].tid)
+            task_close(&t->slots[i].task);
+    free(t->slots);
+    free(t->names.items);
+    *t = (struct thread_table){0};
+}
+
+static size_t slot_of(const struct thread_table *t, addr_t tstate)
+{
+    size_t at = hash_mix(0, tstate) & (t->cap - 1);
+
+    while (t->slots[at].tstate && t->slots[at].tstate != tstate)
+        at = (at + 1) & (t->cap - 1);
+    return at;
+}
+
+struct known_thread *thread_table_find(struct thread_table *t, addr_t tstate)
+{
+    struct known_thread *k;
+
+    if (!t->cap)
+        return NULL;
+    k = &t->slots[slot_of(t, tstate)];
+    return k->tstate ? k : NULL;
+}
+
+/* A table with the living threads only, and room for `need`. */
+static int table_rebuild(struct thread_table *t, size_t need)
+{
+    struct thread_table next = {.cap = 64};
+
+    while (next.cap < need * 2)
+        next.cap *= 2;
+    next.slots = calloc(next.cap, sizeof(*next.slots));
+    if (!next.slots)
+        return ERR_NOMEM;
+    for (size_t i = 0; i < t->cap; i++) {
+        struct known_thread *k = &t->slots[i];
+
+        if (!k->tstate)
+            continue;
+        if (k->seen == t->round) {
+            next.slots[slot_of(&next, k->tstate)] = *k;
+            next.n++;
+        } else if (k->tid) {
+            task_close(&k->task);
+        }
+    }
+    free(t->slots);
+    t->slots = next.slots;
+    t->n = next.n;
+    t->cap = next.cap;
+    return 0;
+}
+
+/* The ids of the threads as the target itself sees them. Caller frees. */
+static int inner_tids(pid_t pid, bool in_pid_ns, pid_t **ret, size_t *ret_n)
+{
+    int r = proc_tasks_read(pid, ret, ret_n);
+
+    for (size_t i = 0; r == 0 && in_pid_ns && i < *ret_n; i++) {
+        struct proc_status st;
+
+        if (proc_status_read(pid, (*ret)[i], &st) == 0)
+            (*ret)[i] = st.ns_pid;
+    }
+    return r;
+}
+
+static void search_tid_offset(struct thread_table *t, const struct python *py, pid_t pid, bool in_pid_ns,
+                              const struct py_threads *threads)
+{
+    pid_t *tids;
+    size_t n;
+
+    t->tid_searched = true;
+    t->tid_offset = NO;
+    if (inner_tids(pid, in_pid_ns, &tids, &n) < 0)
+        return;
+    t->tid_offset = threads_find_tid_offset(py, threads, tids, n);
+    free(tids);
+}
+
+/* The kernel's id of a thread, as we see it. */
+static pid_t tid_of(struct thread_table *t, const struct python *py, pid_t pid, bool in_pid_ns,
+                    const struct py_threads *threads, const struct py_thread *thread)
+{
+    uint64_t inner = thread->native_id;
+
+    if (py->layout.ts_native_id == NO) {
+        if (!t->tid_searched)
+            search_tid_offset(t, py, pid, in_pid_ns, threads);
+        inner = (uint64_t)threads_read_tid(py, thread->thread_id, t->tid_offset);
+    }
+    if (!inner || inner > INT32_MAX)
+        return 0;
+    return in_pid_ns ? proc_tid_from_ns(pid, (pid_t)inner) : (pid_t)inner;
+}
+
+static bool is_same(const struct known_thread *k, const struct py_thread *thread)
+{
+    return k->tstate && k->thread_id == thread->thread_id && k->interp == thread->interp;
+}
+
+static void thread_enter(struct known_thread *k, pid_t pid, pid_t tid, const struct py_thread *thread)
+{
+    if (k->tstate && k->tid)
+        task_close(&k->task);
+    *k = (struct known_thread){
+        .tstate = thread->tstate, .interp = thread->interp, .thread_id = thread->thread_id, .tid = tid};
+    if (!tid)
+        return;
+    task_open(&k->task, pid, tid);
+    if (k->task.stat_fd < 0) { /* no such thread, or no descriptor left */
+        char state;
+
+        if (task_state(&k->task, &state) < 0) {
+            task_close(&k->task);
+            k->tid = 0;
+        }
+    }
+}
+
+static int read_names(struct thread_table *t, const struct python *py, const struct py_threads *threads)
+{
+    addr_t last = 0;
+    int r = 0;
+
+    t->names.n = 0;
+    for (size_t i = 0; r == 0 && i < threads->n; i++) {
+        if (threads->items[i].interp != last)
+            r = names_read(py, threads->items[i].interp, &t->names);
+        last = threads->items[i].interp;
+    }
+    for (size_t i = 0; i < t->names.n; i++)
+        for (size_t k = 0; k < threads->n; k++) {
+            struct known_thread *known = thread_table_find(t, threads->items[k].tstate);
+
+            if (known && threads->items[k].thread_id == t->names.items[i].thread_id &&
+                threads->items[k].interp == t->names.items[i].interp)
+                known->name = t->names.items[i].name;
+        }
+    t->named_ns = clock_now_ns();
+    return r;
+}
+
+int thread_table_update(struct thread_table *t, const struct python *py, pid_t pid, const struct py_threads *threads)
+{
+    bool in_pid_ns = false, asked = false, is_new = false;
+    int r = 0;
+
+    t->round++;
+    if ((t->n + threads->n) * 2 > t->cap)
+        r = table_rebuild(t, t->n + threads->n);
+    for (size_t i = 0; r == 0 && i < threads->n; i++) {
+        const struct py_thread *thread = &threads->items[i];
+        struct known_thread *k = &t->slots[slot_of(t, thread->tstate)];
+
+        if (!is_same(k, thread)) {
+            struct proc_status st;
+
+            if (!asked && proc_status_read(pid, 0, &st) == 0)
+                in_pid_ns = st.in_pid_ns;
+            asked = is_new = true;
+            t->n += !k->tstate;
+            thread_enter(k, pid, tid_of(t, py, pid, in_pid_ns, threads, thread), thread);
+        }
+        k->seen = t->round;
+    }
+    if (r == 0 && t->n > threads->n)
+        r = table_rebuild(t, threads->n);
+    if (r == 0 && (is_new || clock_now_ns() - t->named_ns > NAMES_AGE_NS))
+        r = read_names(t, py, threads);
+    return r;
+}

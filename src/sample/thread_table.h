@@ -1,0 +1,41 @@
+/*
+ * What is known of each thread of a process between two samples, by its thread state.
+ */
+#ifndef SAMPLE_THREAD_TABLE_H
+#define SAMPLE_THREAD_TABLE_H
+
+#include "python/names.h"
+#include "python/threads.h"
+#include "target/task.h"
+
+#include <sys/types.h>
+
+struct known_thread {
+    addr_t tstate; /* 0: a free slot */
+    addr_t interp;
+    uint64_t thread_id;
+    pid_t tid;        /* the kernel's id as we see it; 0 when unknown */
+    struct task task; /* open when tid is not 0 */
+    const char *name; /* NULL when unknown */
+    uint64_t seen;    /* the round it was last there */
+};
+
+struct thread_table {
+    struct known_thread *slots;
+    size_t n, cap;
+    uint64_t round;
+    int tid_offset; /* up to 3.10; NO when unknown */
+    bool tid_searched;
+    uint64_t named_ns; /* when the names were read last */
+    struct thread_names names;
+};
+
+void thread_table_free(struct thread_table *t);
+
+/* Brings the table up to date with `threads`: opens new ones, closes those that have gone, reads names. */
+int thread_table_update(struct thread_table *t, const struct python *py, pid_t pid, const struct py_threads *threads);
+
+/* The entry of a thread that thread_table_update has seen. */
+struct known_thread *thread_table_find(struct thread_table *t, addr_t tstate);
+
+#endif

@@ -1,0 +1,209 @@
+/*
+ * ELF images in a target's memory -> symbols. Called while a Python is looked for.
+ * All offsets come from the target and are bounded.
+ */
+#include "target/image.h"
+
+#include "base/err.h"
+#include "elf/elf_file.h"
+
+#include <elf.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#define MAX_PHDRS   64
+#define MAX_DYNAMIC 256
+#define MAX_CHAIN   65536
+#define PAGE        4096ull
+
+static void take_segment(struct image *img, const Elf64_Phdr *ph)
+{
+    struct image_range *r;
+
+    if (ph->p_type != PT_LOAD || !(ph->p_flags & PF_W) || img->n_writable == IMAGE_MAX_WRITABLE)
+        return;
+    r = &img->writable[img->n_writable++];
+    r->start = img->bias + ph->p_vaddr;
+    r->end = r->start + ph->p_memsz;
+}
+
+/* The dynamic linker moves these addresses in memory for libraries, but not for every program. */
+static addr_t dynamic_addr(const struct image *img, uint64_t value)
+{
+    return value && value < img->bias ? img->bias + value : value;
+}
+
+static int read_dynamic(struct mem *m, struct image *img, const Elf64_Phdr *ph)
+{
+    Elf64_Dyn dyn[MAX_DYNAMIC];
+    size_t n = ph->p_memsz / sizeof(dyn[0]);
+    int r;
+
+    if (n > MAX_DYNAMIC)
+        n = MAX_DYNAMIC;
+    r = mem_read(m, img->bias + ph->p_vaddr, dyn, n * sizeof(dyn[0]));
+    if (r < 0)
+        return r;
+    for (size_t i = 0; i < n && dyn[i].d_tag != DT_NULL; i++) {
+        uint64_t value = dyn[i].d_un.d_val;
+
+        if (dyn[i].d_tag == DT_SYMTAB)
+            img->symbols = dynamic_addr(img, value);
+        else if (dyn[i].d_tag == DT_STRTAB)
+            img->strings = dynamic_addr(img, value);
+        else if (dyn[i].d_tag == DT_STRSZ)
+            img->strings_size = value;
+        else if (dyn[i].d_tag == DT_GNU_HASH)
+            img->gnu_hash = dynamic_addr(img, value);
+        else if (dyn[i].d_tag == DT_HASH)
+            img->sysv_hash = dynamic_addr(img, value);
+    }
+    return 0;
+}
+
+int image_open(struct mem *m, const struct proc_map *map, struct image *ret)
+{
+    struct image img = {
+        .start = map->start, .path = map->path, .device = map->device, .inode = map->inode, .deleted = map->deleted};
+    Elf64_Ehdr eh;
+    Elf64_Phdr ph[MAX_PHDRS];
+    const Elf64_Phdr *dynamic = NULL;
+    int r = mem_read(m, map->start, &eh, sizeof(eh));
+
+    if (r < 0)
+        return r;
+    if (memcmp(eh.e_ident, ELFMAG, SELFMAG) != 0 || eh.e_ident[EI_CLASS] != ELFCLASS64 ||
+        eh.e_phentsize != sizeof(ph[0]) || eh.e_phnum == 0 || eh.e_phnum > MAX_PHDRS || eh.e_phoff > 1u << 20)
+        return ERR_READ;
+    r = mem_read(m, map->start + eh.e_phoff, ph, eh.e_phnum * sizeof(ph[0]));
+    if (r < 0)
+        return r;
+    for (size_t i = 0; i < eh.e_phnum; i++)
+        if (ph[i].p_type == PT_LOAD && ph[i].p_offset == 0) {
+            img.bias = map->start - (ph[i].p_vaddr & ~(PAGE - 1));
+            break;
+        }
+    for (size_t i = 0; i < eh.e_phnum; i++) {
+        take_segment(&img, &ph[i]);
+        if (ph[i].p_type == PT_DYNAMIC)
+            dynamic = &ph[i];
+    }
+    if (dynamic)
+        read_dynamic(m, &img, dynamic);
+    *ret = img;
+    return 0;
+}
+
+/* True when symbol number `i` is defined and has this name; its address is then in `ret`. */
+static bool symbol_is(struct mem *m, const struct image *img, uint32_t i, const char *name, addr_t *ret)
+{
+    Elf64_Sym sym;
+    char text[64];
+    size_t len = strlen(name) + 1;
+
+    if (mem_read(m, img->symbols + (addr_t)i * sizeof(sym), &sym, sizeof(sym)) < 0)
+        return false;
+    if (sym.st_shndx == SHN_UNDEF || !sym.st_value || sym.st_name >= img->strings_size || len > sizeof(text))
+        return false;
+    if (mem_read(m, img->strings + sym.st_name, text, len) < 0 || memcmp(text, name, len) != 0)
+        return false;
+    *ret = img->bias + sym.st_value;
+    return true;
+}
+
+/* The layout of a .gnu.hash section: four words, a bloom filter, buckets, chains. */
+static int symbol_by_gnu_hash(struct mem *m, const struct image *img, const char *name, addr_t *ret)
+{
+    uint32_t head[4], index, link;
+    unsigned int hash = elf_file_gnu_hash(name);
+    addr_t buckets, chains;
+
+    if (mem_read(m, img->gnu_hash, head, sizeof(head)) < 0 || head[0] == 0 || head[2] > 1u << 24)
+        return ERR_READ;
+    buckets = img->gnu_hash + sizeof(head) + (addr_t)head[2] * 8;
+    chains = buckets + (addr_t)head[0] * 4;
+    if (mem_read(m, buckets + (addr_t)(hash % head[0]) * 4, &index, sizeof(index)) < 0 || index < head[1])
+        return ERR_READ;
+    for (int n = 0; n < MAX_CHAIN; n++, index++) {
+        if (mem_read(m, chains + (addr_t)(index - head[1]) * 4, &link, sizeof(link)) < 0)
+            return ERR_READ;
+        if ((link | 1) == (hash | 1) && symbol_is(m, img, index, name, ret))
+            return 0;
+        if (link & 1)
+            break;
+    }
+    return ERR_READ;
+}
+
+/* The old table: its number of chains is the number of symbols. */
+static int symbol_by_number(struct mem *m, const struct image *img, const char *name, addr_t *ret)
+{
+    uint32_t head[2];
+
+    if (mem_read(m, img->sysv_hash, head, sizeof(head)) < 0)
+        return ERR_READ;
+    for (uint32_t i = 1; i < head[1] && i < MAX_CHAIN; i++)
+        if (symbol_is(m, img, i, name, ret))
+            return 0;
+    return ERR_READ;
+}
+
+int image_symbol(struct mem *m, const struct image *img, const char *name, addr_t *ret)
+{
+    if (!img->symbols || !img->strings)
+        return ERR_READ;
+    if (img->gnu_hash)
+        return symbol_by_gnu_hash(m, img, name, ret);
+    return img->sysv_hash ? symbol_by_number(m, img, name, ret) : ERR_READ;
+}
+
+/* The very file that is mapped: by the kernel's own link where it lets us, else by path and inode. */
+static int open_file(pid_t pid, const struct image *img)
+{
+    char path[4200];
+    struct stat st;
+    int fd;
+
+    snprintf(path, sizeof(path), "/proc/%d/root%s", (int)pid, img->path);
+    fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd >= 0 && fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_ino == img->inode && st.st_size > 0)
+        return fd;
+    if (fd >= 0)
+        close(fd);
+    snprintf(path, sizeof(path), "/proc/%d/exe", (int)pid);
+    fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd >= 0 && fstat(fd, &st) == 0 && st.st_ino == img->inode && st.st_size > 0)
+        return fd;
+    if (fd >= 0)
+        close(fd);
+    return -1;
+}
+
+int image_file_symbol(pid_t pid, const struct image *img, const char *name, addr_t *ret)
+{
+    int fd = open_file(pid, img), r;
+    struct stat st;
+    void *bytes;
+    addr_t value;
+
+    if (fd < 0)
+        return ERR_READ;
+    if (fstat(fd, &st) < 0) {
+        close(fd);
+        return ERR_READ;
+    }
+    bytes = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+    close(fd);
+    if (bytes == MAP_FAILED)
+        return ERR_READ;
+    r = elf_file_symbol(&(struct elf_file){bytes, (size_t)st.st_size}, name, &value);
+    munmap(bytes, (size_t)st.st_size);
+    if (r == 0)
+        *ret = img->bias + value;
+    return r;
+}

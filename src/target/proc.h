@@ -1,0 +1,77 @@
+/*
+ * A process as /proc shows it: its maps, threads, children, command line, credentials.
+ * Everything read is bounded; a process that vanishes meanwhile is ERR_NO_PROCESS.
+ */
+#ifndef TARGET_PROC_H
+#define TARGET_PROC_H
+
+#include "base/addr.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+struct proc_stat {
+    char state; /* R, S, D, T, t, Z, … */
+    pid_t parent;
+    uint64_t start_time; /* in clock ticks since boot: with the pid it names a process for good */
+};
+
+struct proc_map {
+    addr_t start, end, offset;
+    bool readable, writable, executable;
+    bool deleted;
+    uint64_t device, inode;
+    const char *path; /* "" for anonymous memory */
+};
+
+struct proc_maps {
+    struct proc_map *items;
+    size_t n, cap;
+    char *text; /* the paths live here */
+};
+
+struct proc_status {
+    uid_t uid_real, uid_effective, uid_saved;
+    gid_t gid_real, gid_effective, gid_saved;
+    pid_t tracer;
+    pid_t ns_pid;      /* the pid in its own pid namespace */
+    bool in_pid_ns;    /* that namespace is not ours */
+    uint64_t cap_eff;  /* effective capabilities */
+    uint64_t cap_perm; /* permitted ones */
+    int seccomp;       /* 0 none, 1 strict, 2 filter */
+};
+
+/* A whole small file of a process, NUL-terminated: caller frees. `tid` 0: of the process itself. */
+int proc_read_file(pid_t pid, pid_t tid, const char *name, char **ret_text, size_t *ret_len);
+
+int proc_stat_read(pid_t pid, pid_t tid, struct proc_stat *ret);
+int proc_status_read(pid_t pid, pid_t tid, struct proc_status *ret);
+
+int proc_maps_read(pid_t pid, struct proc_maps *ret);
+void proc_maps_free(struct proc_maps *maps);
+/* Parses the text of a maps file, which it takes over. */
+int proc_maps_parse(char *text, struct proc_maps *ret);
+/* The mapping that holds `addr`, or NULL. */
+const struct proc_map *proc_maps_find(const struct proc_maps *maps, addr_t addr);
+
+/* Thread ids, caller frees. */
+int proc_tasks_read(pid_t pid, pid_t **ret_tids, size_t *ret_n);
+
+/* Direct children, caller frees; by the kernel's own list where it has one, else by all of /proc. */
+int proc_children_read(pid_t pid, pid_t **ret_pids, size_t *ret_n);
+
+/* All processes, caller frees. */
+int proc_pids_read(pid_t **ret_pids, size_t *ret_n);
+
+/* Command line joined by blanks, valid UTF-8; the name in brackets when it has none. Caller frees. */
+int proc_command_read(pid_t pid, char **ret_command);
+
+/* Path of the program file, without a trailing " (deleted)"; valid UTF-8. Caller frees. */
+int proc_exe_read(pid_t pid, char **ret_path);
+
+/* Thread id inside the target's pid namespace -> ours; 0 when there is none. */
+pid_t proc_tid_from_ns(pid_t pid, pid_t ns_tid);
+
+#endif

@@ -1,0 +1,411 @@
+/*
+ * /proc -> facts about a process. Called by the readers and by cmd/; keeps no state.
+ */
+#include "target/proc.h"
+
+#include "base/err.h"
+#include "base/grow.h"
+#include "base/utf8.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define FILE_MAX_BYTES ((size_t)64 * 1024 * 1024) /* a maps file of half a million lines */
+
+static int code_from_errno(void)
+{
+    if (errno == ENOENT || errno == ESRCH)
+        return ERR_NO_PROCESS;
+    if (errno == EACCES || errno == EPERM)
+        return ERR_PERMISSION;
+    return errno == ENOMEM ? ERR_NOMEM : ERR_IO;
+}
+
+static int read_all(int fd, char **ret_text, size_t *ret_len)
+{
+    char *text = NULL;
+    size_t len = 0, cap = 0;
+    ssize_t got;
+
+    do {
+        if (len >= FILE_MAX_BYTES || grow_array((void **)&text, &cap, len + 4096, 1) < 0) {
+            free(text);
+            return ERR_NOMEM;
+        }
+        got = read(fd, text + len, cap - len - 1);
+        if (got > 0)
+            len += (size_t)got;
+    } while (got > 0 || (got < 0 && errno == EINTR));
+    if (got < 0) {
+        int r = code_from_errno();
+
+        free(text);
+        return r;
+    }
+    text[len] = '\0';
+    *ret_text = text;
+    *ret_len = len;
+    return 0;
+}
+
+int proc_read_file(pid_t pid, pid_t tid, const char *name, char **ret_text, size_t *ret_len)
+{
+    char path[128];
+    int fd, r;
+
+    if (tid)
+        snprintf(path, sizeof(path), "/proc/%d/task/%d/%s", (int)pid, (int)tid, name);
+    else
+        snprintf(path, sizeof(path), "/proc/%d/%s", (int)pid, name);
+    fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return code_from_errno();
+    r = read_all(fd, ret_text, ret_len);
+    close(fd);
+    return r;
+}
+
+/* The name in a stat line may hold anything, ") R 1" too: fields count from the last parenthesis. */
+int proc_stat_read(pid_t pid, pid_t tid, struct proc_stat *ret)
+{
+    char *text, *p;
+    size_t len;
+    int parent, r = proc_read_file(pid, tid, "stat", &text, &len);
+    unsigned long long start;
+    char state;
+
+    if (r < 0)
+        return r;
+    p = strrchr(text, ')');
+    r = ERR_NO_PROCESS;
+    if (p && sscanf(p + 1, " %c %d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %llu", &state,
+                    &parent, &start) == 3) {
+        *ret = (struct proc_stat){.state = state, .parent = parent, .start_time = start};
+        r = 0;
+    }
+    free(text);
+    return r;
+}
+
+static const char *status_field(const char *text, const char *name)
+{
+    size_t len = strlen(name);
+
+    for (const char *line = text; line; line = strchr(line, '\n')) {
+        line += *line == '\n';
+        if (strncmp(line, name, len) == 0 && line[len] == ':')
+            return line + len + 1;
+    }
+    return "";
+}
+
+static void status_parse_ns(const char *field, pid_t pid, struct proc_status *st)
+{
+    int columns = 0, value = 0;
+
+    st->ns_pid = pid;
+    while (*field == '\t' || *field == ' ' || isdigit((unsigned char)*field)) {
+        char *end;
+
+        value = (int)strtol(field, &end, 10);
+        if (end == field)
+            break;
+        columns++;
+        field = end;
+    }
+    if (columns > 1) {
+        st->ns_pid = value;
+        st->in_pid_ns = true;
+    }
+}
+
+int proc_status_read(pid_t pid, pid_t tid, struct proc_status *ret)
+{
+    struct proc_status st = {0};
+    char *text;
+    size_t len;
+    int r = proc_read_file(pid, tid, "status", &text, &len);
+
+    if (r < 0)
+        return r;
+    sscanf(status_field(text, "Uid"), "%u %u %u", &st.uid_real, &st.uid_effective, &st.uid_saved);
+    sscanf(status_field(text, "Gid"), "%u %u %u", &st.gid_real, &st.gid_effective, &st.gid_saved);
+    sscanf(status_field(text, "TracerPid"), "%d", &st.tracer);
+    st.cap_eff = strtoull(status_field(text, "CapEff"), NULL, 16);
+    st.cap_perm = strtoull(status_field(text, "CapPrm"), NULL, 16);
+    sscanf(status_field(text, "Seccomp"), "%d", &st.seccomp);
+    status_parse_ns(status_field(text, "NSpid"), tid ? tid : pid, &st);
+    free(text);
+    *ret = st;
+    return 0;
+}
+
+static bool map_parse_line(char *line, struct proc_map *ret)
+{
+    unsigned long long start, end, offset, inode;
+    unsigned int major, minor;
+    char perms[5];
+    int at = 0;
+    size_t len;
+
+    if (sscanf(line, "%llx-%llx %4s %llx %x:%x %llu %n", &start, &end, perms, &offset, &major, &minor, &inode, &at) < 7)
+        return false;
+    if (at == 0 || end <= start)
+        return false;
+    *ret = (struct proc_map){.start = start,
+                             .end = end,
+                             .offset = offset,
+                             .readable = perms[0] == 'r',
+                             .writable = perms[1] == 'w',
+                             .executable = perms[2] == 'x',
+                             .device = (uint64_t)major << 32 | minor,
+                             .inode = inode,
+                             .path = line + at};
+    len = strlen(line + at);
+    if (len > 10 && strcmp(line + at + len - 10, " (deleted)") == 0) {
+        line[(size_t)at + len - 10] = '\0';
+        ret->deleted = true;
+    }
+    return true;
+}
+
+int proc_maps_parse(char *text, struct proc_maps *ret)
+{
+    struct proc_maps maps = {.text = text};
+
+    for (char *line = text, *next; line && *line; line = next) {
+        next = strchr(line, '\n');
+        if (next)
+            *next++ = '\0';
+        if (grow_array((void **)&maps.items, &maps.cap, maps.n + 1, sizeof(*maps.items)) < 0) {
+            proc_maps_free(&maps);
+            return ERR_NOMEM;
+        }
+        if (map_parse_line(line, &maps.items[maps.n]))
+            maps.n++;
+    }
+    *ret = maps;
+    return 0;
+}
+
+int proc_maps_read(pid_t pid, struct proc_maps *ret)
+{
+    char *text;
+    size_t len;
+    int r = proc_read_file(pid, 0, "maps", &text, &len);
+
+    return r < 0 ? r : proc_maps_parse(text, ret);
+}
+
+void proc_maps_free(struct proc_maps *maps)
+{
+    free(maps->items);
+    free(maps->text);
+    *maps = (struct proc_maps){0};
+}
+
+const struct proc_map *proc_maps_find(const struct proc_maps *maps, addr_t addr)
+{
+    size_t lo = 0, hi = maps->n;
+
+    while (lo < hi) {
+        size_t mid = lo + (hi - lo) / 2;
+
+        if (maps->items[mid].end <= addr)
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    return lo < maps->n && maps->items[lo].start <= addr ? &maps->items[lo] : NULL;
+}
+
+/* The entries of a directory that are numbers. */
+static int numbers_in(const char *path, pid_t **ret, size_t *ret_n)
+{
+    DIR *dir = opendir(path);
+    pid_t *items = NULL;
+    size_t n = 0, cap = 0;
+    struct dirent *entry;
+
+    if (!dir)
+        return code_from_errno();
+    while ((entry = readdir(dir))) {
+        long value = strtol(entry->d_name, NULL, 10);
+
+        if (value <= 0)
+            continue;
+        if (grow_array((void **)&items, &cap, n + 1, sizeof(*items)) < 0) {
+            free(items);
+            closedir(dir);
+            return ERR_NOMEM;
+        }
+        items[n++] = (pid_t)value;
+    }
+    closedir(dir);
+    *ret = items;
+    *ret_n = n;
+    return 0;
+}
+
+int proc_tasks_read(pid_t pid, pid_t **ret_tids, size_t *ret_n)
+{
+    char path[64];
+
+    snprintf(path, sizeof(path), "/proc/%d/task", (int)pid);
+    return numbers_in(path, ret_tids, ret_n);
+}
+
+int proc_pids_read(pid_t **ret_pids, size_t *ret_n)
+{
+    return numbers_in("/proc", ret_pids, ret_n);
+}
+
+/* Appends the numbers in the children file of one thread. */
+static int children_of_task(pid_t pid, pid_t tid, pid_t **items, size_t *n, size_t *cap)
+{
+    char *text, *end;
+    size_t len;
+    int r = proc_read_file(pid, tid, "children", &text, &len);
+
+    if (r < 0)
+        return r;
+    for (char *p = text; *p; p = end) {
+        long child = strtol(p, &end, 10);
+
+        if (end == p)
+            break;
+        if (grow_array((void **)items, cap, *n + 1, sizeof(**items)) < 0) {
+            free(text);
+            return ERR_NOMEM;
+        }
+        (*items)[(*n)++] = (pid_t)child;
+    }
+    free(text);
+    return 0;
+}
+
+/* For kernels without CONFIG_PROC_CHILDREN. */
+static int children_by_parent(pid_t pid, pid_t **ret_pids, size_t *ret_n)
+{
+    pid_t *pids;
+    size_t n, kept = 0;
+    int r = proc_pids_read(&pids, &n);
+    struct proc_stat st;
+
+    if (r < 0)
+        return r;
+    for (size_t i = 0; i < n; i++)
+        if (proc_stat_read(pids[i], 0, &st) == 0 && st.parent == pid)
+            pids[kept++] = pids[i];
+    *ret_pids = pids;
+    *ret_n = kept;
+    return 0;
+}
+
+int proc_children_read(pid_t pid, pid_t **ret_pids, size_t *ret_n)
+{
+    pid_t *tids, *items = NULL;
+    size_t n_tids, n = 0, cap = 0, failed = 0;
+    int r = proc_tasks_read(pid, &tids, &n_tids);
+
+    if (r < 0)
+        return r;
+    for (size_t i = 0; i < n_tids; i++)
+        failed += children_of_task(pid, tids[i], &items, &n, &cap) < 0;
+    free(tids);
+    if (failed == n_tids) {
+        free(items);
+        return children_by_parent(pid, ret_pids, ret_n);
+    }
+    *ret_pids = items;
+    *ret_n = n;
+    return 0;
+}
+
+static char *clean_copy(const char *text, size_t len)
+{
+    char *out = malloc(len * 3 + 1);
+
+    if (out)
+        out[utf8_clean(text, len, out)] = '\0';
+    return out;
+}
+
+static int command_from_comm(pid_t pid, char **ret_command)
+{
+    char *text, *name;
+    size_t len;
+    int r = proc_read_file(pid, 0, "comm", &text, &len);
+
+    if (r < 0)
+        return r;
+    if (len && text[len - 1] == '\n')
+        text[--len] = '\0';
+    name = clean_copy(text, len);
+    free(text);
+    if (!name)
+        return ERR_NOMEM;
+    r = asprintf(ret_command, "[%s]", name) < 0 ? ERR_NOMEM : 0;
+    free(name);
+    return r;
+}
+
+int proc_command_read(pid_t pid, char **ret_command)
+{
+    char *text;
+    size_t len;
+    int r = proc_read_file(pid, 0, "cmdline", &text, &len);
+
+    if (r < 0)
+        return r;
+    while (len && (text[len - 1] == '\0' || text[len - 1] == ' '))
+        len--;
+    if (!len) {
+        free(text);
+        return command_from_comm(pid, ret_command);
+    }
+    for (size_t i = 0; i < len; i++)
+        if (text[i] == '\0')
+            text[i] = ' ';
+    *ret_command = clean_copy(text, len);
+    free(text);
+    return *ret_command ? 0 : ERR_NOMEM;
+}
+
+int proc_exe_read(pid_t pid, char **ret_path)
+{
+    char path[64], link[4096];
+    ssize_t len;
+
+    snprintf(path, sizeof(path), "/proc/%d/exe", (int)pid);
+    len = readlink(path, link, sizeof(link));
+    if (len < 0)
+        return code_from_errno();
+    if (len > 10 && memcmp(link + len - 10, " (deleted)", 10) == 0)
+        len -= 10;
+    *ret_path = clean_copy(link, (size_t)len);
+    return *ret_path ? 0 : ERR_NOMEM;
+}
+
+pid_t proc_tid_from_ns(pid_t pid, pid_t ns_tid)
+{
+    pid_t *tids, found = 0;
+    size_t n;
+
+    if (proc_tasks_read(pid, &tids, &n) < 0)
+        return 0;
+    for (size_t i = 0; i < n && !found; i++) {
+        struct proc_status st;
+
+        if (proc_status_read(pid, tids[i], &st) == 0 && st.ns_pid == ns_tid)
+            found = tids[i];
+    }
+    free(tids);
+    return found;
+}

@@ -1,0 +1,45 @@
+/*
+ * Holding one thread while its stack is read: PTRACE_SEIZE, INTERRUPT, wait … DETACH. Never SIGSTOP:
+ * the kernel lets a seized thread go when we die, whatever the reason.
+ *
+ *     if (stop_hold(&s, tid) == 0) {
+ *         … read …
+ *         stop_release(&s);
+ *     }
+ *
+ * One thread at a time; between samples nothing stays attached, so signals reach the target undelayed.
+ */
+#ifndef TARGET_STOP_H
+#define TARGET_STOP_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#define STOP_LATE_MAX 256
+
+struct stop {
+    pid_t held; /* 0: none */
+    int signal; /* a signal that arrived just then, passed on at release */
+    uint64_t since_ns;
+    uint64_t longest_ns; /* longest hold so far */
+    uint64_t total_ns;
+    uint64_t holds;
+    /* Threads that did not stop in time (in the kernel, not to be interrupted): let go once they do. */
+    pid_t late[STOP_LATE_MAX];
+    size_t n_late;
+    /* A child of ours whose end was seen by a wait here. */
+    pid_t exited;
+    int exit_status; /* as of waitpid */
+};
+
+/* 0; ERR_GONE; ERR_PERMISSION (also when another tracer has it); ERR_STOP when it does not stop within
+ * `timeout_ns`: then it is let go as soon as it stops. */
+int stop_hold(struct stop *s, pid_t tid, uint64_t timeout_ns);
+void stop_release(struct stop *s);
+
+/* Lets go the late ones that have stopped meanwhile. Cheap when there are none. */
+void stop_sweep(struct stop *s);
+
+#endif

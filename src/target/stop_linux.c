@@ -1,0 +1,122 @@
+/*
+ * Holding threads by ptrace. Uses SEIZE, INTERRUPT and DETACH only: no register and no byte of the
+ * target is written.
+ */
+#include "target/stop.h"
+
+#include "base/clock.h"
+#include "base/err.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/ptrace.h>
+#include <sys/wait.h>
+
+#define SPINS 64
+
+static int code_from_errno(void)
+{
+    return errno == ESRCH ? ERR_GONE : errno == EPERM || errno == EACCES ? ERR_PERMISSION : ERR_STOP;
+}
+
+/* A wait status: held, or gone. Sets the signal to pass on at release. */
+static int status_take(struct stop *s, pid_t tid, int status)
+{
+    if (!WIFSTOPPED(status)) {
+        s->exited = tid;
+        s->exit_status = status;
+        return ERR_GONE;
+    }
+    /* A stop that is not ours is a signal on its way in: the thread stands still all the same. */
+    s->signal = status >> 16 == PTRACE_EVENT_STOP ? 0 : WSTOPSIG(status);
+    return 0;
+}
+
+static int wait_stopped(struct stop *s, pid_t tid, uint64_t timeout_ns)
+{
+    uint64_t deadline = 0;
+    int status;
+
+    for (unsigned int i = 0;; i++) {
+        pid_t got = waitpid(tid, &status, __WALL | WNOHANG);
+
+        if (got == tid)
+            return status_take(s, tid, status);
+        if (got < 0 && errno != EINTR)
+            return ERR_GONE;
+        if (i < SPINS) {
+            sched_yield();
+            continue;
+        }
+        if (!deadline)
+            deadline = clock_now_ns() + timeout_ns;
+        else if (clock_now_ns() >= deadline)
+            return ERR_STOP;
+        clock_sleep_ns(20 * NS_PER_US);
+    }
+}
+
+static void late_add(struct stop *s, pid_t tid)
+{
+    if (s->n_late < STOP_LATE_MAX)
+        s->late[s->n_late++] = tid;
+}
+
+static bool late_has(const struct stop *s, pid_t tid)
+{
+    for (size_t i = 0; i < s->n_late; i++)
+        if (s->late[i] == tid)
+            return true;
+    return false;
+}
+
+int stop_hold(struct stop *s, pid_t tid, uint64_t timeout_ns)
+{
+    int r;
+
+    if (late_has(s, tid) || s->n_late == STOP_LATE_MAX)
+        return ERR_STOP;
+    if (ptrace(PTRACE_SEIZE, tid, 0, 0) < 0)
+        return code_from_errno();
+    s->since_ns = clock_now_ns();
+    r = ptrace(PTRACE_INTERRUPT, tid, 0, 0) < 0 ? code_from_errno() : wait_stopped(s, tid, timeout_ns);
+    if (r == 0)
+        s->held = tid;
+    else if (r != ERR_GONE)
+        late_add(s, tid);
+    return r;
+}
+
+void stop_release(struct stop *s)
+{
+    uint64_t ns;
+
+    if (!s->held)
+        return;
+    /* The kernel takes the number of a signal to pass on in place of a pointer. */
+    ptrace(PTRACE_DETACH, s->held, 0, (void *)(uintptr_t)s->signal);
+    ns = clock_now_ns() - s->since_ns;
+    s->held = 0;
+    s->holds++;
+    s->total_ns += ns;
+    if (ns > s->longest_ns)
+        s->longest_ns = ns;
+}
+
+void stop_sweep(struct stop *s)
+{
+    for (size_t i = 0; i < s->n_late;) {
+        pid_t tid = s->late[i];
+        int status;
+        pid_t got = waitpid(tid, &status, __WALL | WNOHANG);
+
+        if (got == 0) {
+            i++;
+            continue;
+        }
+        if (got == tid && status_take(s, tid, status) == 0)
+            ptrace(PTRACE_DETACH, tid, 0, (void *)(uintptr_t)s->signal);
+        s->late[i] = s->late[--s->n_late];
+    }
+}
