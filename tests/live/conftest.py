@@ -8,6 +8,7 @@ import os
 import pathlib
 import select
 import shutil
+import signal
 import subprocess
 import tempfile
 import time
@@ -165,8 +166,11 @@ class Target:
         return self.errors.read()[-2000:]
 
     def kill(self):
-        if self.process.poll() is None:
-            self.process.kill()
+        """Ends it and what it started: each target is a session of its own."""
+        try:
+            os.killpg(self.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
         self.process.wait()
         for stream in (self.process.stdin, self.process.stdout):
             stream.close()
@@ -210,7 +214,7 @@ def launch():
         errors = tempfile.TemporaryFile()
         env = clean_env(**options.pop("env", {}))
         process = subprocess.Popen([str(part) for part in command], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                   stderr=errors, env=env, **options)
+                                   stderr=errors, env=env, start_new_session=True, **options)
         target = Target(process)
         target.errors = errors
         targets.append(target)

@@ -23,7 +23,7 @@ if __name__ == "__main__":
     role = sys.argv[1]
     if role == "parent":
         kept = [start_child("child"), start_child("middle")]
-        others = [subprocess.Popen([name, value], stdin=subprocess.PIPE) for name, value in (("sleep", "1000"), ("tail", "-f"))]
+        others = [subprocess.Popen(command, stdin=subprocess.PIPE) for command in (["sleep", "1000"], ["tail", "-f"])]
         truth.start(1, extra={"children": [k[1] for k in kept], "others": [o.pid for o in others]})
         parent_rests()
     elif role == "middle":

@@ -1,0 +1,121 @@
+"""A process and its children: dump and record with --subprocesses."""
+import json
+
+import pytest
+from conftest import DEBIAN, NEWEST_HOST, PY_SPY, finish, run, start
+from stacks import parse_json, parse_text
+
+HOSTS = [DEBIAN, NEWEST_HOST]
+
+
+def family(target):
+    """pid -> parent's pid of the Python processes, from what each told of itself."""
+    def walk(truth, parent):
+        found = {truth["pid"]: parent}
+        for child in (truth["extra"] or {}).get("children", []):
+            found.update(walk(json.loads(child), truth["pid"]))
+        return found
+
+    return walk(target.truth, None)
+
+
+def test_dump_text(spawn, python):
+    target = spawn(python, "family.py", "parent")
+    result = run("dump", "--subprocesses", "--pid", target.pid).check()
+    processes = parse_text(result.out)
+    assert {p["pid"]: p["parent"] for p in processes} == family(target)
+    assert processes[0]["pid"] == target.pid
+    for process in processes:
+        leaf = "parent_rests" if process["pid"] == target.pid else "child_rests"
+        assert [f["name"] for f in process["threads"][0]["frames"]][:2] == ["park", leaf]
+    for other in target.truth["extra"]["others"]:
+        assert str(other) in result.err, result  # passed over, with a note
+
+
+def test_dump_json(spawn, python):
+    target = spawn(python, "family.py", "parent")
+    threads = parse_json(run("dump", "--subprocesses", "--json", "--pid", target.pid).check().out)
+    assert {t["pid"] for t in threads} == set(family(target))
+    assert threads[0]["pid"] == target.pid
+
+
+def test_dump_without_flag(spawn):
+    target = spawn(DEBIAN, "family.py", "parent")
+    process, = parse_text(run("dump", "--pid", target.pid).check().out)
+    assert process["pid"] == target.pid
+
+
+def test_parent_is_not_python(launch, script):
+    """A shell that runs Python: with --subprocesses the child is shown."""
+    path = script(DEBIAN, "situations.py")
+    target = launch(["sh", "-c", "%s %s plain; true" % (DEBIAN.command[0], path)])
+    assert run("dump", "--pid", target.pid).status == 1
+    processes = parse_text(run("dump", "--subprocesses", "--pid", target.pid).check().out)
+    assert [p["pid"] for p in processes] == [target.truth["pid"]]
+
+
+def test_multiprocessing(launch):
+    code = ("import multiprocessing as m, os, time\n"
+            "def job(q):\n    q.put(os.getpid()); time.sleep(1000)\n"
+            "if __name__ == '__main__':\n"
+            "    c = m.get_context('fork'); q = c.Queue()\n"
+            "    ps = [c.Process(target=job, args=(q,)) for _ in range(4)]\n"
+            "    [p.start() for p in ps]\n"
+            "    print([q.get() for p in ps], flush=True)\n    time.sleep(1000)\n")
+    target = launch([*DEBIAN.command, "-c", code])
+    threads = parse_json(run("dump", "-s", "-j", "-p", target.pid).check().out)
+    assert {t["pid"] for t in threads} == set(target.truth) | {target.pid}
+    assert sum("job" in [f["name"] for f in t["frames"]] for t in threads) == 4
+
+
+@pytest.mark.parametrize("host", HOSTS, ids=repr)
+def test_record_finds_children(spawn, tmp_path, host):
+    """Children started while it records; each stack under its own process."""
+    target = spawn(host, "forks.py", "2")
+    out = tmp_path / "out.txt"
+    process = start("record", "--pid", target.pid, "--subprocesses", "-d", "4", "-r", "100", "-f", "raw", "--function",
+                    "--threads", "-o", out)
+    target.process.stdin.write(b"x")
+    target.process.stdin.flush()
+    *children, _ = target.read_line()["children"]
+    finish(process).check()
+    works = {}
+    for line in out.read_text().splitlines():
+        parts = line.rpartition(" ")[0].split(";")
+        assert parts[0].startswith("process "), line
+        assert parts[1].startswith("thread ("), line
+        works.setdefault(int(parts[0][len("process "):].partition(":")[0]), set()).update(
+            part.partition(" (")[0] for part in parts[2:])
+    assert set(works) == {target.pid, *children}, works
+    assert "parent_works" in works[target.pid]
+    assert all("forked_works" in works[pid] for pid in children[:-1])
+    assert "started_works" in works[children[-1]]
+
+
+def test_record_speedscope_of_children(spawn, tmp_path):
+    target = spawn(DEBIAN, "forks.py", "1")
+    target.process.stdin.write(b"x")
+    target.process.stdin.flush()
+    forked, started, _ = target.read_line()["children"]
+    out = tmp_path / "out.json"
+    run("record", "--pid", target.pid, "-s", "-d", "2", "-f", "speedscope", "-o", out).check()
+    names = [p["name"] for p in json.loads(out.read_text())["profiles"]]
+    for pid in (target.pid, forked, started):
+        assert any(name.startswith("Process %d Thread " % pid) for name in names), names
+
+
+def test_profiler_child_of_target(launch, tmp_path):
+    """As dask-pyspy does it: the profiler is a child of its target; with --subprocesses it leaves itself out."""
+    out = tmp_path / "out.json"
+    code = ("import subprocess, sys, time, ctypes, os\n"
+            "ctypes.CDLL(None).prctl(0x59616d61, os.getpid(), 0, 0, 0)\n"
+            "p = subprocess.Popen([%r, 'record', '--pid', str(os.getpid()), '--output', %r, '--format', 'speedscope',"
+            " '--rate', '100', '--subprocesses', '-d', '1'], stdout=subprocess.PIPE, stderr=subprocess.PIPE)\n"
+            "def works():\n    while p.poll() is None: sum(range(300))\n"
+            "works()\nimport json\n"
+            "print(json.dumps([p.returncode, p.stderr.read().decode()]), flush=True)\ntime.sleep(1000)\n")
+    target = launch([*DEBIAN.command, "-c", code % (str(PY_SPY), str(out))])
+    assert target.truth[0] == 0, target.truth
+    profile = json.loads(out.read_text())
+    assert len(profile["profiles"]) == 1
+    assert "works" in [f["name"] for f in profile["shared"]["frames"]]
