@@ -1,0 +1,148 @@
+"""The command lines by which Ray, Dask, Dagster and scripts call py-spy, read as they read them."""
+import json
+import os
+import re
+import shutil
+import signal
+import time
+
+import pytest
+from conftest import DEBIAN, PY_SPY, PYTHONS, finish, run, start
+from test_record import READ, read_raw, read_speedscope, wait_sampling
+
+
+def call(*args, **options):
+    return run(*args, program=PY_SPY, **options)
+
+
+def test_which():
+    """Ray looks for the program by its name in PATH."""
+    found = shutil.which("py-spy", path=str(PY_SPY.parent))
+    assert found and re.match(r"py-spy \d+\.\d+\.\d+", run("--version", program=found).check().out)
+
+
+@pytest.mark.parametrize("flags", [[], ["--subprocesses"], ["-s"]], ids=" ".join)
+def test_ray_dump(spawn, flags):
+    target = spawn(DEBIAN, "busy.py")
+    result = call("dump", "-p", target.pid, *flags).check()
+    assert "Process %d" % target.pid in result.out and "ray::core::CoreWorker" not in result.out
+
+
+@pytest.mark.parametrize("format, extension", [("flamegraph", "svg"), ("raw", "txt"), ("speedscope", "txt")])
+@pytest.mark.parametrize("flags", [[], ["--idle"], ["--subprocesses"], ["--idle", "--subprocesses"]], ids=" ".join)
+def test_ray_record(spawn, tmp_path, format, extension, flags):
+    """-f wins over the file's extension, which Ray always makes .txt but for the flame graph."""
+    target = spawn(DEBIAN, "busy.py")
+    out = tmp_path / ("%s_%d_cpu_profiling.%s" % (format, target.pid, extension))
+    call("record", "-o", out, "-p", target.pid, "-d", "1", "-f", format, *flags).check()
+    text = out.read_text(encoding="utf-8")
+    assert READ[format](text)[0]["root"] > 0
+    assert format != "flamegraph" or "<!DOCTYPE svg" in text
+    assert len(text) < 4 << 20
+
+
+def test_ray_task(spawn, tmp_path):
+    """Without an end of its own, stopped by SIGINT."""
+    target = spawn(DEBIAN, "busy.py")
+    out = tmp_path / "f.json"
+    process = start("record", "-p", target.pid, "-o", out, "-f", "speedscope", "-r", "100", "--nonblocking",
+                    "--subprocesses", program=PY_SPY)
+    wait_sampling(process)
+    process.send_signal(signal.SIGINT)
+    finish(process).check()
+    assert read_speedscope(out.read_text())[0]["root"] > 0
+
+
+def test_ray_nice_worker(spawn, tmp_path):
+    target = spawn(DEBIAN, "busy.py", preexec_fn=lambda: os.nice(15))
+    call("record", "-o", tmp_path / "x", "-p", target.pid, "-d", "1", "-f", "raw").check()
+    assert read_raw((tmp_path / "x").read_text())[1] > 10
+
+
+def test_dask(spawn, tmp_path):
+    """An output file that exists already; no early exit; SIGINT; pipes drained only at the end."""
+    target = spawn(DEBIAN, "busy.py")
+    out = tmp_path / "profile.json"
+    out.touch()
+    process = start("record", "--pid", target.pid, "--output", out, "--format", "speedscope", "--rate", "100", "--threads",
+                    "--function", program=PY_SPY)
+    time.sleep(0.2)
+    assert process.poll() is None
+    wait_sampling(process)
+    process.send_signal(signal.SIGINT)
+    finish(process).check()
+    assert read_speedscope(out.read_text())[0]["root"] > 0
+
+
+def test_dagster(script, tmp_path):
+    """A launched program with its own flags after `--`, some of which are ours too."""
+    out = tmp_path / "x.json"
+    code = "import sys, time; assert sys.argv[1:] == ['-f', 'f.py', '--idle', '--']\nend = time.time() + 0.7\nwhile time.time() < end: pass"
+    call("record", "-o", out, "-f", "speedscope", "--idle", "--", *DEBIAN.command, "-c", code, "-f", "f.py", "--idle", "--").check()
+    assert read_speedscope(out.read_text())[1] > 10
+
+
+@pytest.mark.parametrize("short", ["d", "du", "dum", "dump"])
+def test_abbreviated_dump(spawn, short):
+    target = spawn(DEBIAN, "situations.py", "plain")
+    assert call(short, "-p", hex(target.pid)).check().out.startswith("Process %d: " % target.pid)
+
+
+@pytest.mark.parametrize("short", ["r", "rec", "record"])
+def test_abbreviated_record(spawn, tmp_path, short):
+    target = spawn(DEBIAN, "busy.py")
+    call(short, "-p", target.pid, "-d", "1", "-f", "RAW", "-o", tmp_path / "x").check()
+    assert read_raw((tmp_path / "x").read_text())[1] > 10
+
+
+def test_program_without_dashes(tmp_path):
+    code = "import time\nend = time.time() + 0.5\nwhile time.time() < end: pass"
+    call("record", "-f", "raw", "-o", tmp_path / "x", *DEBIAN.command, "-c", code).check()
+    assert read_raw((tmp_path / "x").read_text())[1] > 5
+
+
+def test_flag_forms(spawn, tmp_path):
+    """-p5, --pid=5, bundled letters."""
+    target = spawn(DEBIAN, "busy.py")
+    out = tmp_path / "x"
+    call("record", "-p%d" % target.pid, "--duration=1", "-r50", "-o%s" % out, "--format=raw", "-ti").check()
+    assert read_raw(out.read_text())[1] > 5
+    call("dump", "--pid=%d" % target.pid, "-j").check()
+
+
+def test_odd_names_everywhere(spawn, tmp_path):
+    """Names that mean something to a format: each stays valid."""
+    newest = max((p for p in PYTHONS if p.kind == "host"), key=lambda p: p.version)
+    target = spawn(newest, "situations3.py", "odd_names")
+    for format in READ:
+        out = tmp_path / format
+        call("record", "-p", target.pid, "-d", "0.5", "--idle", "-t", "-f", format, "-o", out).check()
+        if format != "raw":
+            READ[format](out.read_text(encoding="utf-8"))
+    json.loads(call("dump", "-j", "-p", target.pid).check().out)
+
+
+def test_not_utf8(launch, tmp_path):
+    """A script whose name is not UTF-8, and arguments that are not: the answer is UTF-8 all the same."""
+    path = os.fsencode(tmp_path) + b"/n\xe4me\xff.py"
+    with open(path, "w") as f:
+        f.write("import os, time\ndef works():\n    os.write(1, b'{}\\n')\n    time.sleep(1000)\nworks()\n")
+    target = launch([DEBIAN.command[0], os.fsdecode(path), os.fsdecode(b"\xfe\xff")])
+    for flags in ([], ["-j"], ["--full-filenames"]):
+        result = call("dump", "-p", target.pid, *flags).check()  # run() decodes strictly
+        assert "works" in result.out
+    for format in READ:
+        call("record", "-p", target.pid, "-d", "0.5", "-i", "-f", format, "-o", tmp_path / "x").check()
+        (tmp_path / "x").read_bytes().decode("utf-8")
+
+
+def test_control_characters(launch):
+    """No raw control byte reaches the terminal."""
+    code = ("import threading, os, time\n"
+            "threading.current_thread().name = 'a\\x1b]0;x\\x07b\\r\\n\\x9bc\\u202e'\n"
+            "def f():\n    os.write(1, b'{}\\n')\n    time.sleep(1000)\n"
+            "f.__code__ = f.__code__.replace(co_name='\\x1b[31m', co_qualname='\\x1b[31m\\n', co_filename='/x\\x1b\\t\\n.py')\nf()\n")
+    target = launch([*DEBIAN.command, "-c", code])
+    for flags in ([], ["--full-filenames"], ["-j"]):
+        out = call("dump", "-p", target.pid, *flags).check().out
+        assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]", out), repr(out)

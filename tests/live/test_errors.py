@@ -1,0 +1,131 @@
+"""Each error provoked for real: one line of what, one line of what to do, the right status."""
+import os
+import re
+import subprocess
+
+import pytest
+from conftest import DEBIAN, PY_SPY, SPYGLASS, run
+
+BOTH = pytest.mark.parametrize("program", [SPYGLASS, PY_SPY], ids=["spyglass", "py-spy"])
+FREE_PID = 4194000  # near the top of the range: nobody has it
+
+
+def dump_and_record(pid, tmp_path):
+    return [["dump", "--pid", str(pid)], ["dump", "--json", "--pid", str(pid)],
+            ["record", "--pid", str(pid), "-d", "1", "-o", str(tmp_path / "x.svg")]]
+
+
+@BOTH
+def test_no_such_pid(tmp_path, program):
+    assert not os.path.exists("/proc/%d" % FREE_PID)
+    for args in dump_and_record(FREE_PID, tmp_path):
+        result = run(*args, program=program).check(1)
+        assert "Failed to get process executable name. Check that the process is running." in result.err, result
+        assert result.out == "" or "record" in args
+
+
+@BOTH
+def test_not_python(launch, tmp_path, program):
+    target = launch(["sh", "-c", "echo 1; exec sleep 1000"])
+    for args in dump_and_record(target.pid, tmp_path):
+        result = run(*args, program=program).check(1)
+        assert "Error: Failed to find python version from target process" in result.err, result
+    assert not (tmp_path / "x.svg").exists()
+
+
+@BOTH
+def test_permission(spawn, program, tmp_path):
+    """Another user's process: the word Permission, the cause, and a line to paste."""
+    if os.getuid() != 0:
+        pytest.skip("needs root, to become another user")
+    target = spawn(DEBIAN, "situations.py", "plain")
+    os.chmod(tmp_path, 0o777)
+    copy = "/tmp/spyglass-nobody-%d" % os.getpid()  # a place that nobody may enter, unlike the tree's
+    subprocess.run(["install", "-D", "-m", "755", program, copy + "/" + os.path.basename(program)], check=True)
+    os.chmod(copy, 0o755)
+    try:
+        for args in dump_and_record(target.pid, tmp_path):
+            result = run("--reuid", "65534", "--regid", "65534", "--clear-groups", copy + "/" + os.path.basename(program),
+                         *args, program="/usr/bin/setpriv").check(1)
+            assert "Permission" in result.err, result
+            assert re.search(r"user|uid", result.err), result
+            assert re.search(r"sudo|setcap|SYS_PTRACE", result.err), result
+    finally:
+        subprocess.run(["rm", "-r", copy])
+
+
+@BOTH
+@pytest.mark.parametrize("args, near", [
+    (["dump", "--pdi", "1"], "--pid"),
+    (["record", "--durration", "1", "--pid", "1"], "--duration"),
+    (["record", "--subproceses", "--pid", "1"], "--subprocesses"),
+    (["recrod", "--pid", "1"], "record"),
+    (["record", "-f", "flamegrph", "--pid", "1"], "flamegraph"),
+], ids=lambda v: " ".join(v) if isinstance(v, list) else v)
+def test_suggestion(program, args, near):
+    result = run(*args, program=program).check(2)
+    assert near in result.err and not result.out, result
+
+
+@BOTH
+@pytest.mark.parametrize("args", [
+    ["dump", "--pid", "abc"], ["dump", "--pid", "-1"], ["dump", "--pid", "0"], ["dump", "--pid", "99999999999999"],
+    ["record", "-r", "0", "-p", "1"], ["record", "-r", "-5", "-p", "1"], ["record", "-r", "nan", "-p", "1"],
+    ["record", "-r", "fast", "-p", "1"], ["record", "-d", "-1", "-p", "1"], ["record", "-d", "x", "-p", "1"],
+    ["record", "-p", "1", "-f"], ["completions", "tcsh"], ["nonsense"],
+], ids=" ".join)
+def test_bad_arguments(program, args):
+    result = run(*args, program=program).check(2)
+    assert result.err.strip() and not result.out, result
+
+
+@BOTH
+@pytest.mark.parametrize("command", ["dump", "record"])
+def test_nothing_to_profile(program, command):
+    """Neither a pid nor a program, and no terminal."""
+    result = run(command, program=program)
+    assert result.status == 2 and "--pid" in result.err, result
+
+
+@BOTH
+def test_native_not_yet(spawn, program):
+    target = spawn(DEBIAN, "situations.py", "plain")
+    result = run("dump", "--native", "--pid", target.pid, program=program).check(1)
+    assert "native" in result.err, result
+
+
+@BOTH
+@pytest.mark.parametrize("args", [["--version"], ["-V"], ["--help"], ["-h"], ["record", "--help"], ["dump", "-h"], ["help"]],
+                         ids=" ".join)
+def test_help(program, args):
+    result = run(*args, program=program).check()
+    assert result.out.strip() and not result.err
+    if args[0] in ("--version", "-V"):
+        assert re.match(r"%s \d+\.\d+\.\d+" % os.path.basename(program), result.out)
+
+
+@BOTH
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish", "elvish", "powershell"])
+def test_completions(program, shell):
+    result = run("completions", shell, program=program).check()
+    assert "subprocesses" in result.out and os.path.basename(program) in result.out
+    if shell == "bash":
+        subprocess.run(["bash", "-n"], input=result.raw, check=True)
+
+
+def test_closed_pipe(spawn):
+    """The reader goes away: no crash, no hang."""
+    target = spawn(DEBIAN, "situations.py", "deep")
+    done = subprocess.run("%s dump --pid %d | head -c 10" % (SPYGLASS, target.pid), shell=True, timeout=60,
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert len(done.stdout) == 10
+    assert b"Sanitizer" not in done.stderr
+
+
+def test_dump_to_full_disk(spawn):
+    target = spawn(DEBIAN, "situations.py", "plain")
+    for flags in ([], ["--json"]):
+        with open("/dev/full", "w") as full:
+            done = subprocess.run([SPYGLASS, "dump", *flags, "--pid", str(target.pid)], stdout=full,
+                                  stderr=subprocess.PIPE, timeout=60)
+        assert done.returncode == 1 and b"No space left" in done.stderr, done
