@@ -1,0 +1,501 @@
+/*
+ * The writers: text made harmless, JSON strings, each format and dump against golden files made from
+ * one fixed set of traces with hostile names, and each format with very deep and very many stacks.
+ *
+ *     test_out tests/golden            compare
+ *     test_out tests/golden --update   write them anew, to be read in the diff
+ */
+#include "base/err.h"
+#include "base/text.h"
+#include "out/assets.h"
+#include "out/dump.h"
+#include "out/format.h"
+#include "out/json.h"
+#include "test.h"
+
+#define MS            1000000ull
+#define ESC           "\x1b"
+#define ASTRAL        "\xf0\x9d\x94\x98" /* U+1D518 */
+#define BIDI          "\xe2\x80\xae"     /* U+202E */
+#define C1_CSI        "\xc2\x9b"         /* U+009B */
+#define LINE_SEP      "\xe2\x80\xa8"     /* U+2028 */
+#define N_ELEMENTS(a) (sizeof(a) / sizeof((a)[0]))
+
+static const struct func funcs[] = {
+    {"<module>", "/srv/app/main.py", "main.py", NULL, 1},
+    {"handle", "/srv/app/web/views.py", "web/views.py", NULL, 10},
+    {"JSONDecoder.decode", "/usr/lib/python3.11/json/decoder.py", "json/decoder.py", NULL, 332},
+    {"</script><script>alert(1)</script>", "/srv/]]>/x.py", "]]>/x.py", NULL, 2},
+    {"\" onload=\"alert(1)", "/srv/' & <b>.py", "' & <b>.py", NULL, 3},
+    {"esc" ESC "]0;owned\a\r\nnext;part" C1_CSI "31m", "/srv/esc.py", "esc.py", NULL, 4},
+    {"astral_" ASTRAL "_" BIDI "gnp.exe" LINE_SEP, "/srv/na\xc3\xafve.py", "na\xc3\xafve.py", NULL, 5},
+    {"clock_nanosleep", "/usr/lib/libc.so.6", "libc.so.6", "/usr/lib/libc.so.6", 0},
+    {"invalid\xff\xed\xa0\x80utf8", "<string>", "<string>", NULL, 1},
+};
+
+static const struct proc_info server = {
+    .pid = 100,
+    .command = "python main.py --title=</title>]]>",
+    .executable = "/usr/bin/python3.11",
+    .major = 3,
+    .minor = 11,
+    .patch = 7,
+    .version_suffix = "",
+};
+static const struct proc_info worker = {
+    .pid = 200,
+    .parent = 100,
+    .command = "python " ESC "[2Jworker.py",
+    .executable = "/opt/" BIDI "python3.13",
+    .major = 3,
+    .minor = 13,
+    .patch = 0,
+    .version_suffix = "rc1",
+    .parent_info = &server,
+};
+
+/* Stacks, innermost first. */
+static const struct frame stack_main[] = {
+    {.func = &funcs[2], .line = 340, .is_entry = false},
+    {.func = &funcs[1], .line = 14},
+    {.func = &funcs[0], .line = 6, .is_entry = true, .is_shim_entry = true},
+};
+static const struct frame stack_sleep[] = {
+    {.func = &funcs[7], .line = 0},
+    {.func = &funcs[1], .line = 14},
+    {.func = &funcs[0], .line = 6, .is_entry = true},
+};
+static const struct frame stack_hostile[] = {
+    {.func = &funcs[8], .line = 1}, {.func = &funcs[6], .line = 9}, {.func = &funcs[5], .line = 8},
+    {.func = &funcs[4], .line = 7}, {.func = &funcs[3], .line = 6},
+};
+
+#define STACK(s) .frames = (s), .n_frames = N_ELEMENTS(s)
+static const struct trace traces[] = {
+    {.process = &server,
+     .thread_id = 0x7f0000001000,
+     .os_thread_id = 100,
+     .thread_name = "MainThread",
+     .active = true,
+     .owns_gil = true,
+     STACK(stack_main)},
+    {.process = &server,
+     .thread_id = 0x7f0000002000,
+     .os_thread_id = 101,
+     .thread_name = "</script>" ESC "[31m",
+     .active = true,
+     STACK(stack_hostile)},
+    {.process = &server, .thread_id = 0x7f0000003000, STACK(stack_sleep)},
+    {.process = &worker,
+     .thread_id = 0x7f0000004000,
+     .os_thread_id = 200,
+     .thread_name = "\" onload=",
+     STACK(stack_sleep)},
+    {.process = &worker, .thread_id = 0x7f0000005000, .os_thread_id = 201, .thread_name = NULL},
+};
+
+static const struct out_options plain = {
+    .title = "python main.py --title=</title>]]>" ESC, .exporter = "spyglass 0.1.0", .show_lines = true};
+
+/* What a writer wrote. */
+struct written {
+    char *text;
+    size_t len;
+    FILE *file;
+};
+
+static void written_open(struct written *w)
+{
+    *w = (struct written){0};
+    w->file = open_memstream(&w->text, &w->len);
+    if (w->file == NULL)
+        abort();
+}
+
+static char *written_close(struct written *w)
+{
+    fclose(w->file);
+    return w->text;
+}
+
+static char *read_golden(const char *path)
+{
+    char *text = NULL;
+    size_t cap = 0;
+    FILE *f = fopen(path, "r");
+
+    if (f == NULL)
+        return NULL;
+    if (getdelim(&text, &cap, '\0', f) < 0 && text != NULL)
+        text[0] = '\0';
+    fclose(f);
+    return text;
+}
+
+static void check_golden(const char *name, const char *got)
+{
+    char path[4096], *want;
+    FILE *f;
+
+    snprintf(path, sizeof(path), "%s/%s", test_now.dir ? test_now.dir : "tests/golden", name);
+    if (test_now.update && (f = fopen(path, "w")) != NULL) {
+        fputs(got, f);
+        fclose(f);
+    }
+    want = read_golden(path);
+    if (!test_count(want != NULL && strcmp(want, got) == 0, __FILE__, __LINE__, name))
+        fprintf(stderr, "    %s differs; run with --update and read the difference\n", path);
+    free(want);
+}
+
+/* 30 ticks of 10 ms: main and hostile each tick, sleep until a gap, the worker in the second half. */
+static struct profile *make_profile(struct profile_options options)
+{
+    struct profile *p;
+
+    options.interval_ns = 10 * MS;
+    p = profile_new(&options);
+    for (uint64_t tick = 0; tick < 30; tick++) {
+        struct trace t = traces[0];
+
+        if (tick % 10 >= 5)
+            t.frames++, t.n_frames--; /* handle itself */
+        profile_add(p, &t, tick * 10 * MS);
+        profile_add(p, &traces[1], tick * 10 * MS);
+        if (tick < 5 || tick > 20)
+            profile_add(p, &traces[2], tick * 10 * MS);
+        if (tick >= 15)
+            profile_add(p, &traces[3], tick * 10 * MS);
+    }
+    p->duration_ns = 300 * MS;
+    return p;
+}
+
+static char *write_format(const char *name, const struct profile *p, const struct out_options *options, int want)
+{
+    struct written w;
+
+    written_open(&w);
+    CHECK_INT(format_by_name(name)->write(p, options, w.file), want);
+    return written_close(&w);
+}
+
+static void check_format(const char *format, const struct profile *p, const struct out_options *options,
+                         const char *golden)
+{
+    char *got = write_format(format, p, options, 0);
+
+    check_golden(golden, got);
+    free(got);
+}
+
+static void check_safe(const char *in, const char *want)
+{
+    struct written w;
+
+    written_open(&w);
+    text_print_safe(w.file, in);
+    written_close(&w);
+    CHECK_STR(w.text, want);
+    free(w.text);
+}
+
+static void test_text_safe(void)
+{
+    check_safe("", "");
+    check_safe("plain \xc3\xa4 " ASTRAL, "plain \xc3\xa4 " ASTRAL);
+    check_safe("a\n\t\r\x1b\x7f\x01\v", "a\\n\\t\\r\\x1b\\x7f\\x01\\x0b");
+    check_safe(C1_CSI BIDI LINE_SEP "\xef\xbb\xbf\xd8\x9c", "\\u009b\\u202e\\u2028\\ufeff\\u061c");
+    check_safe("\xe2\x80\x8e\xe2\x81\xa6", "\\u200e\\u2066");
+    check_safe("\xff\xc3", "\\xff\\xc3");
+    check_safe("\xed\xa0\x80|\xc0\x80|\xf5\x80\x80\x80", "\\xed\\xa0\\x80|\\xc0\\x80|\\xf5\\x80\\x80\\x80");
+    check_safe("\xef\xbf\xbd", "\xef\xbf\xbd");
+}
+
+static void test_text_fit(void)
+{
+    CHECK_INT(text_fit("abc", 3), 3);
+    CHECK_INT(text_fit("abcd", 3), 3);
+    CHECK_INT(text_fit("\xe6\xbc\xa2\xe6\xbc\xa2", 3), 3); /* two wide characters */
+    CHECK_INT(text_fit("", 3), 0);
+}
+
+/* Every two-byte string: what comes out has no control byte and is valid UTF-8. */
+static void test_text_all_pairs(void)
+{
+    unsigned bad = 0;
+
+    for (unsigned i = 1; i < 0x10000; i++) {
+        char in[] = {(char)(i & 0xff), (char)(i >> 8), 'x', '\0'};
+        struct written w;
+        uint32_t cp;
+
+        written_open(&w);
+        text_print_safe(w.file, in);
+        written_close(&w);
+        for (size_t at = 0, n; (n = text_utf8_next(w.text + at, &cp)) > 0; at += n)
+            bad += text_is_control(cp) || (cp == TEXT_REPLACEMENT && n == 1);
+        free(w.text);
+    }
+    CHECK_INT(bad, 0);
+}
+
+static void check_json(const char *in, const char *want)
+{
+    struct written w;
+
+    written_open(&w);
+    json_string(w.file, in);
+    written_close(&w);
+    CHECK_STR(w.text, want);
+    free(w.text);
+}
+
+static void test_json_string(void)
+{
+    check_json(NULL, "null");
+    check_json("a\"b\\c/</script>", "\"a\\\"b\\\\c/</script>\"");
+    check_json("\b\f\n\r\t\x1b\x7f", "\"\\b\\f\\n\\r\\t\\u001b\\u007f\"");
+    check_json(LINE_SEP BIDI C1_CSI ASTRAL, "\"\\u2028\\u202e\\u009b" ASTRAL "\"");
+    check_json("\xff|\xed\xa0\x80", "\"\xef\xbf\xbd|\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\"");
+}
+
+static void check_seconds(uint64_t ns, const char *want)
+{
+    struct written w;
+
+    written_open(&w);
+    json_seconds(w.file, ns);
+    written_close(&w);
+    CHECK_STR(w.text, want);
+    free(w.text);
+}
+
+static void test_json_seconds(void)
+{
+    check_seconds(0, "0.0");
+    check_seconds(950 * MS, "0.95");
+    check_seconds(3000 * MS, "3.0");
+    check_seconds(1, "0.000000001");
+}
+
+static void test_lookups(void)
+{
+    size_t n = 0;
+
+    while (format_all()[n] != NULL) {
+        CHECK(format_by_name(format_all()[n]->name) == format_all()[n]);
+        n++;
+    }
+    CHECK_INT(n, 4);
+    CHECK(format_by_name("SpeedScope") == format_by_name("speedscope"));
+    CHECK(format_by_name("svg") == NULL);
+    CHECK(format_by_path("/tmp/a.SVG") == format_by_name("flamegraph"));
+    CHECK(format_by_path("a.json") == format_by_name("speedscope"));
+    CHECK(format_by_path("a.trace.json") == format_by_name("chrometrace"));
+    CHECK(format_by_path("a.chrometrace.json") == format_by_name("chrometrace"));
+    CHECK(format_by_path("a.folded") == format_by_name("raw"));
+    CHECK(format_by_path("a.txt") == format_by_name("raw"));
+    CHECK(format_by_path("a") == NULL);
+    CHECK(format_by_path("") == NULL);
+}
+
+static void test_goldens(void)
+{
+    struct profile *p = make_profile((struct profile_options){.timeline = true});
+    struct out_options full = plain;
+
+    full.full_filenames = true;
+    full.show_lines = false;
+    check_format("raw", p, &plain, "plain.raw");
+    check_format("raw", p, &full, "full.raw");
+    check_format("speedscope", p, &plain, "plain.speedscope.json");
+    check_format("chrometrace", p, &plain, "plain.trace.json");
+    check_format("flamegraph", p, &plain, "plain.svg");
+    profile_free(p);
+}
+
+static void test_goldens_with_roots(void)
+{
+    struct profile *p = make_profile((struct profile_options){.timeline = true, .processes = true, .threads = true});
+
+    check_format("raw", p, &plain, "roots.raw");
+    check_format("speedscope", p, &plain, "roots.speedscope.json");
+    check_format("chrometrace", p, &plain, "roots.trace.json");
+    check_format("flamegraph", p, &plain, "roots.svg");
+    profile_free(p);
+}
+
+static void test_nothing_sampled(void)
+{
+    struct profile *p = profile_new(&(struct profile_options){.timeline = true});
+    char *text;
+
+    text = write_format("raw", p, &plain, 0);
+    CHECK_STR(text, "");
+    free(text);
+    text = write_format("chrometrace", p, &plain, 0);
+    CHECK_STR(text, "[]\n");
+    free(text);
+    text = write_format("speedscope", p, &plain, 0);
+    CHECK(strstr(text, "\"profiles\":[]") != NULL);
+    free(text);
+    text = write_format("flamegraph", p, &plain, ERR_NO_SAMPLES);
+    CHECK_STR(text, "");
+    free(text);
+    profile_free(p);
+}
+
+static void test_dump_text(void)
+{
+    struct written w;
+
+    written_open(&w);
+    dump_text(&server, traces, 3, &(struct dump_options){0}, true, w.file);
+    dump_text(&worker, traces + 3, 2, &(struct dump_options){.full_filenames = true}, false, w.file);
+    written_close(&w);
+    check_golden("dump.txt", w.text);
+    for (const char *s = w.text; *s != '\0'; s++)
+        if (*s < ' ' && *s > 0 && *s != '\n')
+            CHECK(!"a control byte in dump's text");
+    free(w.text);
+}
+
+static void test_dump_json(void)
+{
+    struct written w;
+
+    written_open(&w);
+    dump_json(traces, N_ELEMENTS(traces), &(struct dump_options){0}, w.file);
+    written_close(&w);
+    check_golden("dump.json", w.text);
+    free(w.text);
+    written_open(&w);
+    dump_json(NULL, 0, &(struct dump_options){0}, w.file);
+    written_close(&w);
+    CHECK_STR(w.text, "[]\n");
+    free(w.text);
+}
+
+/* No strstr: under the address sanitizer it measures the whole text at each call. */
+static size_t count_of(const char *text, const char *what)
+{
+    size_t n = 0, len = strlen(what);
+
+    for (const char *s = text; *s != '\0'; s++)
+        n += *s == *what && strncmp(s, what, len) == 0;
+    return n;
+}
+
+/* Nothing in the assets may end the CDATA section that holds them. */
+static void test_assets(void)
+{
+    CHECK(strstr(asset_flamegraph_js, "]]>") == NULL);
+    CHECK(strstr(asset_flamegraph_css, "]]>") == NULL);
+    CHECK_INT(strlen(asset_flamegraph_js), asset_flamegraph_js_len);
+    CHECK_INT(strlen(asset_flamegraph_css), asset_flamegraph_css_len);
+}
+
+static void test_svg_hostile(void)
+{
+    struct profile *p = make_profile((struct profile_options){.processes = true, .threads = true});
+    char *svg = write_format("flamegraph", p, &plain, 0);
+
+    CHECK_INT(count_of(svg, "<script"), 1);
+    CHECK_INT(count_of(svg, "]]>"), 2);
+    CHECK_INT(count_of(svg, "\" onload"), 0);
+    CHECK_INT(count_of(svg, "\x1b"), 0);
+    CHECK(strstr(svg, "<title>all (89 samples, 100%)</title>") != NULL);
+    CHECK_INT(count_of(svg, "http"), count_of(asset_flamegraph_js, "http") + 2); /* the DTD's name, the namespace */
+    free(svg);
+    profile_free(p);
+}
+
+static void check_big_flamegraph(const struct profile *p)
+{
+    char *svg = write_format("flamegraph", p, &plain, 0);
+
+    CHECK(strlen(svg) < 4000000);
+    CHECK(strstr(svg, "are left out") != NULL);
+    CHECK_INT(count_of(svg, "<g "), count_of(svg, "</g>"));
+    free(svg);
+}
+
+static void check_big_chrometrace(const struct profile *p)
+{
+    char *json = write_format("chrometrace", p, &plain, 0);
+
+    CHECK(count_of(json, "\"ph\":\"B\"") > 0);
+    CHECK_INT(count_of(json, "\"ph\":\"B\""), count_of(json, "\"ph\":\"E\""));
+    free(json);
+}
+
+/* The others would only fill memory. */
+static void check_big(const struct profile *p)
+{
+    FILE *nowhere = fopen("/dev/null", "w");
+
+    check_big_flamegraph(p);
+    check_big_chrometrace(p);
+    CHECK_INT(format_by_name("raw")->write(p, &plain, nowhere), 0);
+    CHECK_INT(format_by_name("speedscope")->write(p, &plain, nowhere), 0);
+    fclose(nowhere);
+}
+
+static void test_deep_stack(void)
+{
+    static struct frame frames[20000];
+    struct trace trace = {.process = &server, .thread_id = 1, .frames = frames, .n_frames = N_ELEMENTS(frames)};
+    struct profile *p = profile_new(&(struct profile_options){.interval_ns = 10 * MS, .timeline = true});
+
+    for (size_t i = 0; i < N_ELEMENTS(frames); i++)
+        frames[i] = (struct frame){.func = &funcs[1 + i % 2], .line = 7};
+    for (uint64_t tick = 0; tick < 50; tick++) {
+        frames[0].line = (int)tick / 5 + 1;
+        CHECK_INT(profile_add(p, &trace, tick * 10 * MS), 0);
+    }
+    check_big(p);
+    profile_free(p);
+}
+
+/* Two hundred thousand stacks, all about as wide, forty deep. */
+static void test_many_stacks(void)
+{
+    struct frame frames[40];
+    struct trace trace = {.process = &server, .thread_id = 1, .frames = frames, .n_frames = N_ELEMENTS(frames)};
+    struct profile *p = profile_new(&(struct profile_options){.interval_ns = 10 * MS, .timeline = true});
+    int failed = 0;
+
+    for (size_t i = 0; i < N_ELEMENTS(frames); i++)
+        frames[i] = (struct frame){.func = &funcs[i % 7], .line = 7};
+    for (int i = 0; i < 200000; i++) {
+        frames[0].line = i % 200 + 1;
+        frames[39].line = i / 200 + 1;
+        failed += profile_add(p, &trace, (uint64_t)i * 10 * MS) != 0;
+    }
+    CHECK_INT(failed, 0);
+    CHECK_INT(p->n_nodes, 1 + 1000 * 39 + 200000);
+    check_big(p);
+    profile_free(p);
+}
+
+int main(int argc, char **argv)
+{
+    test_start(argc, argv);
+    TEST_RUN(test_text_safe);
+    TEST_RUN(test_text_fit);
+    TEST_RUN(test_text_all_pairs);
+    TEST_RUN(test_json_string);
+    TEST_RUN(test_json_seconds);
+    TEST_RUN(test_lookups);
+    TEST_RUN(test_goldens);
+    TEST_RUN(test_goldens_with_roots);
+    TEST_RUN(test_nothing_sampled);
+    TEST_RUN(test_dump_text);
+    TEST_RUN(test_dump_json);
+    TEST_RUN(test_assets);
+    TEST_RUN(test_svg_hostile);
+    TEST_RUN(test_deep_stack);
+    TEST_RUN(test_many_stacks);
+    return test_finish("test_out");
+}

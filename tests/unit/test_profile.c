@@ -1,0 +1,256 @@
+/*
+ * The profile: the tree, its made-up roots, the time line, and the tree as it is shown.
+ */
+#include "base/err.h"
+#include "profile/profile.h"
+#include "profile/tree.h"
+#include "test.h"
+
+#define MS 1000000ull
+
+static const struct func func_main = {"<module>", "/src/a.py", "a.py", NULL, 1};
+static const struct func func_f = {"f", "/src/a.py", "a.py", NULL, 10};
+static const struct func func_g = {"g", "/src/b.py", "b.py", NULL, 20};
+static const struct func func_g2 = {"g", "/other/b.py", "b.py", NULL, 20};
+static const struct func lambda1 = {"<lambda>", "/src/a.py", "a.py", NULL, 3};
+static const struct func lambda2 = {"<lambda>", "/src/a.py", "a.py", NULL, 4};
+
+static const struct proc_info parent = {.pid = 1, .command = "python a.py", .executable = "/bin/python"};
+static const struct proc_info child = {.pid = 2, .command = "python b.py", .parent_info = &parent};
+
+static struct trace make_trace(const struct proc_info *process, int tid, const char *name, const struct frame *frames,
+                               size_t n)
+{
+    return (struct trace){.process = process,
+                          .thread_id = 0x7f00 + (uint64_t)tid,
+                          .os_thread_id = tid,
+                          .thread_name = name,
+                          .frames = frames,
+                          .n_frames = n};
+}
+
+static void test_same_stack_is_one_node(void)
+{
+    struct profile *p = profile_new(&(struct profile_options){.interval_ns = 10 * MS});
+    struct frame frames[] = {{.func = &func_f, .line = 12}, {.func = &func_main, .line = 6}};
+    struct trace trace = make_trace(&parent, 1, NULL, frames, 2);
+
+    CHECK_INT(profile_add(p, &trace, 0), 0);
+    CHECK_INT(profile_add(p, &trace, 10 * MS), 0);
+    CHECK_INT(p->n_nodes, 3);
+    CHECK_INT(p->n_frames, 2);
+    CHECK_INT(p->samples, 2);
+    CHECK_INT(p->nodes[2].self, 2);
+    CHECK_INT(p->nodes[2].parent, 1);
+    CHECK_INT(p->threads[0].n_spans, 0);
+    frames[0].line = 13;
+    CHECK_INT(profile_add(p, &trace, 20 * MS), 0);
+    CHECK_INT(p->n_nodes, 4);
+    trace.n_frames = 0;
+    CHECK_INT(profile_add(p, &trace, 30 * MS), 0);
+    CHECK_INT(p->samples, 3);
+    CHECK(profile_free(p) == NULL);
+    CHECK(profile_free(NULL) == NULL);
+}
+
+static void test_lines_by_option(void)
+{
+    struct frame frames[] = {{.func = &func_f, .line = 12}};
+    struct trace trace = make_trace(&parent, 1, NULL, frames, 1);
+    struct profile *p = profile_new(&(struct profile_options){.by_function = true});
+
+    CHECK_INT(profile_add(p, &trace, 0), 0);
+    frames[0].line = 13;
+    CHECK_INT(profile_add(p, &trace, 0), 0);
+    CHECK_INT(p->n_frames, 1);
+    CHECK_INT(p->frames[0].line, 10);
+    p = profile_free(p);
+    p = profile_new(&(struct profile_options){.no_lines = true});
+    CHECK_INT(profile_add(p, &trace, 0), 0);
+    CHECK_INT(p->frames[0].line, 0);
+    profile_free(p);
+}
+
+static void test_roots(void)
+{
+    struct frame frames[] = {{.func = &func_f, .line = 12}};
+    struct trace trace = make_trace(&child, 7, NULL, frames, 1);
+    struct profile *p = profile_new(&(struct profile_options){.processes = true, .threads = true});
+
+    CHECK_INT(profile_add(p, &trace, 0), 0);
+    CHECK_STR(p->frames[p->nodes[1].frame].label, "process 1:\"python a.py\"");
+    CHECK_STR(p->frames[p->nodes[2].frame].label, "process 2:\"python b.py\"");
+    CHECK_STR(p->frames[p->nodes[3].frame].label, "thread (7)");
+    CHECK(p->frames[p->nodes[4].frame].func == &func_f);
+    trace.thread_name = "worker";
+    CHECK_INT(profile_add(p, &trace, 0), 0);
+    CHECK_STR(p->frames[p->nodes[3].frame].label, "thread (7): worker");
+    trace.thread_name = NULL;
+    CHECK_INT(profile_add(p, &trace, 0), 0);
+    CHECK_STR(p->threads[0].name, "worker");
+    CHECK_INT(p->n_nodes, 5);
+    trace.process = &parent;
+    trace.os_thread_id = 0;
+    CHECK_INT(profile_add(p, &trace, 0), 0);
+    CHECK_STR(p->frames[p->nodes[5].frame].label, "thread (0x7F07)");
+    CHECK_INT(p->nodes[5].parent, 1);
+    profile_free(p);
+}
+
+static void test_ring_of_parents(void)
+{
+    struct proc_info a = {.pid = 5, .command = "a"}, b = {.pid = 6, .command = "b", .parent_info = &a};
+    struct frame frames[] = {{.func = &func_f, .line = 1}};
+    struct trace trace = make_trace(&b, 6, NULL, frames, 1);
+    struct profile *p = profile_new(&(struct profile_options){.processes = true});
+
+    a.parent_info = &b;
+    CHECK_INT(profile_add(p, &trace, 0), 0);
+    CHECK(p->n_nodes < 100);
+    profile_free(p);
+}
+
+static void test_spans(void)
+{
+    struct frame f[] = {{.func = &func_f, .line = 1}}, g[] = {{.func = &func_g, .line = 2}};
+    struct trace in_f = make_trace(&parent, 1, NULL, f, 1), in_g = make_trace(&parent, 1, NULL, g, 1);
+    struct profile *p = profile_new(&(struct profile_options){.interval_ns = 10 * MS, .timeline = true});
+    struct profile_thread *t;
+
+    CHECK_INT(profile_add(p, &in_f, 0), 0);
+    CHECK_INT(profile_add(p, &in_f, 10 * MS), 0);
+    CHECK_INT(profile_add(p, &in_f, 25 * MS), 0); /* late by half an interval: goes on */
+    CHECK_INT(profile_add(p, &in_f, 41 * MS), 0); /* later than that: a gap */
+    CHECK_INT(profile_add(p, &in_g, 50 * MS), 0);
+    CHECK_INT(profile_add(p, &in_g, 45 * MS), 0); /* a clock that went back */
+    t = &p->threads[0];
+    CHECK_INT(t->n_spans, 3);
+    CHECK_INT(t->spans[0].count, 3);
+    CHECK_INT(t->spans[0].last_ns, 25 * MS);
+    CHECK_INT(t->spans[1].time_ns, 41 * MS);
+    CHECK_INT(t->spans[2].count, 2);
+    CHECK_INT(t->spans[2].last_ns, 50 * MS);
+    profile_free(p);
+}
+
+static void test_threads_apart(void)
+{
+    struct frame f[] = {{.func = &func_f, .line = 1}};
+    struct trace a = make_trace(&parent, 1, NULL, f, 1), b = make_trace(&child, 1, NULL, f, 1);
+    struct profile *p = profile_new(&(struct profile_options){.interval_ns = 10 * MS, .timeline = true});
+
+    for (int i = 0; i < 1000; i++) {
+        a.os_thread_id = b.os_thread_id = i % 100 + 1;
+        CHECK(profile_add(p, &a, 0) == 0 && profile_add(p, &b, 0) == 0);
+    }
+    CHECK_INT(p->n_threads, 200);
+    CHECK_INT(p->n_nodes, 2);
+    profile_free(p);
+}
+
+static void test_path_without_roots(void)
+{
+    struct frame frames[] = {{.func = &func_f, .line = 12}, {.func = &func_main, .line = 6}};
+    struct trace trace = make_trace(&child, 7, "w", frames, 2);
+    struct profile *p = profile_new(&(struct profile_options){.processes = true, .threads = true});
+    struct profile_path path = {0};
+
+    CHECK_INT(profile_add(p, &trace, 0), 0);
+    CHECK_INT(profile_path_fill(&path, p, 5), 0);
+    CHECK_INT(path.n, 2);
+    CHECK(p->frames[p->nodes[path.nodes[0]].frame].func == &func_main);
+    CHECK(p->frames[p->nodes[path.nodes[1]].frame].func == &func_f);
+    profile_path_free(&path);
+    profile_free(p);
+}
+
+static void add_pair(struct profile *p, const struct func *outer, const struct func *inner, int line)
+{
+    struct frame frames[] = {{.func = inner, .line = line}, {.func = outer, .line = 6}};
+    struct trace trace = make_trace(&parent, 1, NULL, frames, 2);
+
+    CHECK_INT(profile_add(p, &trace, 0), 0);
+}
+
+static void test_tree_merges_and_sorts(void)
+{
+    struct profile *p = profile_new(&(struct profile_options){0});
+    struct tree *tree;
+    uint32_t i;
+
+    add_pair(p, &func_main, &func_g, 2);
+    add_pair(p, &func_main, &func_g2, 2); /* reads the same with short names */
+    add_pair(p, &func_main, &lambda2, 5);
+    add_pair(p, &func_main, &lambda1, 5);
+    add_pair(p, &func_main, &func_f, 11);
+    tree = tree_new(p, false, true);
+    CHECK_INT(tree->n_nodes, 5);
+    CHECK_INT(tree->nodes[0].total, 5);
+    CHECK_INT(tree->max_depth, 2);
+    i = tree_next(tree, tree_next(tree, 0, true), true);
+    CHECK_STR(p->frames[tree->nodes[i].frame].func->name, "<lambda>");
+    CHECK_INT(tree->nodes[i].self, 2);
+    i = tree_next(tree, i, true);
+    CHECK_STR(p->frames[tree->nodes[i].frame].func->name, "f");
+    i = tree_next(tree, i, true);
+    CHECK_STR(p->frames[tree->nodes[i].frame].func->name, "g");
+    CHECK_INT(tree->nodes[i].total, 2);
+    CHECK_INT(tree_next(tree, i, true), 0);
+    tree = tree_free(tree);
+    tree = tree_new(p, true, true);
+    CHECK_INT(tree->n_nodes, 6);
+    tree_free(tree);
+    profile_free(p);
+}
+
+static void test_empty_tree(void)
+{
+    struct profile *p = profile_new(&(struct profile_options){0});
+    struct tree *tree = tree_new(p, false, true);
+
+    CHECK(tree != NULL && tree->n_nodes == 1);
+    CHECK_INT(tree_next(tree, 0, true), 0);
+    tree_free(tree);
+    profile_free(p);
+}
+
+/* A million distinct stacks, as three levels of a hundred lines. */
+static void test_million_stacks(void)
+{
+    struct profile *p = profile_new(&(struct profile_options){.interval_ns = 10 * MS});
+    struct frame frames[3] = {{.func = &func_g}, {.func = &func_f}, {.func = &func_main}};
+    struct trace trace = make_trace(&parent, 1, NULL, frames, 3);
+    struct tree *tree;
+    int failed = 0;
+
+    for (int i = 0; i < 1000000; i++) {
+        frames[0].line = i % 100 + 1;
+        frames[1].line = i / 100 % 100 + 1;
+        frames[2].line = i / 10000 + 1;
+        failed += profile_add(p, &trace, 0) != 0;
+    }
+    CHECK_INT(failed, 0);
+    CHECK_INT(p->n_nodes, 1000000 + 10000 + 100 + 1);
+    CHECK_INT(p->n_frames, 300);
+    tree = tree_new(p, false, true);
+    CHECK_INT(tree->nodes[0].total, 1000000);
+    CHECK_INT(tree->n_nodes, p->n_nodes);
+    tree_free(tree);
+    profile_free(p);
+}
+
+int main(int argc, char **argv)
+{
+    test_start(argc, argv);
+    TEST_RUN(test_same_stack_is_one_node);
+    TEST_RUN(test_lines_by_option);
+    TEST_RUN(test_roots);
+    TEST_RUN(test_ring_of_parents);
+    TEST_RUN(test_spans);
+    TEST_RUN(test_threads_apart);
+    TEST_RUN(test_path_without_roots);
+    TEST_RUN(test_tree_merges_and_sorts);
+    TEST_RUN(test_empty_tree);
+    TEST_RUN(test_million_stacks);
+    return test_finish("test_profile");
+}
