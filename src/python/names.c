@@ -9,6 +9,8 @@
 #include "python/objects.h"
 #include "python/strings.h"
 
+#include <stdlib.h>
+
 #define MODULE_DICT 16 /* PyModuleObject.md_dict, Objects/moduleobject.c */
 
 struct collect {
@@ -52,10 +54,27 @@ int names_read(const struct python *py, addr_t interp, struct thread_names *name
     return c.r;
 }
 
+static int name_compare(const void *a, const void *b)
+{
+    const struct thread_name *x = a, *y = b;
+
+    if (x->interp != y->interp)
+        return x->interp < y->interp ? -1 : 1;
+    return x->thread_id < y->thread_id ? -1 : x->thread_id > y->thread_id;
+}
+
+void names_sort(struct thread_names *names)
+{
+    qsort(names->items, names->n, sizeof(*names->items), name_compare);
+}
+
 const char *names_find(const struct thread_names *names, addr_t interp, uint64_t thread_id)
 {
-    for (size_t i = 0; i < names->n; i++)
-        if (names->items[i].thread_id == thread_id && names->items[i].interp == interp)
-            return names->items[i].name;
-    return NULL;
+    struct thread_name key = {.interp = interp, .thread_id = thread_id};
+    const struct thread_name *found;
+
+    if (!names->n)
+        return NULL;
+    found = bsearch(&key, names->items, names->n, sizeof(key), name_compare);
+    return found ? found->name : NULL;
 }

@@ -20,6 +20,9 @@ struct thread_names {
 /* Adds the names in one interpreter. Without the threading module there are none, which is no error. */
 int names_read(const struct python *py, addr_t interp, struct thread_names *names);
 
+/* Sorts them, for names_find. */
+void names_sort(struct thread_names *names);
+
 /* NULL when there is none. */
 const char *names_find(const struct thread_names *names, addr_t interp, uint64_t thread_id);
 

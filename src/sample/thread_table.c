@@ -117,15 +117,19 @@ static pid_t tid_of(struct thread_table *t, const struct python *py, pid_t pid, 
 
 static bool is_same(const struct known_thread *k, const struct py_thread *thread)
 {
-    return k->tstate && k->thread_id == thread->thread_id && k->interp == thread->interp;
+    return k->tstate && k->thread_id == thread->thread_id && k->native_id == thread->native_id &&
+           k->interp == thread->interp;
 }
 
 static void thread_enter(struct known_thread *k, pid_t pid, pid_t tid, const struct py_thread *thread)
 {
     if (k->tstate && k->tid)
         task_close(&k->task);
-    *k = (struct known_thread){
-        .tstate = thread->tstate, .interp = thread->interp, .thread_id = thread->thread_id, .tid = tid};
+    *k = (struct known_thread){.tstate = thread->tstate,
+                               .interp = thread->interp,
+                               .thread_id = thread->thread_id,
+                               .native_id = thread->native_id,
+                               .tid = tid};
     if (!tid)
         return;
     task_open(&k->task, pid, tid);
@@ -150,14 +154,15 @@ static int read_names(struct thread_table *t, const struct python *py, const str
             r = names_read(py, threads->items[i].interp, &t->names);
         last = threads->items[i].interp;
     }
-    for (size_t i = 0; i < t->names.n; i++)
-        for (size_t k = 0; k < threads->n; k++) {
-            struct known_thread *known = thread_table_find(t, threads->items[k].tstate);
+    if (t->names.n)
+        names_sort(&t->names);
+    for (size_t i = 0; i < threads->n; i++) {
+        struct known_thread *known = thread_table_find(t, threads->items[i].tstate);
+        const char *name = names_find(&t->names, threads->items[i].interp, threads->items[i].thread_id);
 
-            if (known && threads->items[k].thread_id == t->names.items[i].thread_id &&
-                threads->items[k].interp == t->names.items[i].interp)
-                known->name = t->names.items[i].name;
-        }
+        if (known && name)
+            known->name = name;
+    }
     t->named_ns = clock_now_ns();
     return r;
 }
@@ -174,12 +179,14 @@ int thread_table_update(struct thread_table *t, const struct python *py, pid_t p
         const struct py_thread *thread = &threads->items[i];
         struct known_thread *k = &t->slots[slot_of(t, thread->tstate)];
 
-        if (!is_same(k, thread)) {
+        /* One without a living kernel thread may be that of a child that has just been forked. */
+        if (!is_same(k, thread) || !k->tid) {
             struct proc_status st;
 
             if (!asked && proc_status_read(pid, 0, &st) == 0)
                 in_pid_ns = st.in_pid_ns;
-            asked = is_new = true;
+            asked = true;
+            is_new |= !is_same(k, thread);
             t->n += !k->tstate;
             thread_enter(k, pid, tid_of(t, py, pid, in_pid_ns, threads, thread), thread);
         }

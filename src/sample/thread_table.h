@@ -14,10 +14,11 @@ struct known_thread {
     addr_t tstate; /* 0: a free slot */
     addr_t interp;
     uint64_t thread_id;
-    pid_t tid;        /* the kernel's id as we see it; 0 when unknown */
-    struct task task; /* open when tid is not 0 */
-    const char *name; /* NULL when unknown */
-    uint64_t seen;    /* the round it was last there */
+    uint64_t native_id; /* as the target has it: another one after a fork */
+    pid_t tid;          /* the kernel's id as we see it; 0 when unknown */
+    struct task task;   /* open when tid is not 0 */
+    const char *name;   /* NULL when unknown */
+    uint64_t seen;      /* the round it was last there */
 };
 
 struct thread_table {

@@ -1,0 +1,136 @@
+/*
+ * dump: where every thread of a process is, now. As text or JSON, on standard output.
+ */
+#include "out/dump.h"
+#include "base/clock.h"
+#include "base/grow.h"
+#include "base/text.h"
+#include "cmd/cmd.h"
+#include "cmd/report.h"
+#include "sample/family.h"
+#include "target/proc.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define PATIENCE_NS (1000 * NS_PER_MS)
+
+/* The traces of one dump, with frames of their own. */
+struct traces {
+    struct trace *items;
+    size_t n, cap;
+};
+
+static void traces_clear(struct traces *t)
+{
+    for (size_t i = 0; i < t->n; i++)
+        free((void *)(uintptr_t)t->items[i].frames);
+    t->n = 0;
+}
+
+static int traces_add(const struct trace *trace, void *arg)
+{
+    struct traces *t = arg;
+    struct frame *frames = malloc(trace->n_frames * sizeof(*frames) + 1);
+
+    if (!frames || grow_array((void **)&t->items, &t->cap, t->n + 1, sizeof(*t->items)) < 0) {
+        free(frames);
+        return ERR_NOMEM;
+    }
+    memcpy(frames, trace->frames, trace->n_frames * sizeof(*frames));
+    t->items[t->n] = *trace;
+    t->items[t->n++].frames = frames;
+    return 0;
+}
+
+static void note_passed_over(const struct family_entry *e)
+{
+    fprintf(stderr, "Note: process %d (", (int)e->pid);
+    text_print_safe(stderr, e->info->command);
+    fprintf(stderr, ") was passed over: %s\n", err_name(e->error));
+}
+
+/* The root's failure is the command's; a child's is a note. */
+static int dump_entry(struct family_entry *e, bool is_root, struct traces *traces, struct err_note *note)
+{
+    int r;
+
+    if (!e->process) {
+        note_passed_over(e);
+        return 0;
+    }
+    r = process_sample(e->process, traces_add, traces);
+    if (r == 0 || is_root)
+        return r == ERR_GONE ? err_note_what(note, r, "process %d", (int)e->pid) : r;
+    fprintf(stderr, "Note: process %d was passed over: %s\n", (int)e->pid, err_name(r));
+    return 0;
+}
+
+static void note_errors(const struct sampler *s)
+{
+    for (int i = 0; i < SAMPLER_ERRORS; i++)
+        if (s->errors[i])
+            fprintf(stderr, "Note: %llu thread(s) could not be read: %s\n", (unsigned long long)s->errors[i],
+                    err_name(ERR_NOMEM + i));
+    if (s->hold_refused)
+        fprintf(stderr, "Note: the process may not be held (another tracer has it, or ptrace is forbidden): it was "
+                        "read while it ran.\n");
+}
+
+static int dump_family(const struct options *o, struct family *family, struct err_note *note)
+{
+    struct dump_options out = {.full_filenames = o->full_filenames};
+    struct traces traces = {0};
+    bool first = true;
+    int r = 0;
+
+    for (size_t i = 0; i < family->n && r == 0; i++) {
+        r = dump_entry(&family->items[i], i == 0, &traces, note);
+        if (r == 0 && !o->json && family->items[i].process) {
+            dump_text(family_entry_info(&family->items[i]), traces.items, traces.n, &out, first, stdout);
+            traces_clear(&traces);
+            first = false;
+        }
+    }
+    if (r == 0 && o->json)
+        dump_json(traces.items, traces.n, &out, stdout);
+    traces_clear(&traces);
+    free(traces.items);
+    return r;
+}
+
+/* Several processes asked for, and not one of them Python. */
+static int check_any_python(const struct family *family, struct err_note *note)
+{
+    for (size_t i = 0; i < family->n; i++)
+        if (family->items[i].process)
+            return 0;
+    err_note_what(note, ERR_NOT_PYTHON, "neither process %d nor any of its %zu descendants", (int)family->items[0].pid,
+                  family->n - 1);
+    return family->items[0].error == ERR_STARTING ? ERR_STARTING : ERR_NOT_PYTHON;
+}
+
+int cmd_dump(const struct options *o)
+{
+    struct err_note note = {0};
+    struct family family = {.subprocesses = o->subprocesses};
+    int r = report_unsupported(o, &note);
+
+    if (r == 0 && !o->pid)
+        return report_missing_target(o);
+    if (r == 0) {
+        family.sampler = sampler_new(&(struct sampler_options){.nonblocking = o->nonblocking, .idle = true});
+        r = family.sampler ? family_add(&family, o->pid, PATIENCE_NS, !o->subprocesses, &note) : ERR_NOMEM;
+    }
+    if (r == 0)
+        r = family_refresh(&family, 0);
+    if (r == 0)
+        r = check_any_python(&family, &note);
+    if (r == 0)
+        r = dump_family(o, &family, &note);
+    if (r == 0)
+        note_errors(family.sampler);
+    family_free(&family);
+    sampler_free(family.sampler);
+    return r < 0 ? err_print(stderr, r, &note) : 0;
+}

@@ -1,0 +1,365 @@
+/*
+ * record: samples a process, or a program that it starts, and writes where the time went.
+ */
+#include "base/clock.h"
+#include "base/text.h"
+#include "cmd/cmd.h"
+#include "cmd/report.h"
+#include "out/place.h"
+#include "profile/profile.h"
+#include "sample/loop.h"
+#include "target/launch.h"
+#include "ui/progress.h"
+
+#include <fcntl.h>
+#include <math.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <time.h>
+#include <unistd.h>
+
+#define ATTACH_PATIENCE_NS (1000 * NS_PER_MS)
+#define LAUNCH_PATIENCE_NS (10 * NS_PER_S)
+#define BEHIND_SHARE       0.9 /* below this share of the rate asked for, it is told */
+
+/* What the signal handlers leave behind. */
+static volatile sig_atomic_t ended_by, snapshot_asked;
+
+struct record {
+    const struct options *o;
+    const struct format *format;
+    FILE *messages;
+    struct sampler *sampler;
+    struct family family;
+    struct launch launch;
+    struct profile *profile;
+    struct place *place;
+    struct progress *progress;
+    struct loop loop;
+    struct err_note *note;
+};
+
+static void on_signal(int sig)
+{
+    if (sig == SIGUSR1)
+        snapshot_asked = 1;
+    else
+        ended_by = sig;
+}
+
+static void catch_signals(void)
+{
+    static const int signals[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1};
+    struct sigaction action = {.sa_handler = on_signal};
+
+    for (size_t i = 0; i < sizeof(signals) / sizeof(signals[0]); i++)
+        sigaction(signals[i], &action, NULL);
+}
+
+__attribute__((format(printf, 2, 3))) static void say(struct record *rec, const char *fmt, ...)
+{
+    va_list args;
+
+    progress_erase(rec->progress);
+    fputs(args_prefix(rec->o), rec->messages);
+    va_start(args, fmt);
+    vfprintf(rec->messages, fmt, args);
+    va_end(args);
+    fputc('\n', rec->messages);
+    fflush(rec->messages);
+}
+
+/* A thousand threads want two descriptors each. */
+static void raise_descriptor_limit(void)
+{
+    struct rlimit limit;
+
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
+        limit.rlim_cur = limit.rlim_max;
+        setrlimit(RLIMIT_NOFILE, &limit);
+    }
+}
+
+static int add_trace(const struct trace *trace, uint64_t elapsed_ns, void *arg)
+{
+    struct record *rec = arg;
+
+    return profile_add(rec->profile, trace, elapsed_ns);
+}
+
+static int fill(FILE *out, void *arg)
+{
+    struct record *rec = arg;
+    struct out_options options = {.title = rec->family.n ? family_entry_info(&rec->family.items[0])->command : "",
+                                  .exporter = args_version(rec->o),
+                                  .full_filenames = rec->o->full_filenames,
+                                  .show_lines = !rec->o->nolineno};
+
+    return rec->format->write(rec->profile, &options, out);
+}
+
+static void take_snapshot(struct record *rec, uint64_t elapsed_ns)
+{
+    struct err_note note = {0};
+    int r;
+
+    rec->profile->duration_ns = elapsed_ns;
+    r = place_write(rec->place, fill, rec, &note);
+    progress_erase(rec->progress);
+    if (r < 0)
+        err_print(stderr, r, &note);
+    else
+        say(rec, "Wrote what there is so far to '%s'. Samples: %llu", place_path(rec->place),
+            (unsigned long long)rec->profile->samples);
+}
+
+static bool tick(void *arg, uint64_t elapsed_ns)
+{
+    struct record *rec = arg;
+    double elapsed = (double)elapsed_ns / (double)NS_PER_S;
+    struct progress_counts counts = {.samples = rec->profile->samples,
+                                     .errors = sampler_errors(rec->sampler),
+                                     .rate_asked = rec->o->rate,
+                                     .rate_held = elapsed > 0 ? (double)rec->loop.ticks / elapsed : 0,
+                                     .elapsed = elapsed,
+                                     .duration = rec->o->duration};
+
+    if (snapshot_asked) {
+        snapshot_asked = 0;
+        take_snapshot(rec, elapsed_ns);
+    }
+    progress_update(rec->progress, &counts, clock_now_ns());
+    if (rec->launch.pid) {
+        if (rec->sampler->stop.exited == rec->launch.pid)
+            launch_set_ended(&rec->launch, rec->sampler->stop.exit_status);
+        launch_poll(&rec->launch);
+    }
+    return !ended_by;
+}
+
+static const struct format *choose_format(const struct options *o)
+{
+    const struct format *by_path = o->output ? format_by_path(o->output) : NULL;
+
+    return o->format ? o->format : by_path ? by_path : format_by_name("flamegraph");
+}
+
+static int open_place(struct record *rec)
+{
+    char name[512], pid[16];
+
+    if (rec->o->output)
+        return place_open(rec->o->output, &rec->place, rec->note);
+    snprintf(pid, sizeof(pid), "%d", (int)rec->o->pid);
+    place_default_name(name, sizeof(name), rec->o->program ? rec->o->program[0] : pid, rec->format->extension,
+                       time(NULL));
+    return place_open(name, &rec->place, rec->note);
+}
+
+/* A program that was just started: it becomes Python, ends, or turns out to be something else. */
+static int attach(struct record *rec)
+{
+    const struct options *o = rec->o;
+    int r;
+
+    rec->sampler =
+        sampler_new(&(struct sampler_options){.nonblocking = o->nonblocking, .idle = o->idle, .gil_only = o->gil});
+    rec->family = (struct family){.sampler = rec->sampler, .subprocesses = o->subprocesses};
+    if (!rec->sampler)
+        return ERR_NOMEM;
+    if (o->program) {
+        r = launch_start(o->program, o->capture, &rec->launch, rec->note);
+        if (r < 0)
+            return r;
+    }
+    return family_add(&rec->family, o->program ? rec->launch.pid : o->pid,
+                      o->program ? LAUNCH_PATIENCE_NS : ATTACH_PATIENCE_NS, !o->subprocesses, rec->note);
+}
+
+static int prepare(struct record *rec)
+{
+    const struct options *o = rec->o;
+    struct profile_options options = {.interval_ns = (uint64_t)((double)NS_PER_S / o->rate),
+                                      .processes = o->subprocesses,
+                                      .threads = o->threads,
+                                      .by_function = o->function,
+                                      .no_lines = o->nolineno};
+    int r;
+
+    rec->format = choose_format(o);
+    options.timeline = rec->format->timeline;
+    if (!options.interval_ns)
+        options.interval_ns = 1;
+    r = open_place(rec);
+    if (r < 0)
+        return r;
+    rec->messages = place_is_stdout(rec->place) ? stderr : stdout;
+    rec->profile = profile_new(&options);
+    if (!rec->profile)
+        return ERR_NOMEM;
+    rec->loop = (struct loop){.family = &rec->family,
+                              .interval_ns = options.interval_ns,
+                              .duration_ns = (uint64_t)(o->duration * (double)NS_PER_S),
+                              .ends_with_root = o->program != NULL,
+                              .tick = tick,
+                              .trace = add_trace,
+                              .arg = rec};
+    return 0;
+}
+
+static void say_start(struct record *rec)
+{
+    if (rec->o->duration > 0)
+        say(rec, "Sampling process %g times a second for %g seconds. Press Control-C to exit.", rec->o->rate,
+            rec->o->duration);
+    else
+        say(rec, "Sampling process %g times a second. Press Control-C to exit.", rec->o->rate);
+}
+
+static void say_end(struct record *rec)
+{
+    if (rec->loop.end == LOOP_GONE)
+        say(rec, "Stopped sampling because process exited");
+    else if (ended_by == SIGINT)
+        say(rec, "Stopped sampling because Control-C pressed");
+    else if (ended_by)
+        say(rec, "Stopped sampling because of the signal %s", sigabbrev_np(ended_by));
+}
+
+/* What was held and what it cost. */
+static void say_cost(struct record *rec)
+{
+    const struct loop *l = &rec->loop;
+    const struct stop *stop = &rec->sampler->stop;
+    double elapsed = (double)l->elapsed_ns / (double)NS_PER_S;
+    double held = elapsed > 0 ? (double)l->ticks / elapsed : 0;
+
+    if (l->missed && held < rec->o->rate * BEHIND_SHARE)
+        say(rec, "Held %.1f of the %g samples a second asked for: %llu late ones were dropped. Try a lower --rate.",
+            held, rec->o->rate, (unsigned long long)l->missed);
+    for (int i = 0; i < SAMPLER_ERRORS; i++)
+        if (rec->sampler->errors[i])
+            say(rec, "%llu stacks could not be read: %s", (unsigned long long)rec->sampler->errors[i],
+                err_name(ERR_NOMEM + i));
+    if (rec->sampler->unsure)
+        say(rec, "%llu of the stacks were read while their thread moved and may be wrong.",
+            (unsigned long long)rec->sampler->unsure);
+    if (rec->o->verbose)
+        say(rec, "Held %.1f samples a second over %.2f s; %llu holds, longest %.0f us, mean %.1f us.", held, elapsed,
+            (unsigned long long)stop->holds, (double)stop->longest_ns / 1000,
+            stop->holds ? (double)stop->total_ns / 1000 / (double)stop->holds : 0);
+    if (rec->sampler->hold_refused && !rec->o->nonblocking)
+        say(rec, "The process may not be held (another tracer has it, or ptrace is forbidden): it was read while it "
+                 "ran.");
+}
+
+/* Nothing to show has a reason, and most often a flag that helps. */
+static void explain_no_samples(struct record *rec)
+{
+    const struct sampler *s = rec->sampler;
+
+    if (s->idle) {
+        err_note_what(rec->note, ERR_NO_SAMPLES,
+                      "all %llu stacks were idle: the process slept or waited while it was recorded",
+                      (unsigned long long)s->idle);
+        err_note_hint(rec->note, "Add --idle to see where it waits, or look once with: %s dump --pid %d",
+                      args_name(rec->o), rec->family.n ? (int)rec->family.items[0].pid : 0);
+    } else if (s->no_gil) {
+        err_note_what(rec->note, ERR_NO_SAMPLES, "no thread held the GIL in any of %llu stacks",
+                      (unsigned long long)s->no_gil);
+        err_note_hint(rec->note, "Leave out --gil.");
+    } else {
+        err_note_what(rec->note, ERR_NO_SAMPLES, "the process ended before its first sample");
+        err_note_hint(rec->note, "Use a higher --rate, or start the program through us: %s record -- PROGRAM",
+                      args_name(rec->o));
+    }
+}
+
+/* The text is the format's own, with one %s for the path. */
+static void say_look(struct record *rec)
+{
+    const char *at = strstr(rec->format->look, "%s");
+
+    if (at)
+        say(rec, "%.*s%s%s", (int)(at - rec->format->look), rec->format->look, place_path(rec->place), at + 2);
+    else
+        say(rec, "%s", rec->format->look);
+}
+
+static int write_result(struct record *rec)
+{
+    int r;
+
+    rec->profile->duration_ns = rec->loop.elapsed_ns;
+    r = place_write(rec->place, fill, rec, rec->note);
+    if (r == ERR_NO_SAMPLES)
+        explain_no_samples(rec);
+    if (r < 0)
+        return r;
+    say(rec, "Wrote %s to '%s'. Samples: %llu Errors: %llu", rec->format->wrote, place_path(rec->place),
+        (unsigned long long)rec->profile->samples, (unsigned long long)sampler_errors(rec->sampler));
+    if (!rec->profile->samples) {
+        explain_no_samples(rec);
+        say(rec, "No stack counts found: %s", rec->note->what);
+        say(rec, "%s", rec->note->hint);
+    } else if (rec->format->look) {
+        say_look(rec);
+    }
+    return 0;
+}
+
+static int run(struct record *rec)
+{
+    int r = prepare(rec);
+
+    if (r == 0)
+        r = attach(rec);
+    if (r < 0)
+        return r;
+    say_start(rec);
+    rec->progress = progress_new(STDERR_FILENO, rec->o->hide_progress);
+    r = loop_run(&rec->loop);
+    rec->progress = progress_free(rec->progress);
+    if (r < 0)
+        return r;
+    say_end(rec);
+    say_cost(rec);
+    return write_result(rec);
+}
+
+/* Under our own name the program's status is ours; py-spy's callers expect 0. */
+static int exit_status(struct record *rec)
+{
+    if (!rec->launch.pid || rec->loop.end != LOOP_GONE)
+        return 0;
+    for (int i = 0; i < 100 && !launch_poll(&rec->launch); i++)
+        clock_sleep_ns(10 * NS_PER_MS);
+    if (launch_exit_status(&rec->launch) != 0)
+        launch_show_output(&rec->launch, stderr);
+    return rec->o->as_py_spy ? 0 : launch_exit_status(&rec->launch);
+}
+
+int cmd_record(const struct options *o)
+{
+    struct err_note note = {0};
+    struct record rec = {.o = o, .note = &note, .messages = stdout, .launch = {.output = -1}};
+    int r = report_unsupported(o, &note), status;
+
+    if (r == 0 && !o->pid && !o->program)
+        return report_missing_target(o);
+    if (r == 0) {
+        catch_signals();
+        raise_descriptor_limit();
+        r = run(&rec);
+    }
+    status = r < 0 ? err_print(stderr, r, &note) : exit_status(&rec);
+    family_free(&rec.family);
+    sampler_free(rec.sampler);
+    profile_free(rec.profile);
+    place_close(rec.place);
+    launch_close(&rec.launch);
+    return status;
+}

@@ -1,0 +1,70 @@
+/*
+ * Messages that more than one command gives.
+ */
+#include "cmd/report.h"
+
+#include "base/text.h"
+#include "sample/process.h"
+#include "target/proc.h"
+
+#include <stdlib.h>
+#include <unistd.h>
+
+int report_unsupported(const struct options *o, struct err_note *note)
+{
+    const char *what = o->native ? "--native" : o->core ? "--core" : o->locals ? "--locals" : NULL;
+
+    if (!what)
+        return 0;
+    err_note_what(note, ERR_UNSUPPORTED, "%s is not in this version yet", what);
+    err_note_hint(note, "Leave %s out to see the Python frames.", what);
+    return ERR_UNSUPPORTED;
+}
+
+static void print_process(const struct proc_info *info)
+{
+    fprintf(stderr, "%9d  %d.%d.%d%-4s  ", (int)info->pid, info->major, info->minor, info->patch, info->version_suffix);
+    text_print_safe(stderr, info->command);
+    fputc('\n', stderr);
+}
+
+/* Every process that turns out to be a Python that we may read. Returns how many. */
+static size_t list_pythons(void)
+{
+    struct sampler *s = sampler_new(&(struct sampler_options){0});
+    pid_t *pids;
+    size_t n, found = 0;
+
+    if (!s || proc_pids_read(&pids, &n) < 0) {
+        sampler_free(s);
+        return 0;
+    }
+    for (size_t i = 0; i < n; i++) {
+        struct process *p;
+
+        if (pids[i] == getpid() || process_attach(s, pids[i], 0, &p, NULL) < 0)
+            continue;
+        if (!found++)
+            fprintf(stderr, "%9s  %-10s  %s\n", "PID", "PYTHON", "COMMAND");
+        print_process(process_info(p));
+        process_free(p);
+    }
+    free(pids);
+    sampler_free(s);
+    return found;
+}
+
+int report_missing_target(const struct options *o)
+{
+    struct err_note note = {0};
+    const char *command = args_command_row(o->command)->name;
+
+    err_note_what(&note, ERR_USAGE, "%s",
+                  o->command == ARGS_DUMP ? "which process? Give its pid with --pid PID"
+                                          : "which process? Give its pid with --pid PID, or a "
+                                            "program to start after --");
+    err_note_hint(&note, "For more information try: %s %s --help", args_name(o), command);
+    if (isatty(STDERR_FILENO) && !list_pythons())
+        fprintf(stderr, "There is no Python process here that we may read.\n");
+    return err_print(stderr, ERR_USAGE, &note);
+}

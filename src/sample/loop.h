@@ -1,0 +1,33 @@
+/*
+ * Time: samples a tree of processes at a steady rate until told to end. Late ticks are dropped, never made up.
+ */
+#ifndef SAMPLE_LOOP_H
+#define SAMPLE_LOOP_H
+
+#include "sample/family.h"
+
+enum loop_end { LOOP_DURATION, LOOP_ASKED, LOOP_GONE };
+
+/* What the caller wants done between two samples: false ends the loop. */
+typedef bool (*loop_tick)(void *arg, uint64_t elapsed_ns);
+/* One stack, seen `elapsed_ns` after the start. 0, or an error that ends the loop. */
+typedef int (*loop_trace)(const struct trace *trace, uint64_t elapsed_ns, void *arg);
+
+struct loop {
+    struct family *family;
+    uint64_t interval_ns;
+    uint64_t duration_ns; /* 0: no end */
+    bool ends_with_root;  /* when the root has gone, though others are left */
+    loop_tick tick;
+    loop_trace trace;
+    void *arg;
+    /* Results. */
+    uint64_t ticks, missed;
+    uint64_t elapsed_ns;
+    enum loop_end end;
+};
+
+/* 0, or an error. */
+int loop_run(struct loop *l);
+
+#endif
