@@ -10,5 +10,5 @@ fi
 
 printf '#include "out/assets.h"\n\nconst char asset_%s[] = {\n' "$1"
 # Bytes above 127 as negative numbers: a constant must fit in char.
-od -An -v -tu1 "$2" | awk '{ for (i = 1; i <= NF; i++) printf "%d,", $i > 127 ? $i - 256 : $i; print "" }'
+od -An -v -tu1 "$2" | awk '{ for (i = 1; i <= NF; i++) printf "%d,", ($i > 127 ? $i - 256 : $i); print "" }'
 printf '0};\nconst size_t asset_%s_len = sizeof(asset_%s) - 1;\n' "$1" "$1"
