@@ -206,6 +206,8 @@ static int check_batch(struct code_cache *cache, const struct python *py, struct
     unsigned char marks[BATCH][CODE_MARK_BYTES];
     size_t n = *n_codes, whole;
 
+    if (!n)
+        return 0;
     *n_codes = 0;
     memset(marks, 0, n * sizeof(marks[0]));
     for (size_t i = 0; i < n; i++)

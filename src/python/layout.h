@@ -20,7 +20,7 @@ enum line_kind { LINES_LNOTAB_UNSIGNED, LINES_LNOTAB, LINES_RANGES, LINES_LOCATI
 enum attr_kind {
     ATTRS_DICTOFFSET,     /* tp_dictoffset: a dict pointer in the object */
     ATTRS_TWO_POINTERS,   /* 3.11: values at -32, dict at -24 */
-    ATTRS_TAGGED_POINTER, /* 3.12: at -24, odd: values + 1 */
+    ATTRS_TAGGED_POINTER, /* 3.12: at -24; odd: one below the values */
     ATTRS_INLINE_VALUES,  /* 3.13+: dict at -24, values after the object */
 };
 

@@ -184,7 +184,7 @@ static int managed_get(const struct python *py, addr_t object, addr_t type, uint
         break;
     case ATTRS_TAGGED_POINTER:
         if (before[1] & 1)
-            return values_get(py, type, before[1] - 1, name, ret_value);
+            return values_get(py, type, before[1] + 1, name, ret_value);
         break;
     case ATTRS_INLINE_VALUES:
         if (before[1] || !(flags & TP_INLINE_VALUES))

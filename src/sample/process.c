@@ -119,11 +119,24 @@ static int detect_once(struct process *p, struct err_note *note)
         r = ERR_STARTING;
     else
         r = detect_python(p->pid, p->mem, &maps, p->sampler->names, &p->py, note);
+    /* In the middle of an exec nothing can be read, whatever our rights. */
     if (r == ERR_NOT_PYTHON && !access_can_read(p->mem, &maps))
-        r = access_explain(p->pid, note);
+        r = access_is_starting(p->pid) ? ERR_STARTING : access_explain(p->pid, note);
     proc_maps_free(&maps);
     p->detected_ns = clock_now_ns();
     return r;
+}
+
+static bool can_read(const struct process *p)
+{
+    struct proc_maps maps;
+    bool yes;
+
+    if (proc_maps_read(p->pid, &maps) < 0)
+        return false;
+    yes = maps.n == 0 || access_can_read(p->mem, &maps);
+    proc_maps_free(&maps);
+    return yes;
 }
 
 /* Gone, or not yet there: names the case. */
@@ -139,7 +152,7 @@ static int explain_failure(struct process *p, int r, struct err_note *note)
         return err_note_what(note, ERR_GONE, "process %d has ended and waits for its parent to notice", (int)p->pid);
     if (r == ERR_NOT_PYTHON)
         access_describe(p->pid, note);
-    return r;
+    return r == ERR_STARTING && !can_read(p) ? access_explain(p->pid, note) : r;
 }
 
 /* Only what may pass is waited for: a start-up, not a process that is something else. */
