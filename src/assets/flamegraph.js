@@ -124,11 +124,11 @@
         return g ? Number(g.getAttribute('data-i')) : -1;
     }
 
-    function focus(index) {
+    function focus(index, stay) {
         frames[current].g.setAttribute('tabindex', '-1');
         current = index;
         frames[current].g.setAttribute('tabindex', '0');
-        frames[current].g.focus();
+        frames[current].g.focus({ preventScroll: stay });
     }
 
     // The shown sibling `step` away, or the frame itself.
@@ -162,7 +162,7 @@
         } else if (inField || indexOf(event.target) < 0) {
             return;
         } else if (moves[event.key]) {
-            focus(moves[event.key](current));
+            focus(moves[event.key](current), false);
         } else if (event.key === 'Enter' || event.key === ' ') {
             zoom(current);
         } else {
@@ -194,7 +194,7 @@
     canvas.addEventListener('click', function (event) {
         const index = indexOf(event.target);
         if (index < 0) return;
-        focus(index);
+        focus(index, true);
         zoom(index);
     });
     for (const type of ['mouseover', 'focusin'])

@@ -390,6 +390,8 @@ static size_t count_of(const char *text, const char *what)
 /* Nothing in the assets may end the CDATA section that holds them. */
 static void test_assets(void)
 {
+    CHECK(strstr(asset_flamegraph_js, "addEventListener") != NULL);
+    CHECK(strstr(asset_flamegraph_css, ".head") != NULL);
     CHECK(strstr(asset_flamegraph_js, "]]>") == NULL);
     CHECK(strstr(asset_flamegraph_css, "]]>") == NULL);
     CHECK_INT(strlen(asset_flamegraph_js), asset_flamegraph_js_len);
