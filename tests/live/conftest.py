@@ -52,6 +52,10 @@ NEWEST_HOST = max((p for p in PYTHONS if p.kind == "host"), key=lambda p: p.vers
 DEBIAN = next((p for p in PYTHONS if p.label.startswith("usr-bin-3")), NEWEST_HOST)
 
 
+def pytest_configure(config):
+    config.addinivalue_line("markers", "quiet: measures time, so that no other test may run beside it")
+
+
 def pytest_generate_tests(metafunc):
     if "python" in metafunc.fixturenames:
         metafunc.parametrize("python", PYTHONS, ids=repr)

@@ -1,7 +1,10 @@
 """Each error provoked for real: one line of what, one line of what to do, the right status."""
 import os
+import pathlib
 import re
+import shutil
 import subprocess
+import tempfile
 
 import pytest
 from conftest import DEBIAN, PY_SPY, SPYGLASS, run
@@ -34,24 +37,23 @@ def test_not_python(launch, tmp_path, program):
 
 
 @BOTH
-def test_permission(spawn, program, tmp_path):
+def test_permission(spawn, program):
     """Another user's process: the word Permission, the cause, and a line to paste."""
     if os.getuid() != 0:
         pytest.skip("needs root, to become another user")
     target = spawn(DEBIAN, "situations.py", "plain")
-    os.chmod(tmp_path, 0o777)
-    copy = "/tmp/spyglass-nobody-%d" % os.getpid()  # a place that nobody may enter, unlike the tree's
-    subprocess.run(["install", "-D", "-m", "755", program, copy + "/" + os.path.basename(program)], check=True)
-    os.chmod(copy, 0o755)
+    copy = tempfile.mkdtemp(prefix="spyglass-", dir="/tmp")  # a place that nobody may enter, unlike the tree
+    os.chmod(copy, 0o777)
+    shutil.copy(program, copy)
     try:
-        for args in dump_and_record(target.pid, tmp_path):
+        for args in dump_and_record(target.pid, pathlib.Path(copy)):
             result = run("--reuid", "65534", "--regid", "65534", "--clear-groups", copy + "/" + os.path.basename(program),
                          *args, program="/usr/bin/setpriv").check(1)
             assert "Permission" in result.err, result
             assert re.search(r"user|uid", result.err), result
             assert re.search(r"sudo|setcap|SYS_PTRACE", result.err), result
     finally:
-        subprocess.run(["rm", "-r", copy])
+        shutil.rmtree(copy)
 
 
 @BOTH

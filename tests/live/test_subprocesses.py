@@ -82,10 +82,11 @@ def test_record_finds_children(spawn, tmp_path, host):
     works = {}
     for line in out.read_text().splitlines():
         parts = line.rpartition(" ")[0].split(";")
-        assert parts[0].startswith("process "), line
-        assert parts[1].startswith("thread ("), line
-        works.setdefault(int(parts[0][len("process "):].partition(":")[0]), set()).update(
-            part.partition(" (")[0] for part in parts[2:])
+        roots = [part for part in parts if part.startswith("process ")]
+        pids = [int(root[len("process "):].partition(":")[0]) for root in roots]
+        assert pids[0] == target.pid and parts[: len(roots)] == roots, line  # the line of descent, eldest first
+        assert parts[len(roots)].startswith("thread ("), line
+        works.setdefault(pids[-1], set()).update(part.partition(" (")[0] for part in parts[len(roots) + 1:])
     assert set(works) == {target.pid, *children}, works
     assert "parent_works" in works[target.pid]
     assert all("forked_works" in works[pid] for pid in children[:-1])
