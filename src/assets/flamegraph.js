@@ -3,6 +3,7 @@
 'use strict';
 (function () {
     const SVG = 'http://www.w3.org/2000/svg', HTML = 'http://www.w3.org/1999/xhtml';
+    const WIDE = /[\u1100-\u115f\u2e80-\ua4cf\uac00-\ud7a3\uf900-\ufaff\ufe30-\ufe6f\uff00-\uff60\u{1f000}-\u{3ffff}]/u;
     const ROW = 18, CHAR = 7.3, MARGIN = 10;
     const svg = document.currentScript.closest('svg');
     const canvas = svg.querySelector('.frames'), head = svg.querySelector('.head');
@@ -27,7 +28,8 @@
             const depth = Math.round(rect.getAttribute('y') / ROW);
             while (open.length > depth) list[open.pop()].end = list.length;
             list.push({
-                g, rect, info, depth, text: g.querySelector('text'), name: info.replace(/ \([\d,]+ samples, [\d.]+%\)$/, ''),
+                g, rect, info, depth, text: g.querySelector('text'),
+                name: info.replace(/ \([\d,]+ samples, [\d.]+%\)$/, ''),
                 x: parseFloat(rect.getAttribute('x')), w: parseFloat(rect.getAttribute('width')),
                 parent: open.length ? open[open.length - 1] : -1, end: 0, hit: false
             });
@@ -39,7 +41,7 @@
     }
 
     function columns(character) {
-        return /[\u1100-\u115f\u2e80-\ua4cf\uac00-\ud7a3\uf900-\ufaff\ufe30-\ufe6f\uff00-\uff60]|[\u{1f000}-\u{3ffff}]/u.test(character) ? 2 : 1;
+        return WIDE.test(character) ? 2 : 1;
     }
 
     function fit(text, room) {
@@ -176,12 +178,14 @@
         const bar = create(HTML, 'div', holder, { class: 'tools' });
         const reset = create(HTML, 'button', bar, { type: 'button', class: 'reset', title: 'Show everything (Esc)' });
         const field = create(HTML, 'input', bar, {
-            type: 'search', class: 'search', placeholder: 'Search (Ctrl-F)', 'aria-label': 'Search frames, text or pattern'
+            type: 'search', class: 'search', placeholder: 'Search (Ctrl-F)',
+            'aria-label': 'Search frames, text or pattern'
         });
         reset.textContent = 'Reset zoom';
         reset.addEventListener('click', () => zoom(0));
         field.addEventListener('input', () => search(field.value));
-        return { holder, reset, field, matched: create(SVG, 'text', head, { class: 'matched', y: 62, 'aria-live': 'polite' }) };
+        const matched = create(SVG, 'text', head, { class: 'matched', y: 62, 'aria-live': 'polite' });
+        return { holder, reset, field, matched };
     }
 
     const tools = makeTools();

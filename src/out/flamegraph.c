@@ -24,7 +24,7 @@
 #define FLAME_CHAR     7.3     /* width of a character at 12 pixels; a little wide, so that text never sticks out */
 #define FLAME_TITLE    600     /* columns of a frame's name that are kept */
 #define FLAME_BYTES    3400000 /* of frames in a file, at most */
-#define FLAME_OVERHEAD 230     /* bytes of a frame besides its name */
+#define FLAME_OVERHEAD 150     /* bytes of a frame besides its name, at most */
 
 struct flame {
     const struct profile *p;
@@ -177,6 +177,24 @@ static int flame_compare(const void *a, const void *b, void *arg)
     return (i > k) - (i < k);
 }
 
+/* Columns of text that a node's frame has room for; fewer than 3 are none. */
+static size_t flame_columns(const struct flame *f, const struct tree_node *node)
+{
+    double columns = ((double)node->total / (double)f->p->samples * FLAME_INNER - 6) / FLAME_CHAR;
+
+    return columns < 3 ? 0 : (size_t)columns;
+}
+
+/* At most so many bytes a node takes in the file. */
+static size_t flame_cost(const struct flame *f, const struct tree_node *node, const char *name)
+{
+    size_t len = text_fit(name, FLAME_TITLE), room = flame_columns(f, node), bytes = FLAME_OVERHEAD + len;
+
+    for (size_t i = 0; i < len; i++)
+        bytes += strchr("&<>\"", name[i]) != NULL ? 5 : 0; /* &quot; */
+    return room == 0 ? bytes : 2 * bytes;
+}
+
 /* Marks as shown the widest of `order` until the file is full. */
 static int flame_fill(struct flame *f, const uint32_t *order, size_t n)
 {
@@ -185,12 +203,10 @@ static int flame_fill(struct flame *f, const uint32_t *order, size_t n)
     for (i = 0; i < n; i++) {
         const struct tree_node *node = &f->tree->nodes[order[i]];
         const char *name = flame_name(f, order[i]);
-        size_t len;
 
         if (name == NULL)
             return ERR_NOMEM;
-        len = strlen(name);
-        bytes += FLAME_OVERHEAD + 2 * (len < FLAME_TITLE ? len : FLAME_TITLE);
+        bytes += flame_cost(f, node, name);
         if (bytes > FLAME_BYTES)
             break;
         f->shown[order[i]] = true;
@@ -226,7 +242,7 @@ static void flame_write_frame(struct flame *f, uint32_t id)
     const struct tree_node *node = &f->tree->nodes[id];
     double all = (double)f->p->samples, x = 100.0 * (double)f->cursor[node->depth] / all;
     double width = 100.0 * (double)node->total / all;
-    double columns = (width * FLAME_INNER / 100 - 6) / FLAME_CHAR;
+    size_t columns = flame_columns(f, node);
     unsigned y = node->depth * FLAME_ROW;
     const char *name = flame_name(f, id);
     char count[32];
@@ -237,9 +253,9 @@ static void flame_write_frame(struct flame *f, uint32_t id)
             flame_count(count, node->total), width);
     fprintf(f->out, "<rect x=\"%.5f%%\" y=\"%u\" width=\"%.5f%%\" height=\"%d\" fill=\"#%06" PRIx32 "\"/>", x, y, width,
             FLAME_ROW - 1, flame_colour(id == 0 ? NULL : &f->p->frames[node->frame]));
-    if (columns >= 3) {
+    if (columns > 0) {
         fprintf(f->out, "<text x=\"%.5f%%\" dx=\"4\" y=\"%u\">", x, y + 13);
-        flame_xml_fit(f->out, name, (size_t)columns);
+        flame_xml_fit(f->out, name, columns);
         fputs("</text>", f->out);
     }
     fputs("</g>\n", f->out);
