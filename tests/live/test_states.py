@@ -150,6 +150,6 @@ def test_no_impossible_stacks(spawn, path, tmp_path):
         chains.add(tuple(part.partition(" (")[0] for part in line.rpartition(" ")[0].split(";")))
     good = {("<module>", "root"), ("<module>", "root", "chain_a"), ("<module>", "root", "chain_a", "leaf_a"),
             ("<module>", "root", "chain_b"), ("<module>", "root", "chain_b", "leaf_b")}
-    chains = {chain for chain in chains if chain[1:2] != ("say",)}  # it had not yet come back from its line
+    chains = {chain for chain in chains if "say" not in chain}  # it had not yet come back from its line
     assert chains <= good, chains - good
     assert ("<module>", "root", "chain_a", "leaf_a") in chains and ("<module>", "root", "chain_b", "leaf_b") in chains
