@@ -11,10 +11,8 @@
 BUILD   = build
 ASAN    = $(BUILD)/asan
 PREFIX  = /usr/local
-WERROR  =
 
 all: $(BUILD)/build.ninja
-	@tools/fresh $(BUILD)
 	@ninja --quiet -C $(BUILD)
 
 $(BUILD)/build.ninja:
@@ -27,7 +25,6 @@ $(ASAN)/build.ninja: $(BUILD)/build.ninja
 	    { cat $(BUILD)/asan.log; exit 1; }
 
 asan: $(ASAN)/build.ninja
-	@tools/fresh $(ASAN)
 	@ninja --quiet -C $(ASAN)
 
 run: all
