@@ -1,0 +1,357 @@
+/*
+ * target/: what /proc says, parsed. Made-up maps, and this very process for the rest.
+ */
+#include "base/err.h"
+#include "target/mem.h"
+#include "target/proc.h"
+#include "target/task.h"
+#include "test.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static struct proc_maps parse(const char *text)
+{
+    struct proc_maps maps = {0};
+    char *copy = strdup(text);
+
+    if (!copy)
+        abort();
+    CHECK_INT(proc_maps_parse(copy, &maps), 0);
+    return maps;
+}
+
+static void test_maps_plain(void)
+{
+    struct proc_maps m =
+        parse("00400000-00401000 r--p 00000000 08:01 1234                               /usr/bin/python3\n"
+              "00401000-00500000 r-xp 00001000 08:01 1234                               /usr/bin/python3\n"
+              "00500000-00600000 rw-p 00000000 00:00 0 \n"
+              "7ffc0000-7ffd0000 rw-p 00000000 00:00 0                                  [stack]\n"
+              "ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0          [vsyscall]\n");
+
+    CHECK_INT(m.n, 5);
+    CHECK_INT(m.items[0].start, 0x400000);
+    CHECK_INT(m.items[0].end, 0x401000);
+    CHECK(m.items[0].readable && !m.items[0].writable && !m.items[0].executable && !m.items[0].deleted);
+    CHECK(m.items[0].device == (8ull << 32 | 1) && m.items[0].inode == 1234);
+    CHECK_STR(m.items[0].path, "/usr/bin/python3");
+    CHECK(m.items[1].executable && m.items[1].offset == 0x1000);
+    CHECK_STR(m.items[2].path, "");
+    CHECK(m.items[2].writable);
+    CHECK_STR(m.items[3].path, "[stack]");
+    CHECK(m.items[4].start == 0xffffffffff600000 && !m.items[4].readable);
+    CHECK(proc_maps_find(&m, 0x400000) == &m.items[0]);
+    CHECK(proc_maps_find(&m, 0x400fff) == &m.items[0]);
+    CHECK(proc_maps_find(&m, 0x401000) == &m.items[1]);
+    CHECK(proc_maps_find(&m, 0x3fffff) == NULL);
+    CHECK(proc_maps_find(&m, 0x600000) == NULL);
+    CHECK(proc_maps_find(&m, UINT64_MAX) == NULL);
+    proc_maps_free(&m);
+    CHECK(proc_maps_find(&m, 0x400000) == NULL);
+}
+
+static void test_maps_paths(void)
+{
+    struct proc_maps m = parse("1000-2000 r-xp 00000000 08:01 1    /opt/my python/bin/a b\n"
+                               "2000-3000 r-xp 00000000 08:01 2    /opt/gone (deleted)\n"
+                               "3000-4000 r-xp 00000000 08:01 3    /opt/gone (deleted) (deleted)\n"
+                               "4000-5000 r-xp 00000000 08:01 4    /opt/new\\012line\n"
+                               "5000-6000 rw-s 00000000 00:05 5    /dev/zero (deleted)\n"
+                               "6000-7000 rw-s 00000000 00:05 6    (deleted)\n"
+                               "7000-8000 r-xp 00000000 08:01 7    /opt/\xff\x01\xc3\n");
+
+    CHECK_INT(m.n, 7);
+    CHECK_STR(m.items[0].path, "/opt/my python/bin/a b");
+    CHECK(m.items[1].deleted && !m.items[0].deleted);
+    CHECK_STR(m.items[1].path, "/opt/gone");
+    CHECK_STR(m.items[2].path, "/opt/gone (deleted)");
+    CHECK_STR(m.items[3].path, "/opt/new\\012line");
+    CHECK(m.items[4].deleted);
+    CHECK_STR(m.items[5].path, "(deleted)");
+    CHECK_STR(m.items[6].path, "/opt/\xff\x01\xc3");
+    proc_maps_free(&m);
+}
+
+/* Lines that are none are passed over; the others stay. */
+static void test_maps_bad(void)
+{
+    struct proc_maps m = parse("\n"
+                               "1000-2000 r-xp 00000000 08:01 1 /a\n"
+                               "nonsense\n"
+                               "3000-2000 r-xp 00000000 08:01 1 /backwards\n"
+                               "3000-3000 r-xp 00000000 08:01 1 /empty\n"
+                               "3000-4000\n"
+                               "3000-4000 r-xp\n"
+                               "3000-4000 r-xp 00000000 08:01\n"
+                               "fffffffffffffffff0000-fffffffffffffffffffffff r-xp 0 08:01 1 /over\n"
+                               "8000-9000 r-xp 00000000 08:01 99999999999999999999999999 /inode\n"
+                               "9000-a000 r-xp 00000000 08:01 3 /last");
+
+    for (size_t i = 0; i < m.n; i++)
+        CHECK(m.items[i].end > m.items[i].start && m.items[i].path != NULL);
+    CHECK(m.n >= 2);
+    CHECK_STR(m.items[m.n - 1].path, "/last");
+    proc_maps_free(&m);
+    m = parse("");
+    CHECK_INT(m.n, 0);
+    proc_maps_free(&m);
+}
+
+/* Cut at every length: each whole line is there. */
+static void test_maps_cut(void)
+{
+    static const char text[] = "1000-2000 r--p 00000000 08:01 1 /bin/a\n2000-3000 r-xp 00001000 08:01 1 /bin/a\n";
+    size_t line = strlen(text) / 2;
+
+    for (size_t len = 0; len < sizeof(text); len++) {
+        char *copy = strndup(text, len);
+        struct proc_maps m;
+
+        if (!copy)
+            abort();
+        CHECK_INT(proc_maps_parse(copy, &m), 0);
+        CHECK(m.n >= len / line && m.n <= 2);
+        proc_maps_free(&m);
+    }
+}
+
+static void test_maps_self(void)
+{
+    struct proc_maps m;
+    const struct proc_map *code, *stack;
+
+    CHECK_INT(proc_maps_read(getpid(), &m), 0);
+    code = proc_maps_find(&m, (addr_t)(uintptr_t)&test_maps_self);
+    stack = proc_maps_find(&m, (addr_t)(uintptr_t)&m);
+    CHECK(code && code->executable && code->inode != 0 && strstr(code->path, "test_proc"));
+    CHECK(stack && stack->writable && !stack->executable);
+    proc_maps_free(&m);
+    CHECK_INT(proc_maps_read(0x7ffffff0, &m), ERR_NO_PROCESS);
+}
+
+/* A name that tries to look like the fields after it. */
+static void test_stat_name(void)
+{
+    static const char *const names[] = {"plain", ") R 1", "a) (b", ") Z 0 0 0 0 0", "((((", "))))"};
+    struct proc_stat before, st;
+    struct task task;
+    char state;
+
+    CHECK_INT(proc_stat_read(getpid(), 0, &before), 0);
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        prctl(PR_SET_NAME, names[i]);
+        CHECK_INT(proc_stat_read(getpid(), getpid(), &st), 0);
+        CHECK_INT(st.parent, getppid());
+        CHECK_INT(st.state, 'R');
+        CHECK(st.start_time == before.start_time && st.start_time > 0);
+        task_open(&task, getpid(), getpid());
+        CHECK_INT(task_state(&task, &state), 0);
+        CHECK_INT(state, 'R');
+        task_close(&task);
+    }
+    CHECK_INT(proc_stat_read(0x7ffffff0, 0, &st), ERR_NO_PROCESS);
+}
+
+static void test_status(void)
+{
+    struct proc_status st;
+
+    CHECK_INT(proc_status_read(getpid(), 0, &st), 0);
+    CHECK(st.uid_real == getuid() && st.uid_effective == geteuid());
+    CHECK(st.gid_real == getgid() && st.gid_effective == getegid());
+    CHECK_INT(st.ns_pid, getpid());
+    CHECK_INT(proc_status_read(0x7ffffff0, 0, &st), ERR_NO_PROCESS);
+}
+
+/* A thread that waits until it is told to end. */
+struct waiter {
+    pthread_t thread;
+    int wake[2], ready[2];
+    pid_t tid;
+};
+
+static void *waiter_run(void *arg)
+{
+    struct waiter *w = arg;
+    char byte = 0;
+
+    prctl(PR_SET_NAME, ") S 9 9");
+    w->tid = (pid_t)syscall(SYS_gettid);
+    if (write(w->ready[1], &byte, 1) != 1 || read(w->wake[0], &byte, 1) != 1)
+        abort();
+    return NULL;
+}
+
+static void waiter_start(struct waiter *w)
+{
+    char byte;
+
+    if (pipe(w->wake) < 0 || pipe(w->ready) < 0 || pthread_create(&w->thread, NULL, waiter_run, w) != 0 ||
+        read(w->ready[0], &byte, 1) != 1)
+        abort();
+}
+
+static void waiter_end(struct waiter *w)
+{
+    if (write(w->wake[1], "", 1) != 1)
+        abort();
+    pthread_join(w->thread, NULL);
+    for (int i = 0; i < 2; i++) {
+        close(w->wake[i]);
+        close(w->ready[i]);
+    }
+}
+
+static void test_tasks(void)
+{
+    struct waiter w;
+    struct task task;
+    pid_t *tids;
+    size_t n;
+    bool main_seen = false, other_seen = false;
+    char state = 0;
+    uint64_t turns, again;
+
+    waiter_start(&w);
+    CHECK_INT(proc_tasks_read(getpid(), &tids, &n), 0);
+    CHECK(n >= 2);
+    for (size_t i = 0; i < n; i++) {
+        main_seen |= tids[i] == getpid();
+        other_seen |= tids[i] == w.tid;
+    }
+    CHECK(main_seen && other_seen);
+    free(tids);
+    task_open(&task, getpid(), w.tid);
+    while (task_state(&task, &state) == 0 && state == 'R') /* on its way into its read */
+        sched_yield();
+    CHECK_INT(state, 'S');
+    if (task_turns(&task, &turns) == 0) { /* not every kernel counts them */
+        CHECK_INT(task_turns(&task, &again), 0);
+        CHECK(turns == again && turns > 0);
+    }
+    waiter_end(&w);
+    while (syscall(SYS_tgkill, getpid(), w.tid, 0) == 0) /* joined, but the kernel may need a moment more */
+        sched_yield();
+    CHECK_INT(task_state(&task, &state), ERR_NO_PROCESS);
+    task_close(&task);
+    task_open(&task, getpid(), 0x7ffffff0);
+    CHECK_INT(task_state(&task, &state), ERR_NO_PROCESS);
+    CHECK_INT(task_turns(&task, &turns), ERR_UNSUPPORTED);
+    task_close(&task);
+    CHECK_INT(proc_tasks_read(0x7ffffff0, &tids, &n), ERR_NO_PROCESS);
+}
+
+/* A child that waits for its standard input to end; its name and arguments are hostile. */
+static pid_t child_start(int pipe_fd[2])
+{
+    pid_t pid;
+
+    if (pipe(pipe_fd) < 0)
+        abort();
+    pid = fork();
+    if (pid == 0) {
+        char byte;
+
+        close(pipe_fd[1]);
+        if (read(pipe_fd[0], &byte, 1) < 0)
+            _exit(1);
+        _exit(0);
+    }
+    close(pipe_fd[0]);
+    return pid;
+}
+
+static void test_children(void)
+{
+    int pipe_fd[2];
+    pid_t pid = child_start(pipe_fd), *pids;
+    size_t n, found = 0;
+    struct proc_stat st;
+    char *command;
+
+    CHECK_INT(proc_children_read(getpid(), &pids, &n), 0);
+    for (size_t i = 0; i < n; i++)
+        found += pids[i] == pid;
+    CHECK_INT(found, 1);
+    free(pids);
+    CHECK_INT(proc_pids_read(&pids, &n), 0);
+    found = 0;
+    for (size_t i = 0; i < n; i++)
+        found += pids[i] == pid || pids[i] == getpid();
+    CHECK_INT(found, 2);
+    free(pids);
+    CHECK_INT(proc_stat_read(pid, 0, &st), 0);
+    CHECK_INT(st.parent, getpid());
+    close(pipe_fd[1]);
+    while (proc_stat_read(pid, 0, &st) == 0 && st.state != 'Z')
+        sched_yield();
+    CHECK_INT(st.state, 'Z'); /* ended, and not yet waited for: no command line, only a name */
+    CHECK_INT(proc_command_read(pid, &command), 0);
+    CHECK(command[0] == '[' && command[strlen(command) - 1] == ']');
+    free(command);
+    waitpid(pid, NULL, 0);
+    CHECK_INT(proc_command_read(pid, &command), ERR_NO_PROCESS);
+    CHECK_INT(proc_children_read(0x7ffffff0, &pids, &n), ERR_NO_PROCESS);
+}
+
+static void test_command(void)
+{
+    char *command, *exe;
+
+    CHECK_INT(proc_command_read(getpid(), &command), 0);
+    CHECK(strstr(command, "test_proc") != NULL);
+    free(command);
+    CHECK_INT(proc_exe_read(getpid(), &exe), 0);
+    CHECK(exe[0] == '/' && strstr(exe, "test_proc") != NULL);
+    free(exe);
+    CHECK_INT(proc_exe_read(0x7ffffff0, &exe), ERR_NO_PROCESS);
+}
+
+/* Our own memory, through the kernel as any other's. */
+static void test_mem_live(void)
+{
+    static const char text[] = "something to read";
+    struct mem_span spans[200];
+    char copies[200][8], buf[sizeof(text)];
+    struct mem *m;
+    addr_t word = 0;
+
+    CHECK_INT(mem_live_open(getpid(), &m), 0);
+    CHECK_INT(mem_read(m, (addr_t)(uintptr_t)text, buf, sizeof(text)), 0);
+    CHECK_STR(buf, text);
+    CHECK_INT(mem_read(m, 0, buf, 8), ERR_READ);
+    CHECK_INT(mem_read(m, UINT64_MAX - 3, buf, 8), ERR_READ);
+    CHECK_INT(mem_read(m, 1ull << 63, buf, 8), ERR_READ);
+    CHECK_INT(mem_read_addr(m, 8, &word), ERR_READ);
+    CHECK_INT(word, 0);
+    for (size_t i = 0; i < 200; i++) /* more than one call's worth, with one that cannot be read */
+        spans[i] = (struct mem_span){i == 150 ? 8 : (addr_t)(uintptr_t)text + i % 9, copies[i], i % 9};
+    spans[150].len = 8;
+    CHECK_INT(mem_readv(m, spans, 200), 150);
+    CHECK(memcmp(copies[149], text + 149 % 9, 149 % 9) == 0);
+    CHECK_INT(mem_readv(m, spans, 0), 0);
+    CHECK(mem_close(m) == NULL);
+    CHECK(mem_close(NULL) == NULL);
+}
+
+int main(int argc, char **argv)
+{
+    test_start(argc, argv);
+    TEST_RUN(test_maps_plain);
+    TEST_RUN(test_maps_paths);
+    TEST_RUN(test_maps_bad);
+    TEST_RUN(test_maps_cut);
+    TEST_RUN(test_maps_self);
+    TEST_RUN(test_command);
+    TEST_RUN(test_stat_name);
+    TEST_RUN(test_status);
+    TEST_RUN(test_tasks);
+    TEST_RUN(test_children);
+    TEST_RUN(test_mem_live);
+    return test_finish("test_proc");
+}
