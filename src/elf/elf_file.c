@@ -38,15 +38,15 @@ static bool section_nth(const struct elf_file *f, size_t i, Elf64_Shdr *ret)
     return true;
 }
 
-/* A string of a string table that ends within it, or NULL. */
-static const char *string_at(const struct elf_file *f, const Elf64_Shdr *table, uint64_t at)
+/* True when the string at `at` of a string table is `name`. Looks at no more than that: a table without an end to
+ * its strings costs nothing. */
+static bool string_is(const struct elf_file *f, const Elf64_Shdr *table, uint64_t at, const char *name)
 {
-    const char *s;
+    size_t len = strlen(name) + 1;
 
-    if (at >= table->sh_size || !span_at(f, table->sh_offset, table->sh_size))
-        return NULL;
-    s = (const char *)f->bytes + table->sh_offset + at;
-    return memchr(s, 0, table->sh_size - at) ? s : NULL;
+    if (at > table->sh_size || len > table->sh_size - at || !span_at(f, table->sh_offset, table->sh_size))
+        return false;
+    return memcmp(f->bytes + table->sh_offset + at, name, len) == 0;
 }
 
 static bool symbol_in_table(const struct elf_file *f, const Elf64_Shdr *table, const char *name, addr_t *ret)
@@ -58,13 +58,11 @@ static bool symbol_in_table(const struct elf_file *f, const Elf64_Shdr *table, c
         return false;
     for (uint64_t i = 0; i < table->sh_size / sizeof(Elf64_Sym); i++) {
         Elf64_Sym sym;
-        const char *s;
 
         memcpy(&sym, symbols + i * sizeof(sym), sizeof(sym));
         if (sym.st_shndx == SHN_UNDEF || !sym.st_value)
             continue;
-        s = string_at(f, &strings, sym.st_name);
-        if (s && strcmp(s, name) == 0) {
+        if (string_is(f, &strings, sym.st_name, name)) {
             *ret = sym.st_value;
             return true;
         }
@@ -75,12 +73,19 @@ static bool symbol_in_table(const struct elf_file *f, const Elf64_Shdr *table, c
 int elf_file_symbol(const struct elf_file *f, const char *name, addr_t *ret)
 {
     Elf64_Shdr section;
+    bool looked[2] = {false, false}; /* a file has one table of each kind; more are made up to cost time */
 
     if (!elf_file_valid(f))
         return ERR_READ;
-    for (size_t i = 0; section_nth(f, i, &section); i++)
-        if ((section.sh_type == SHT_SYMTAB || section.sh_type == SHT_DYNSYM) && symbol_in_table(f, &section, name, ret))
+    for (size_t i = 0; section_nth(f, i, &section); i++) {
+        bool *done = &looked[section.sh_type == SHT_DYNSYM];
+
+        if ((section.sh_type != SHT_SYMTAB && section.sh_type != SHT_DYNSYM) || *done)
+            continue;
+        *done = true;
+        if (symbol_in_table(f, &section, name, ret))
             return 0;
+    }
     return ERR_READ;
 }
 
@@ -95,9 +100,7 @@ int elf_file_section(const struct elf_file *f, const char *name, addr_t *ret_add
     if (!section_nth(f, eh.e_shstrndx, &names))
         return ERR_READ;
     for (size_t i = 0; section_nth(f, i, &section); i++) {
-        const char *s = string_at(f, &names, section.sh_name);
-
-        if (s && section.sh_addr && strcmp(s, name) == 0) {
+        if (section.sh_addr && string_is(f, &names, section.sh_name, name)) {
             *ret_addr = section.sh_addr;
             *ret_size = section.sh_size;
             return 0;
