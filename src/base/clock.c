@@ -3,6 +3,7 @@
  */
 #include "base/clock.h"
 
+#include <sys/prctl.h>
 #include <time.h>
 
 uint64_t clock_now_ns(void)
@@ -25,4 +26,9 @@ void clock_sleep_ns(uint64_t ns)
     struct timespec ts = {.tv_sec = (time_t)(ns / NS_PER_S), .tv_nsec = (long)(ns % NS_PER_S)};
 
     nanosleep(&ts, NULL);
+}
+
+void clock_be_precise(void)
+{
+    prctl(PR_SET_TIMERSLACK, 1);
 }

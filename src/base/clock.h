@@ -16,4 +16,7 @@ uint64_t clock_now_ns(void);
 int clock_sleep_until_ns(uint64_t when);
 void clock_sleep_ns(uint64_t ns);
 
+/* The kernel may otherwise let us sleep 50 us longer than asked. */
+void clock_be_precise(void);
+
 #endif

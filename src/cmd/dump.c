@@ -37,7 +37,8 @@ static int traces_add(const struct trace *trace, void *arg)
         free(frames);
         return ERR_NOMEM;
     }
-    memcpy(frames, trace->frames, trace->n_frames * sizeof(*frames));
+    if (trace->n_frames)
+        memcpy(frames, trace->frames, trace->n_frames * sizeof(*frames));
     t->items[t->n] = *trace;
     t->items[t->n++].frames = frames;
     return 0;
@@ -119,7 +120,8 @@ int cmd_dump(const struct options *o)
     if (r == 0 && !o->pid)
         return report_missing_target(o);
     if (r == 0) {
-        family.sampler = sampler_new(&(struct sampler_options){.nonblocking = o->nonblocking, .idle = true});
+        family.sampler = sampler_new(&(struct sampler_options){
+            .nonblocking = o->nonblocking, .idle = true, .gil = true, .core = !o->nonblocking});
         r = family.sampler ? family_add(&family, o->pid, PATIENCE_NS, !o->subprocesses, &note) : ERR_NOMEM;
     }
     if (r == 0)

@@ -165,8 +165,13 @@ static int attach(struct record *rec)
     const struct options *o = rec->o;
     int r;
 
-    rec->sampler =
-        sampler_new(&(struct sampler_options){.nonblocking = o->nonblocking, .idle = o->idle, .gil_only = o->gil});
+    rec->sampler = sampler_new(&(struct sampler_options){.nonblocking = o->nonblocking,
+                                                         .idle = o->idle,
+                                                         .gil_only = o->gil,
+                                                         .gil = o->gil,
+                                                         .core = !o->nonblocking,
+                                                         .knows = profile_knows,
+                                                         .knows_arg = rec->profile});
     rec->family = (struct family){.sampler = rec->sampler, .subprocesses = o->subprocesses};
     if (!rec->sampler)
         return ERR_NOMEM;
@@ -233,7 +238,6 @@ static void say_end(struct record *rec)
 static void say_cost(struct record *rec)
 {
     const struct loop *l = &rec->loop;
-    const struct stop *stop = &rec->sampler->stop;
     double elapsed = (double)l->elapsed_ns / (double)NS_PER_S;
     double held = elapsed > 0 ? (double)l->ticks / elapsed : 0;
 
@@ -248,9 +252,11 @@ static void say_cost(struct record *rec)
         say(rec, "%llu of the stacks were read while their thread moved and may be wrong.",
             (unsigned long long)rec->sampler->unsure);
     if (rec->o->verbose)
-        say(rec, "Held %.1f samples a second over %.2f s; %llu holds, longest %.0f us, mean %.1f us.", held, elapsed,
-            (unsigned long long)stop->holds, (double)stop->longest_ns / 1000,
-            stop->holds ? (double)stop->total_ns / 1000 / (double)stop->holds : 0);
+        say(rec,
+            "%.1f samples a second over %.2f s; running threads stood still %llu times, median %.1f us, longest %.1f "
+            "us.",
+            held, elapsed, (unsigned long long)rec->sampler->holds, (double)sampler_median_hold_ns(rec->sampler) / 1000,
+            (double)rec->sampler->hold_longest_ns / 1000);
     if (rec->sampler->hold_refused && !rec->o->nonblocking)
         say(rec, "The process may not be held (another tracer has it, or ptrace is forbidden): it was read while it "
                  "ran.");

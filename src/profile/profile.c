@@ -19,9 +19,18 @@
 /* Ancestors of a process shown as roots; a chain that is longer, or a ring, is cut here. */
 #define PROFILE_MAX_ANCESTORS 64
 
+#define PROFILE_KEYS 65536u
+
+/* The node of a stack that was added before, by its key: one place for each, the newest stays. */
+struct profile_key {
+    uint64_t key;
+    uint32_t node;
+};
+
 struct profile_index {
     struct table nodes, frames, threads;
     size_t cap_nodes, cap_frames, cap_threads;
+    struct profile_key *keys; /* PROFILE_KEYS of them */
 };
 
 static int profile_child(struct profile *p, uint32_t parent, uint32_t frame, uint32_t *ret_node)
@@ -265,6 +274,37 @@ static int profile_descend(struct profile *p, const struct trace *trace, uint32_
     return 0;
 }
 
+static struct profile_key *profile_key_slot(const struct profile *p, uint64_t key)
+{
+    return &p->index->keys[key % PROFILE_KEYS];
+}
+
+bool profile_knows(uint64_t key, void *profile)
+{
+    return profile_key_slot(profile, key)->key == key;
+}
+
+static int profile_find_node(struct profile *p, const struct trace *trace, uint32_t root, uint32_t *ret_node)
+{
+    struct profile_key *slot = profile_key_slot(p, trace->key);
+    uint32_t node = root;
+    int r;
+
+    if (trace->frames == NULL) {
+        if (slot->key != trace->key)
+            return ERR_INTERNAL;
+        *ret_node = slot->node;
+        return 0;
+    }
+    r = profile_descend(p, trace, &node);
+    if (r < 0)
+        return r;
+    if (trace->key != 0)
+        *slot = (struct profile_key){trace->key, node};
+    *ret_node = node;
+    return 0;
+}
+
 int profile_add(struct profile *p, const struct trace *trace, uint64_t time_ns)
 {
     struct profile_thread *thread;
@@ -276,8 +316,7 @@ int profile_add(struct profile *p, const struct trace *trace, uint64_t time_ns)
     r = profile_thread_find(p, trace, &thread);
     if (r < 0)
         return r;
-    node = thread->root;
-    r = profile_descend(p, trace, &node);
+    r = profile_find_node(p, trace, thread->root, &node);
     if (r == 0 && p->options.timeline)
         r = profile_span_add(p, thread, node, time_ns);
     if (r < 0)
@@ -295,7 +334,10 @@ struct profile *profile_new(const struct profile_options *options)
         return NULL;
     p->options = *options;
     p->index = calloc(1, sizeof(*p->index));
-    if (p->index == NULL || grow_array((void **)&p->nodes, &p->index->cap_nodes, 1, sizeof(*p->nodes)) < 0)
+    if (p->index != NULL)
+        p->index->keys = calloc(PROFILE_KEYS, sizeof(*p->index->keys));
+    if (p->index == NULL || p->index->keys == NULL ||
+        grow_array((void **)&p->nodes, &p->index->cap_nodes, 1, sizeof(*p->nodes)) < 0)
         return profile_free(p);
     p->nodes[0] = (struct profile_node){.frame = TABLE_NONE};
     p->n_nodes = 1;
@@ -314,6 +356,7 @@ struct profile *profile_free(struct profile *p)
         free(p->index->nodes.slots);
         free(p->index->frames.slots);
         free(p->index->threads.slots);
+        free(p->index->keys);
     }
     free(p->index);
     free(p->nodes);

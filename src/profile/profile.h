@@ -71,7 +71,10 @@ struct profile {
 struct profile *profile_new(const struct profile_options *options); /* NULL when out of memory */
 struct profile *profile_free(struct profile *p);                    /* accepts NULL, returns NULL */
 
-/* Adds one stack seen `time_ns` after the start. A trace without frames is ignored. 0 or ERR_NOMEM. */
+/* True when a trace with this key can be added without its frames. `profile` is a struct profile. */
+bool profile_knows(uint64_t key, void *profile);
+
+/* Adds one stack seen `time_ns` after the start. An empty one is ignored. 0 or ERR_NOMEM. */
 int profile_add(struct profile *p, const struct trace *trace, uint64_t time_ns);
 
 /* Two spans of a thread belong together when no tick was missed between them. */

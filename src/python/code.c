@@ -25,6 +25,7 @@ struct code_cache {
     struct code **slots;
     size_t n, cap; /* cap is a power of two */
     uint64_t round;
+    uint64_t serial;
 };
 
 struct code_cache *code_cache_new(void)
@@ -196,6 +197,7 @@ static int code_read(struct code_cache *cache, const struct python *py, struct c
     if (mem_readv(py->mem, spans, SPANS) != SPANS)
         return ERR_READ;
     c->checked = cache->round;
+    c->serial = ++cache->serial;
     return 0;
 }
 

@@ -25,6 +25,7 @@ struct code {
     size_t file_tail_len, lines_len;
     unsigned char mark[CODE_MARK_BYTES];
     uint64_t checked; /* the round in which it was found unchanged */
+    uint64_t serial;  /* another one each time that it is read anew */
 };
 
 struct code_cache *code_cache_new(void);

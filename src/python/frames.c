@@ -1,9 +1,9 @@
 /*
  * Thread state -> frames. Called while the thread stands still (or, unheld, at the reader's risk).
  *
- * From 3.11 on most frames lie one after the other in the thread's data stack, whose used part is copied
- * in one go; generators' frames are in the heap and entry frames on the C stack. Up to 3.10 each frame is
- * an object in the heap.
+ * From 3.11 on most frames lie one after the other in the thread's data stack; generators' frames are in the
+ * heap and entry frames on the C stack. Up to 3.10 each frame is an object in the heap. All of it is fetched by
+ * one call from where it was the last time; what has moved since is read singly.
  */
 #include "python/frames.h"
 
@@ -13,9 +13,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define FRAME_BYTES  512
-#define CHUNK_HEADER 24                         /* previous, size, top (pystate.h, _stack_chunk) */
-#define CHUNK_MAX    ((size_t)64 * 1024 * 1024) /* the interpreter doubles them: 16 KB, 32 KB, … */
+#define STATE_BYTES  2048
+#define CFRAME_BYTES 24
+#define CHUNK_HEADER 24                        /* previous, size, top (pystate.h, _stack_chunk) */
+#define CHUNK_MAX    ((size_t)8 * 1024 * 1024) /* the interpreter makes them 16 KB, larger for huge frames */
+#define CHUNK_SLACK  512                       /* room for some more frames than there were */
 
 /* _PyInterpreterFrame.owner, pycore_frame.h: from 3 on it is not a Python function's frame. */
 #define OWNER_NOT_PYTHON 3
@@ -34,73 +36,85 @@ static addr_t addr_at(const unsigned char *bytes, int at)
     return value;
 }
 
+/* Makes room for a copy; its bytes are to be read yet. */
+static int window_add(struct frames *f, addr_t start, size_t len)
+{
+    if (grow_array((void **)&f->windows, &f->cap_windows, f->n_windows + 1, sizeof(*f->windows)) < 0 ||
+        grow_array((void **)&f->bytes, &f->cap_bytes, f->used + len, 1) < 0)
+        return ERR_NOMEM;
+    f->windows[f->n_windows++] = (struct frames_window){start, len, f->used};
+    f->used += (len + 7) & ~(size_t)7;
+    return 0;
+}
+
+/* Reads the windows from number `first` on, in one call; those that could not be read are dropped. */
+static int windows_read(struct frames *f, const struct python *py, size_t first)
+{
+    size_t n = f->n_windows - first, whole;
+
+    if (grow_array((void **)&f->spans, &f->cap_spans, n, sizeof(*f->spans)) < 0)
+        return ERR_NOMEM;
+    for (size_t i = 0; i < n; i++) {
+        const struct frames_window *w = &f->windows[first + i];
+
+        f->spans[i] = (struct mem_span){w->start, f->bytes + w->at, w->len};
+    }
+    whole = mem_readv(py->mem, f->spans, n);
+    f->n_windows = first + whole;
+    return 0;
+}
+
+static const unsigned char *window_bytes(const struct frames *f, size_t i, addr_t addr, size_t len)
+{
+    const struct frames_window *w = &f->windows[i];
+
+    if (addr < w->start || addr - w->start > w->len || len > w->len - (addr - w->start))
+        return NULL;
+    return f->bytes + w->at + (addr - w->start);
+}
+
+/* Frames follow each other in the chunks and in the list of the others: where the last one was comes first. */
 static const unsigned char *window_find(struct frames *f, addr_t addr, size_t len)
 {
-    for (size_t k = 0; k < f->n_windows; k++) {
-        size_t i = (f->last_window + k) % f->n_windows;
-        const struct frames_window *w = &f->windows[i];
+    const unsigned char *bytes;
 
-        if (addr >= w->start && addr - w->start <= w->len && len <= w->len - (addr - w->start)) {
-            f->last_window = i;
-            return w->bytes + (addr - w->start);
+    for (size_t k = 0; k < f->n_chunks; k++) {
+        size_t i = (f->at_chunk + k) % f->n_chunks;
+
+        if ((bytes = window_bytes(f, i, addr, len))) {
+            f->at_chunk = i;
+            return bytes;
+        }
+    }
+    for (size_t k = 0, n = f->n_windows - f->n_chunks; k < n; k++) {
+        size_t i = (f->at_extra + k) % n;
+
+        if ((bytes = window_bytes(f, f->n_chunks + i, addr, len))) {
+            f->at_extra = i + 1;
+            return bytes;
         }
     }
     return NULL;
 }
 
-static int window_add(struct frames *f, const struct python *py, addr_t start, size_t len)
+static const unsigned char *fetch(struct frames *f, const struct python *py, addr_t addr, size_t len)
 {
-    struct frames_window *w;
-    int r;
+    const unsigned char *bytes = window_find(f, addr, len);
 
-    if (f->n_windows == FRAMES_WINDOWS_MAX || len > CHUNK_MAX)
-        return ERR_BOUNDS;
-    if (grow_array((void **)&f->windows, &f->cap_windows, f->n_windows + 1, sizeof(*w)) < 0)
-        return ERR_NOMEM;
-    w = &f->windows[f->n_windows];
-    if (grow_array((void **)&w->bytes, &w->cap, len, 1) < 0)
-        return ERR_NOMEM;
-    r = mem_read(py->mem, start, w->bytes, len);
-    if (r == 0) {
-        w->start = start;
-        w->len = len;
-        f->n_windows++;
-    }
-    return r;
-}
-
-/* Copies the used part of each chunk of the data stack; what cannot be copied is read frame by frame. */
-static void copy_chunks(struct frames *f, const struct python *py, const unsigned char *tstate)
-{
-    addr_t chunk = addr_at(tstate, py->layout.ts_chunk), top = addr_at(tstate, py->layout.ts_chunk + 8);
-
-    while (chunk && top > chunk) {
-        uint64_t header[3];
-
-        if (window_add(f, py, chunk, top - chunk) < 0)
-            return;
-        chunk = addr_at(f->windows[f->n_windows - 1].bytes, 0);
-        if (!chunk || mem_read(py->mem, chunk, header, sizeof(header)) < 0 || header[2] > CHUNK_MAX / 8)
-            return;
-        top = chunk + CHUNK_HEADER + header[2] * 8;
-    }
+    if (bytes)
+        return bytes;
+    if (window_add(f, addr, len) < 0 || windows_read(f, py, f->n_windows - 1) < 0)
+        return NULL;
+    return window_find(f, addr, len);
 }
 
 static int frame_read(struct frames *f, const struct python *py, addr_t addr, struct raw_frame *ret)
 {
     const struct layout *l = &py->layout;
-    unsigned char copy[FRAME_BYTES];
-    const unsigned char *bytes = window_find(f, addr, (size_t)l->fr_size);
+    const unsigned char *bytes = addr & 7 ? NULL : fetch(f, py, addr, (size_t)l->fr_size);
 
-    if (addr & 7)
+    if (!bytes)
         return ERR_TORN;
-    if (!bytes) {
-        int r = mem_read(py->mem, addr, copy, (size_t)l->fr_size);
-
-        if (r < 0)
-            return r;
-        bytes = copy;
-    }
     *ret = (struct raw_frame){.addr = addr};
     ret->code = addr_at(bytes, l->fr_code) & ~3ull; /* tagged from 3.14 on */
     ret->back = addr_at(bytes, l->fr_back);
@@ -136,6 +150,20 @@ static int frame_add(struct frames *f, const struct layout *l, const struct raw_
     return 0;
 }
 
+/* Remembers a frame outside the chunks for the next hint. */
+static int frame_touch(struct frames *f, addr_t addr)
+{
+    for (size_t i = 0; i < f->n_chunks; i++)
+        if (window_bytes(f, i, addr, 1))
+            return 0;
+    if (f->n_touched == FRAMES_EXTRA)
+        return 0;
+    if (grow_array((void **)&f->touched, &f->cap_touched, f->n_touched + 1, sizeof(*f->touched)) < 0)
+        return ERR_NOMEM;
+    f->touched[f->n_touched++] = addr;
+    return 0;
+}
+
 /* Entered from C: 3.11 marks the frame itself, later versions put one of their own below it. */
 static bool is_shim(const struct layout *l, const struct raw_frame *raw)
 {
@@ -149,41 +177,45 @@ struct walk {
     bool ends_in_entry;
 };
 
+static int walk_step(struct frames *f, const struct layout *l, const struct raw_frame *raw, struct walk *w)
+{
+    bool shim = is_shim(l, raw), entry = raw->is_entry || shim;
+
+    if (entry && !w->has_entry) {
+        w->has_entry = true;
+        w->below_entry = raw->back;
+    }
+    w->ends_in_entry = entry;
+    if (!shim)
+        return raw->code ? frame_add(f, l, raw) : ERR_TORN;
+    if (f->n)
+        f->items[f->n - 1].is_shim_entry = true;
+    return 0;
+}
+
 /* Follows `back` from the frame at `addr` to the root. A second pointer at half the pace finds cycles (Floyd). */
 static int walk_frames(struct frames *f, const struct python *py, addr_t addr, struct walk *w)
 {
-    const struct layout *l = &py->layout;
     struct raw_frame raw, slow = {.back = addr};
     unsigned long steps = 0;
+    int r = 0;
 
-    f->n = 0;
+    f->n = f->n_touched = 0;
     *w = (struct walk){0};
-    for (; addr; addr = raw.back, steps++) {
-        int r = frame_read(f, py, addr, &raw);
-        bool entry;
-
-        if (r < 0)
-            return r;
-        entry = raw.is_entry || is_shim(l, &raw);
-        if (!is_shim(l, &raw))
-            r = raw.code ? frame_add(f, l, &raw) : ERR_TORN;
-        else if (f->n)
-            f->items[f->n - 1].is_shim_entry = true;
-        if (entry && !w->has_entry) {
-            w->has_entry = true;
-            w->below_entry = raw.back;
-        }
-        w->ends_in_entry = entry;
-        if (r == 0 && steps % 2)
+    for (; addr && r == 0; addr = raw.back, steps++) {
+        r = frame_read(f, py, addr, &raw);
+        if (r == 0)
+            r = walk_step(f, &py->layout, &raw, w);
+        if (r == 0)
+            r = frame_touch(f, addr);
+        if (r == 0 && steps > 64 && steps % 2)
             r = frame_read(f, py, slow.back, &slow);
-        if (r < 0)
-            return r;
-        if (raw.back && raw.back == slow.addr)
-            return ERR_CYCLE;
+        if (r == 0 && raw.back && raw.back == slow.addr)
+            r = ERR_CYCLE;
     }
-    if (f->n && l->fr_is_entry != NO)
+    if (r == 0 && f->n && py->layout.fr_is_entry != NO)
         f->items[f->n - 1].is_shim_entry = true;
-    return 0;
+    return r;
 }
 
 /*
@@ -191,53 +223,166 @@ static int walk_frames(struct frames *f, const struct python *py, addr_t addr, s
  * its current_frame is set. In between, current_frame holds whatever was on the C stack. It is right if its
  * entry frame was called from the frame that the _PyCFrame before has; otherwise the stack still is that one's.
  */
-static int walk_from_cframe(struct frames *f, const struct python *py, addr_t cframe)
+static int walk_from_cframe(struct frames *f, const struct python *py, addr_t cframe, struct frames_hint *hint)
 {
     const struct layout *l = &py->layout;
+    const unsigned char *bytes = fetch(f, py, cframe, CFRAME_BYTES);
     addr_t frame, previous, before = 0;
     struct walk w;
-    int r = mem_read_addr(py->mem, cframe + (addr_t)l->cf_frame, &frame);
+    int r;
 
-    if (r == 0)
-        r = mem_read_addr(py->mem, cframe + (addr_t)l->cf_previous, &previous);
-    if (r == 0 && previous)
-        r = mem_read_addr(py->mem, previous + (addr_t)l->cf_frame, &before);
-    if (r < 0)
-        return r;
-    if (!previous) /* the root: nothing runs */
-        frame = 0;
-    r = walk_frames(f, py, frame, &w);
+    if (!bytes)
+        return ERR_TORN;
+    frame = addr_at(bytes, l->cf_frame);
+    previous = addr_at(bytes, l->cf_previous);
+    if (previous) {
+        bytes = fetch(f, py, previous, CFRAME_BYTES);
+        if (!bytes)
+            return ERR_TORN;
+        before = addr_at(bytes, l->cf_frame);
+    }
+    hint->cframe[0] = cframe;
+    hint->cframe[1] = previous;
+    /* The root has none before it, and no frame. */
+    r = walk_frames(f, py, previous ? frame : 0, &w);
     if (r == 0 && (!f->n || (w.has_entry && w.below_entry == before && w.ends_in_entry)))
         return 0;
     r = walk_frames(f, py, before, &w);
     return r == 0 && f->n && !w.ends_in_entry ? ERR_TORN : r;
 }
 
-int frames_read(struct frames *f, const struct python *py, addr_t tstate)
+/* Fetches the thread state and, in the same call, all that the hint tells. */
+static int fetch_hinted(struct frames *f, const struct python *py, addr_t tstate, size_t state_size,
+                        const struct frames_hint *hint)
+{
+    int r = window_add(f, tstate, state_size);
+
+    for (size_t i = 0; r == 0 && i < hint->n_chunks; i++)
+        r = window_add(f, hint->chunk[i].start, hint->chunk[i].len);
+    for (size_t i = 0; r == 0 && i < 2; i++)
+        if (hint->cframe[i])
+            r = window_add(f, hint->cframe[i], CFRAME_BYTES);
+    for (size_t i = 0; r == 0 && i < hint->n_extra; i++)
+        r = window_add(f, hint->extra[i], (size_t)py->layout.fr_size);
+    if (r == 0)
+        r = windows_read(f, py, 0);
+    if (r == 0 && f->n_windows == 0)
+        r = ERR_READ;
+    f->n_chunks = hint->n_chunks + 1 < f->n_windows ? hint->n_chunks + 1 : f->n_windows;
+    return r;
+}
+
+/* True when the copied chunks are the used part of the data stack as the thread state has it now. */
+static bool chunks_current(const struct frames *f, addr_t chunk, addr_t top)
+{
+    for (size_t i = 1; chunk; i++) {
+        if (i >= f->n_chunks || f->windows[i].start != chunk || top > chunk + f->windows[i].len)
+            return false;
+        chunk = addr_at(f->bytes + f->windows[i].at, 0);
+        top = 0; /* older chunks are full: their length is as it was */
+    }
+    return true;
+}
+
+static void hint_chunk(struct frames_hint *hint, addr_t start, size_t used, size_t size)
+{
+    size_t len = used + CHUNK_SLACK < size ? used + CHUNK_SLACK : size;
+
+    if (hint->n_chunks == sizeof(hint->chunk) / sizeof(hint->chunk[0]))
+        return;
+    hint->chunk[hint->n_chunks].start = start;
+    hint->chunk[hint->n_chunks++].len = (uint32_t)len;
+}
+
+/* Copies the used part of each chunk anew, and notes it for the next time. What cannot be copied is read frame
+ * by frame. The thread state is window 0 and stays. */
+static int copy_chunks(struct frames *f, const struct python *py, addr_t chunk, addr_t top, struct frames_hint *hint)
+{
+    int r = 0;
+
+    f->n_windows = f->n_chunks = 1;
+    hint->n_chunks = 0;
+    while (r == 0 && chunk && top > chunk && top - chunk <= CHUNK_MAX && f->n_windows < FRAMES_CHUNKS) {
+        size_t first = f->n_windows, used = top - chunk;
+        const unsigned char *bytes;
+        uint64_t size, next_top;
+
+        r = window_add(f, chunk, used);
+        if (r == 0)
+            r = windows_read(f, py, first);
+        if (r < 0 || f->n_windows == first)
+            break;
+        bytes = f->bytes + f->windows[first].at;
+        size = used >= CHUNK_HEADER ? addr_at(bytes, 8) : 0;
+        if (size < used || size > CHUNK_MAX)
+            size = used;
+        hint_chunk(hint, chunk, used, size);
+        chunk = addr_at(bytes, 0);
+        if (!chunk || mem_read_addr(py->mem, chunk + 16, &next_top) < 0 || next_top > CHUNK_MAX / 8)
+            break;
+        top = chunk + CHUNK_HEADER + next_top * 8;
+    }
+    f->n_chunks = f->n_windows;
+    return r;
+}
+
+static int hint_update(struct frames *f, struct frames_hint *hint)
+{
+    addr_t *touched = f->touched;
+    size_t cap = f->cap_touched;
+
+    f->touched = hint->extra;
+    f->cap_touched = hint->cap_extra;
+    hint->extra = touched;
+    hint->cap_extra = cap;
+    hint->n_extra = f->n_touched;
+    f->n_touched = 0;
+    return 0;
+}
+
+int frames_read(struct frames *f, const struct python *py, addr_t tstate, struct frames_hint *hint)
 {
     const struct layout *l = &py->layout;
-    unsigned char bytes[2048];
-    size_t size = (size_t)(l->ts_chunk > l->ts_frame ? l->ts_chunk + 16 : l->ts_frame + 8);
+    size_t state_size = (size_t)(l->ts_chunk > l->ts_frame ? l->ts_chunk + 16 : l->ts_frame + 8);
+    addr_t start;
     struct walk w;
-    int r = mem_read(py->mem, tstate, bytes, size);
+    int r;
 
-    f->n = f->n_windows = f->last_window = 0;
+    f->n = f->used = f->n_windows = f->n_chunks = f->at_chunk = f->at_extra = f->n_touched = 0;
+    r = fetch_hinted(f, py, tstate, state_size, hint);
     if (r < 0)
         return r;
-    if (l->ts_chunk != NO)
-        copy_chunks(f, py, bytes);
-    if (l->cf_frame != NO)
-        return walk_from_cframe(f, py, addr_at(bytes, l->ts_frame));
-    r = walk_frames(f, py, addr_at(bytes, l->ts_frame), &w);
-    /* From 3.12 on a stack ends in an entry frame; a generator that is being resumed is cut off before it. */
-    return r == 0 && l->fr_owner != NO && f->n && !w.ends_in_entry ? ERR_TORN : r;
+    start = addr_at(f->bytes + f->windows[0].at, l->ts_frame);
+    if (l->ts_chunk != NO) {
+        addr_t chunk = addr_at(f->bytes + f->windows[0].at, l->ts_chunk);
+        addr_t top = addr_at(f->bytes + f->windows[0].at, l->ts_chunk + 8);
+
+        if (!chunks_current(f, chunk, top))
+            r = copy_chunks(f, py, chunk, top, hint);
+    }
+    if (r == 0 && l->cf_frame != NO)
+        r = walk_from_cframe(f, py, start, hint);
+    else if (r == 0) {
+        r = walk_frames(f, py, start, &w);
+        /* From 3.12 on a stack ends in an entry frame; a generator that is being resumed is cut off before it. */
+        if (r == 0 && l->fr_owner != NO && f->n && !w.ends_in_entry)
+            r = ERR_TORN;
+    }
+    return r < 0 ? r : hint_update(f, hint);
+}
+
+void frames_hint_free(struct frames_hint *hint)
+{
+    free(hint->extra);
+    *hint = (struct frames_hint){0};
 }
 
 void frames_free(struct frames *f)
 {
-    for (size_t i = 0; i < f->cap_windows; i++)
-        free(f->windows[i].bytes);
-    free(f->windows);
     free(f->items);
+    free(f->bytes);
+    free(f->windows);
+    free(f->spans);
+    free(f->touched);
     *f = (struct frames){0};
 }

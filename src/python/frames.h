@@ -5,6 +5,7 @@
 #define PYTHON_FRAMES_H
 
 #include "python/python.h"
+#include "target/mem.h"
 
 struct py_frame {
     addr_t code;
@@ -13,27 +14,46 @@ struct py_frame {
     bool is_shim_entry; /* the interpreter was entered from C for this one */
 };
 
-/* Copies of parts of the target's memory, good for one reading. */
-struct frames_window {
-    addr_t start;
-    size_t len, cap;
-    unsigned char *bytes;
+#define FRAMES_CHUNKS 256
+#define FRAMES_EXTRA  2048
+
+/* Where a thread's frames were the last time, so that one call can fetch them the next time. Zeroed at first. */
+struct frames_hint {
+    addr_t cframe[2];
+    struct {
+        addr_t start;
+        uint32_t len;
+    } chunk[8]; /* of the data stack, the newest first */
+    size_t n_chunks;
+    addr_t *extra; /* frames elsewhere: generators, entry frames; up to 3.10 all */
+    size_t n_extra, cap_extra;
 };
 
-#define FRAMES_WINDOWS_MAX 4096
+/* A copy of a piece of the target's memory, in `bytes` of struct frames. */
+struct frames_window {
+    addr_t start;
+    size_t len, at;
+};
 
 /* Reused from one stack to the next. */
 struct frames {
     struct py_frame *items; /* innermost first */
     size_t n, cap;
-    struct frames_window *windows; /* from the innermost chunk outwards */
-    size_t n_windows, cap_windows;
-    size_t last_window; /* where the last frame was: the next one is there or in the one after */
+    unsigned char *bytes;
+    size_t used, cap_bytes;
+    struct frames_window *windows; /* first the chunks, then the others */
+    size_t n_windows, cap_windows, n_chunks;
+    size_t at_chunk, at_extra; /* where the last frame was: the next one is most often beside it */
+    struct mem_span *spans;
+    size_t cap_spans;
+    addr_t *touched; /* frames that the walk found outside the chunks: the next hint */
+    size_t n_touched, cap_touched;
 };
 
 /* Reads the stack of the thread whose state is at `tstate`. ERR_TORN when what was read cannot have been one
  * stack: cut off before its root, or between two states. ERR_CYCLE, ERR_READ, ERR_NOMEM. */
-int frames_read(struct frames *f, const struct python *py, addr_t tstate);
+int frames_read(struct frames *f, const struct python *py, addr_t tstate, struct frames_hint *hint);
 void frames_free(struct frames *f);
+void frames_hint_free(struct frames_hint *hint);
 
 #endif

@@ -127,15 +127,19 @@ int search_version(struct mem *m, const struct image *img, struct debug_version 
     return r;
 }
 
-/* An interpreter is what its own first thread points back to. */
+/* An interpreter is what its own first thread points back to. Type objects and allocators' lists look alike, but
+ * a thread also has the address of its thread control block, which begins with that same address (on x86-64, with
+ * glibc and musl). */
 static bool is_interpreter(struct mem *m, const struct layout *l, addr_t interp)
 {
-    addr_t thread, back;
+    addr_t thread, back, block, self;
 
     if (!interp || interp & 7)
         return false;
     return mem_read_addr(m, interp + (addr_t)l->in_threads, &thread) == 0 && thread && !(thread & 7) &&
-           mem_read_addr(m, thread + (addr_t)l->ts_interp, &back) == 0 && back == interp;
+           thread != interp && mem_read_addr(m, thread + (addr_t)l->ts_interp, &back) == 0 && back == interp &&
+           mem_read_addr(m, thread + (addr_t)l->ts_thread_id, &block) == 0 && block > 4096 && !(block & 7) &&
+           mem_read_addr(m, block, &self) == 0 && self == block;
 }
 
 static addr_t word_at(const struct data *d, size_t at)

@@ -84,6 +84,22 @@ int threads_read(const struct python *py, struct py_threads *ret)
     return r == ERR_READ ? ERR_TORN : r;
 }
 
+bool threads_heads_same(const struct python *py, const struct py_threads *t)
+{
+    addr_t interp = 0, head;
+
+    if (!t->n || mem_read_addr(py->mem, py->interp_head, &head) < 0 || head != t->items[0].interp)
+        return false;
+    for (size_t i = 0; i < t->n; i++) {
+        if (t->items[i].interp == interp)
+            continue;
+        interp = t->items[i].interp;
+        if (mem_read_addr(py->mem, interp + (addr_t)py->layout.in_threads, &head) < 0 || head != t->items[i].tstate)
+            return false;
+    }
+    return true;
+}
+
 void threads_free(struct py_threads *t)
 {
     free(t->items);

@@ -22,6 +22,9 @@ struct py_threads {
 int threads_read(const struct python *py, struct py_threads *ret);
 void threads_free(struct py_threads *t);
 
+/* True when each interpreter's list still begins with the thread that it began with. */
+bool threads_heads_same(const struct python *py, const struct py_threads *t);
+
 /* The thread state that holds the interpreter's GIL, or 0 when nobody does. */
 addr_t threads_gil_holder(const struct python *py, addr_t interp);
 

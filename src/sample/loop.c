@@ -7,7 +7,11 @@
 
 #define REFRESH_NS (20 * NS_PER_MS)
 /* How long a sleep may last without a look at signals and the target. */
-#define LOOK_NS (100 * NS_PER_MS)
+#define LOOK_NS        (100 * NS_PER_MS)
+#define LEAST_SLEEP_NS NS_PER_US
+#define LOOK_LEAST_NS  (200 * NS_PER_US)
+/* From this rate on we ask to be run at once when we wake up. */
+#define URGENT_NS (500 * NS_PER_US)
 
 struct moment {
     struct loop *loop;
@@ -21,19 +25,40 @@ static int deliver(const struct trace *trace, void *arg)
     return m->loop->trace(trace, m->elapsed_ns, m->loop->arg);
 }
 
+/* Done between samples, but not more often than needs be. False when it is time to end. */
+static bool look_around(struct loop *l, uint64_t start, uint64_t now)
+{
+    if (now - l->looked_ns < LOOK_LEAST_NS)
+        return true;
+    l->looked_ns = now;
+    if (!l->tick(l->arg, now - start)) {
+        l->end = LOOP_ASKED;
+        return false;
+    }
+    if (!family_root_alive(l->family) && (l->ends_with_root || l->family->n == 1)) {
+        l->end = LOOP_GONE;
+        return false;
+    }
+    return true;
+}
+
 /* Sleeps to `when`, in pieces. False when it is time to end. */
 static bool sleep_to(struct loop *l, uint64_t start, uint64_t when)
 {
-    for (uint64_t now = clock_now_ns(); now < when; now = clock_now_ns()) {
-        if (!l->tick(l->arg, now - start)) {
-            l->end = LOOP_ASKED;
-            return false;
-        }
-        if (!family_root_alive(l->family) && (l->ends_with_root || l->family->n == 1)) {
-            l->end = LOOP_GONE;
-            return false;
-        }
+    uint64_t now = clock_now_ns();
+
+    if (!look_around(l, start, now))
+        return false;
+    /* On the target's own core it runs only while we sleep. Elsewhere a sleep this short is not worth a call. */
+    if (now + LEAST_SLEEP_NS >= when) {
+        if (l->family->sampler->core.cpu >= 0)
+            clock_sleep_ns(LEAST_SLEEP_NS);
+        return true;
+    }
+    for (; now < when; now = clock_now_ns()) {
         clock_sleep_until_ns(when - now > LOOK_NS ? now + LOOK_NS : when);
+        if (!look_around(l, start, now))
+            return false;
     }
     return true;
 }
@@ -50,6 +75,18 @@ static uint64_t next_tick(struct loop *l, uint64_t due)
         next += skipped * l->interval_ns;
     }
     return next;
+}
+
+/* Up to a fifth of the interval to either side, so that a program with a rhythm of its own is seen at all its
+ * moments. */
+static uint64_t jitter(struct loop *l, uint64_t due)
+{
+    uint64_t fifth = l->interval_ns / 5;
+
+    l->random ^= l->random << 13;
+    l->random ^= l->random >> 7;
+    l->random ^= l->random << 17;
+    return fifth ? due - fifth + l->random % (2 * fifth) : due;
 }
 
 static int sample(struct loop *l, uint64_t start)
@@ -70,13 +107,17 @@ int loop_run(struct loop *l)
     int r = 0;
 
     l->end = LOOP_DURATION;
+    l->random = start | 1;
+    clock_be_precise();
+    if (l->interval_ns < URGENT_NS && l->family->sampler->options.core)
+        core_be_urgent(&l->family->sampler->core, true);
     for (;;) {
         if (l->duration_ns && due - start >= l->duration_ns) {
             if (sleep_to(l, start, start + l->duration_ns))
                 l->end = LOOP_DURATION;
             break;
         }
-        if (!sleep_to(l, start, due))
+        if (!sleep_to(l, start, jitter(l, due)))
             break;
         if (clock_now_ns() - refreshed >= REFRESH_NS) {
             r = family_refresh(l->family, 0);
@@ -86,12 +127,10 @@ int loop_run(struct loop *l)
             r = sample(l, start);
         if (r < 0)
             break;
-        if (!l->tick(l->arg, clock_now_ns() - start)) {
-            l->end = LOOP_ASKED;
-            break;
-        }
         due = next_tick(l, due);
     }
     l->elapsed_ns = clock_now_ns() - start;
+    core_be_urgent(&l->family->sampler->core, false);
+    core_leave(&l->family->sampler->core);
     return r == ERR_GONE ? 0 : r;
 }

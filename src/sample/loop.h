@@ -25,6 +25,8 @@ struct loop {
     uint64_t ticks, missed;
     uint64_t elapsed_ns;
     enum loop_end end;
+    uint64_t random;    /* state of the jitter */
+    uint64_t looked_ns; /* when signals and the target were last looked at */
 };
 
 /* 0, or an error. */

@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "base/grow.h"
+#include "base/hash.h"
 #include "python/detect.h"
 #include "sample/shorten.h"
 #include "sample/stack.h"
@@ -19,10 +20,12 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define LIST_TRIES  8
-#define POLL_NS     (2 * NS_PER_MS)
-#define REDETECT_NS (50 * NS_PER_MS)
-#define MAX_FAILED  3
+#define LIST_TRIES   8
+#define POLL_NS      (2 * NS_PER_MS)
+#define REDETECT_NS  (50 * NS_PER_MS)
+#define MAX_FAILED   3
+#define HEADS_AGE_NS (500 * NS_PER_US)
+#define LIST_AGE_NS  (100 * NS_PER_MS)
 
 struct process {
     struct sampler *sampler;
@@ -40,6 +43,8 @@ struct process {
     size_t cap_frames;
     size_t failed; /* samples in a row that got nothing */
     uint64_t detected_ns;
+    uint64_t listed_ns; /* when the list of threads was read; 0: it must be */
+    uint64_t heads_ns;  /* when it was last looked whether new ones have come */
 };
 
 struct process *process_free(struct process *p)
@@ -227,18 +232,39 @@ static const struct func *func_of(struct process *p, const struct code *code)
     return func;
 }
 
+static bool is_known(const struct process *p, uint64_t key)
+{
+    const struct sampler_options *o = &p->sampler->options;
+
+    return o->knows && o->knows(key, o->knows_arg);
+}
+
+static struct trace trace_of(const struct process *p, const struct known_thread *k)
+{
+    return (struct trace){
+        .process = p->info, .thread_id = k->thread_id, .os_thread_id = k->tid, .thread_name = k->name};
+}
+
+static int hand_over(struct process *p, const struct trace *trace, process_sink sink, void *arg)
+{
+    p->sampler->stacks++;
+    p->sampler->unsure += trace->unsure;
+    return sink(trace, arg);
+}
+
+/* The stack that was just read, with its frames unless the receiver has them. */
 static int deliver(struct process *p, const struct known_thread *k, bool active, process_sink sink, void *arg)
 {
     const struct frames *frames = &p->stack.frames;
-    struct trace trace = {.process = p->info,
-                          .thread_id = k->thread_id,
-                          .os_thread_id = k->tid,
-                          .thread_name = k->name,
-                          .active = active,
-                          .owns_gil = p->stack.owns_gil,
-                          .unsure = p->stack.unsure,
-                          .n_frames = frames->n};
+    struct trace trace = trace_of(p, k);
 
+    trace.active = active;
+    trace.owns_gil = p->stack.owns_gil;
+    trace.unsure = p->stack.unsure;
+    trace.key = hash_mix(p->stack.key, (uint64_t)p->pid);
+    trace.n_frames = frames->n;
+    if (is_known(p, trace.key))
+        return hand_over(p, &trace, sink, arg);
     if (grow_array((void **)&p->frames, &p->cap_frames, frames->n, sizeof(*p->frames)) < 0)
         return ERR_NOMEM;
     for (size_t i = 0; i < frames->n; i++) {
@@ -252,9 +278,29 @@ static int deliver(struct process *p, const struct known_thread *k, bool active,
                                       .is_shim_entry = frames->items[i].is_shim_entry};
     }
     trace.frames = p->frames;
-    p->sampler->stacks++;
-    p->sampler->unsure += trace.unsure;
-    return sink(&trace, arg);
+    return hand_over(p, &trace, sink, arg);
+}
+
+/* A thread that has not run since it was last read still has the stack that it had then. */
+static bool deliver_again(struct process *p, struct known_thread *k, process_sink sink, void *arg, int *ret)
+{
+    struct trace trace = trace_of(p, k);
+    struct task_turns turns;
+
+    if (!k->asleep || task_turns(&k->task, &turns) < 0 || turns.count != k->turns.count)
+        return false;
+    if (!p->sampler->options.idle) {
+        p->sampler->idle++;
+        *ret = 0;
+        return true;
+    }
+    trace.key = hash_mix(k->key, (uint64_t)p->pid);
+    trace.n_frames = k->n_frames;
+    trace.owns_gil = k->owned_gil;
+    if (!k->has_stack || p->sampler->options.gil_only || !is_known(p, trace.key))
+        return false;
+    *ret = hand_over(p, &trace, sink, arg);
+    return true;
 }
 
 /* A thread with several interpreters has a thread state in each; the one that runs has the GIL. */
@@ -278,30 +324,30 @@ static bool has_subinterpreters(const struct process *p)
 static int sample_thread(struct process *p, struct known_thread *k, process_sink sink, void *arg)
 {
     struct sampler *s = p->sampler;
-    char state = 'R';
+    struct stack_source src = {s, &p->py, p->codes};
     bool active;
-    int r;
+    int r = 0;
 
-    if (k->tid && task_state(&k->task, &state) < 0)
-        return 0;
-    active = k->tid ? state == 'R' : threads_gil_holder(&p->py, k->interp) == k->tstate;
-    if (active && has_subinterpreters(p))
-        active = !another_runs(p, k);
-    if (!active && !s->options.idle) {
-        s->idle++;
-        return 0;
-    }
+    if (k->tid && deliver_again(p, k, sink, arg, &r))
+        return r;
     if (s->options.gil_only && threads_gil_holder(&p->py, k->interp) != k->tstate) {
         s->no_gil++;
         return 0;
     }
-    r = stack_read(&p->stack, s, &p->py, p->codes, k, state);
-    if (r == ERR_GONE)
-        return 0;
+    r = stack_read(&p->stack, &src, k, s->options.idle);
     if (r == ERR_NOMEM)
         return r;
     if (r < 0) {
-        sampler_count_error(s, r);
+        p->listed_ns = 0; /* it may have ended: look at the list again */
+        if (r != ERR_GONE)
+            sampler_count_error(s, r);
+        return 0;
+    }
+    active = k->tid ? r != STACK_IDLE && p->stack.active : threads_gil_holder(&p->py, k->interp) == k->tstate;
+    if (active && has_subinterpreters(p))
+        active = !another_runs(p, k);
+    if (r == STACK_IDLE || (!active && !s->options.idle)) {
+        s->idle++;
         return 0;
     }
     if (s->options.gil_only && !p->stack.owns_gil) {
@@ -312,13 +358,32 @@ static int sample_thread(struct process *p, struct known_thread *k, process_sink
 }
 
 /* The list of threads is read without a hold: again when it changed meanwhile. */
-static int list_threads(struct process *p)
+static int list_threads(struct process *p, uint64_t now)
 {
     int r = ERR_TORN;
 
     for (int i = 0; i < LIST_TRIES && (r == ERR_TORN || r == ERR_CYCLE); i++)
         r = threads_read(&p->py, &p->threads);
+    if (r == 0)
+        r = thread_table_update(&p->table, &p->py, p->pid, &p->threads);
+    if (r == 0)
+        p->listed_ns = now;
     return r;
+}
+
+/* New threads are put at the head of the list; those that end are noticed when they are looked at. */
+static int update_threads(struct process *p)
+{
+    uint64_t now = clock_now_ns();
+
+    if (p->listed_ns && now - p->heads_ns < HEADS_AGE_NS)
+        return 0;
+    p->heads_ns = now;
+    if (!process_alive(p))
+        return ERR_GONE;
+    if (p->listed_ns && now - p->listed_ns < LIST_AGE_NS && threads_heads_same(&p->py, &p->threads))
+        return 0;
+    return list_threads(p, now);
 }
 
 /* After an exec nothing is where it was. */
@@ -356,15 +421,12 @@ int process_sample(struct process *p, process_sink sink, void *arg)
 {
     int r;
 
-    if (!process_alive(p))
-        return ERR_GONE;
     stop_sweep(&p->sampler->stop);
     r = p->failed >= MAX_FAILED ? detect_again(p) : 0;
     if (r == 0)
-        r = list_threads(p);
-    if (r == 0)
-        r = thread_table_update(&p->table, &p->py, p->pid, &p->threads);
+        r = update_threads(p);
     if (r < 0) {
+        p->listed_ns = 0;
         p->failed++;
         return process_alive(p) ? r : ERR_GONE;
     }

@@ -105,6 +105,7 @@ struct sampler *sampler_new(const struct sampler_options *options)
     if (!s)
         return NULL;
     s->options = *options;
+    s->core.cpu = -1;
     s->names = intern_new();
     s->funcs = table_new(1024);
     return s->names && s->funcs ? s : sampler_free(s);
@@ -116,6 +117,8 @@ struct sampler *sampler_free(struct sampler *s)
         return NULL;
     stop_release(&s->stop);
     stop_sweep(&s->stop);
+    core_be_urgent(&s->core, false);
+    core_leave(&s->core);
     for (struct kept *k = s->kept, *next; k; k = next) {
         next = k->next;
         free(k);
@@ -151,4 +154,16 @@ uint64_t sampler_errors(const struct sampler *s)
     for (size_t i = 0; i < SAMPLER_ERRORS; i++)
         n += s->errors[i];
     return n;
+}
+
+uint64_t sampler_median_hold_ns(const struct sampler *s)
+{
+    uint64_t seen = 0;
+
+    for (size_t i = 0; i < SAMPLER_HOLD_SLOTS; i++) {
+        seen += s->hold_slots[i];
+        if (seen && seen * 2 >= s->holds)
+            return i < 4 ? (uint64_t)i << 8 : (uint64_t)(4 + (i & 3)) << (8 + (i - 4) / 4);
+    }
+    return 0;
 }

@@ -7,20 +7,28 @@
 #include "base/err.h"
 #include "base/intern.h"
 #include "sample/trace.h"
+#include "target/core.h"
 #include "target/stop.h"
 
 struct sampler_options {
     bool nonblocking; /* never hold a thread */
     bool idle;        /* threads that do not run, too */
     bool gil_only;    /* only threads that hold the GIL */
+    bool gil;         /* say who holds the GIL */
+    bool core;        /* read running threads from their own core rather than hold them */
+    /* True when the receiver has the stack of this key already: its frames are not made again. NULL: never. */
+    bool (*knows)(uint64_t key, void *arg);
+    void *knows_arg;
 };
 
-#define SAMPLER_ERRORS (ERR_END_ - ERR_NOMEM)
+#define SAMPLER_ERRORS     (ERR_END_ - ERR_NOMEM)
+#define SAMPLER_HOLD_SLOTS 128
 
 struct sampler {
     struct sampler_options options;
     struct intern *names;
     struct stop stop;
+    struct core core;
     bool hold_refused; /* ptrace said no: read without holding instead */
     /* Counts over the session. */
     uint64_t stacks;                 /* delivered */
@@ -28,6 +36,8 @@ struct sampler {
     uint64_t no_gil;                 /* left out because their thread did not hold the GIL */
     uint64_t unsure;                 /* delivered, but read without a hold while the thread moved */
     uint64_t errors[SAMPLER_ERRORS]; /* by kind: code - ERR_NOMEM */
+    uint64_t holds, hold_longest_ns;
+    uint64_t hold_slots[SAMPLER_HOLD_SLOTS]; /* how many holds took how long: four slots for each power of two */
     struct func_table *funcs;
     struct kept *kept;
 };
@@ -37,6 +47,9 @@ struct sampler *sampler_free(struct sampler *s);
 
 void sampler_count_error(struct sampler *s, int code);
 uint64_t sampler_errors(const struct sampler *s);
+
+/* The median of the holds, within an eighth. */
+uint64_t sampler_median_hold_ns(const struct sampler *s);
 
 /* Zeroed memory that lives as long as the sampler; NULL when out of memory. */
 void *sampler_keep(struct sampler *s, size_t size);

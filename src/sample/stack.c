@@ -1,22 +1,22 @@
 /*
- * The ways to read a stack. Called for each thread and sample.
- *
- * A thread that does not run is never disturbed: its stack stands still anyway, and the kernel's count of its
- * turns on a CPU proves afterwards that it did. A running one is held for the few microseconds that it takes to
- * copy its frames and to make sure of its code objects.
+ * Reads one stack, again when it turns out that the thread ran meanwhile. Called for each thread and sample.
  */
 #include "sample/stack.h"
 
 #include "base/clock.h"
 #include "base/grow.h"
+#include "base/hash.h"
 
 #include <sched.h>
 #include <stdlib.h>
 
-#define TRIES           8
-#define HOLD_TIMEOUT_NS (200 * NS_PER_MS)
+#define TRIES        8
+#define GENTLE_TRIES 3 /* then it is held, even if it looks asleep */
+/* Code objects that were found unchanged so short a time ago are not looked at again: at up to a thousand samples
+ * a second each one is, at each sample. */
+#define CHECK_NS (NS_PER_MS / 2)
 
-static int resolve_codes(struct stack *st, const struct python *py, struct code_cache *codes)
+static int resolve_codes(struct stack *st, const struct stack_source *src, uint64_t now)
 {
     size_t n = st->frames.n;
     int r;
@@ -26,22 +26,38 @@ static int resolve_codes(struct stack *st, const struct python *py, struct code_
         return ERR_NOMEM;
     for (size_t i = 0; i < n; i++)
         st->addrs[i] = st->frames.items[i].code;
-    code_cache_round(codes);
-    r = code_cache_get(codes, py, st->addrs, n, st->codes);
+    if (now - st->checked_ns > CHECK_NS) {
+        code_cache_round(src->codes);
+        st->checked_ns = now;
+    }
+    r = code_cache_get(src->codes, src->py, st->addrs, n, st->codes);
     for (size_t i = 0; r == 0 && i < n; i++)
         if (!st->codes[i])
             r = ERR_TORN;
     return r;
 }
 
-static int read_once(struct stack *st, const struct python *py, struct code_cache *codes, struct known_thread *k)
+/* Names the stack: by its code objects as they were read, their instructions, and the thread. */
+static void make_key(struct stack *st, const struct known_thread *k)
 {
-    int r = frames_read(&st->frames, py, k->tstate);
+    uint64_t key = hash_mix(k->thread_id, (uint64_t)k->tid);
+
+    for (size_t i = 0; i < st->frames.n; i++)
+        key = hash_mix(hash_mix(key, st->codes[i]->serial), (uint64_t)st->frames.items[i].at);
+    st->key = key ? key : 1;
+}
+
+static int read_once(struct stack *st, const struct stack_source *src, struct known_thread *k, uint64_t now)
+{
+    int r = frames_read(&st->frames, src->py, k->tstate, &k->hint);
 
     if (r == 0)
-        r = resolve_codes(st, py, codes);
-    if (r == 0)
-        st->owns_gil = threads_gil_holder(py, k->interp) == k->tstate;
+        r = resolve_codes(st, src, now);
+    if (r == 0) {
+        if (src->sampler->options.gil)
+            st->owns_gil = threads_gil_holder(src->py, k->interp) == k->tstate;
+        make_key(st, k);
+    }
     return r;
 }
 
@@ -51,85 +67,65 @@ static bool is_passing(int r)
     return r == ERR_TORN || r == ERR_READ || r == ERR_CYCLE || r == ERR_BOUNDS;
 }
 
-/* Without a hold: true if the thread did not run meanwhile; otherwise ERR_TORN. */
-static int read_sleeping(struct stack *st, const struct python *py, struct code_cache *codes, struct known_thread *k)
+/* A thread that nothing keeps still: what two readings in a row have in common, from the root on, was there. */
+static int read_moving(struct stack *st, const struct stack_source *src, struct known_thread *k, uint64_t now)
 {
-    uint64_t before, after;
-    char state;
-    int r;
-
-    if (task_turns(&k->task, &before) < 0)
-        return ERR_UNSUPPORTED;
-    /* It must sleep after its turns were counted, or it could be on a CPU all the while. */
-    if (task_state(&k->task, &state) < 0)
-        return ERR_GONE;
-    if (state == 'R')
-        return ERR_TORN;
-    r = read_once(st, py, codes, k);
-    if (task_turns(&k->task, &after) < 0)
-        return ERR_GONE;
-    return before != after ? ERR_TORN : r;
-}
-
-static int read_held(struct stack *st, struct sampler *s, const struct python *py, struct code_cache *codes,
-                     struct known_thread *k)
-{
-    int r = stop_hold(&s->stop, k->tid, HOLD_TIMEOUT_NS);
+    uint64_t first;
+    int r = read_once(st, src, k, now);
 
     if (r < 0)
         return r;
-    r = read_once(st, py, codes, k);
-    stop_release(&s->stop);
+    first = st->key;
+    r = read_once(st, src, k, now);
+    st->unsure = r == 0 && st->key != first;
     return r;
 }
 
-/* Without a hold, whatever the thread does: the best of a few tries, marked when it moved. */
-static int read_running(struct stack *st, const struct python *py, struct code_cache *codes, struct known_thread *k)
+static void remember(struct known_thread *k, const struct stack *st, const struct freeze *fz)
 {
-    addr_t before, after;
-    int r = ERR_TORN;
+    k->asleep = fz->way == FREEZE_ASLEEP;
+    k->turns = fz->turns;
+    k->has_stack = true;
+    k->key = st->key;
+    k->n_frames = st->frames.n;
+    k->owned_gil = st->owns_gil;
+}
 
-    for (int i = 0; i < TRIES; i++) {
-        addr_t at = k->tstate + (addr_t)py->layout.ts_frame;
+/* One try: 0 when what was read is true (or marked as unsure). */
+static int try_read(struct stack *st, const struct stack_source *src, struct known_thread *k, bool idle, bool firm)
+{
+    struct freeze fz;
+    int r = freeze_begin(&fz, src->sampler, k, firm), end;
 
-        if (mem_read_addr(py->mem, at, &before) < 0)
-            return ERR_READ;
-        r = read_once(st, py, codes, k);
-        if (r == 0 && mem_read_addr(py->mem, at, &after) == 0) {
-            st->unsure = before != after;
-            if (!st->unsure)
-                return 0;
-        } else if (!is_passing(r)) {
-            return r;
-        }
+    k->has_stack = k->asleep = false;
+    if (r < 0)
+        return r;
+    st->active = fz.look.state == 'R';
+    if (!st->active && !idle) {
+        k->asleep = true;
+        k->turns = fz.turns;
+        return STACK_IDLE;
     }
+    r = fz.way == FREEZE_NOT ? read_moving(st, src, k, fz.since_ns) : read_once(st, src, k, fz.since_ns);
+    end = freeze_end(&fz, src->sampler, k);
+    if (end < 0)
+        return end;
+    if (r == 0 && fz.way != FREEZE_NOT)
+        remember(k, st, &fz);
     return r;
 }
 
-int stack_read(struct stack *st, struct sampler *s, const struct python *py, struct code_cache *codes,
-               struct known_thread *k, char state)
+int stack_read(struct stack *st, const struct stack_source *src, struct known_thread *k, bool idle)
 {
     int r = ERR_TORN;
 
     st->owns_gil = st->unsure = false;
-    if (k->tid && state != 'R')
-        for (int i = 0; i < TRIES && is_passing(r); i++)
-            r = read_sleeping(st, py, codes, k);
-    if (r == 0 || r == ERR_NOMEM || r == ERR_GONE)
-        return r;
-    if (k->tid && !s->options.nonblocking && !s->hold_refused) {
-        r = ERR_TORN;
-        for (int i = 0; i < TRIES && is_passing(r); i++) {
-            r = read_held(st, s, py, codes, k);
-            if (is_passing(r))
-                sched_yield(); /* let it get past the moment */
-        }
-        if (r == 0 || r == ERR_NOMEM || r == ERR_GONE || is_passing(r))
-            return r;
-        /* Another tracer, a filter or a missing right: reading may still be allowed. */
-        s->hold_refused |= r == ERR_PERMISSION;
+    for (int i = 0; i < TRIES && is_passing(r); i++) {
+        if (i)
+            sched_yield(); /* let it get past the moment */
+        r = try_read(st, src, k, idle, i >= GENTLE_TRIES);
     }
-    return read_running(st, py, codes, k);
+    return r;
 }
 
 void stack_free(struct stack *st)

@@ -1,13 +1,12 @@
 /*
- * One thread's stack, read so that it is true: while the thread is held, or while it did not run.
+ * One thread's stack, read so that it is true.
  */
 #ifndef SAMPLE_STACK_H
 #define SAMPLE_STACK_H
 
 #include "python/code.h"
 #include "python/frames.h"
-#include "sample/sampler.h"
-#include "sample/thread_table.h"
+#include "sample/freeze.h"
 
 /* Reused from one stack to the next. */
 struct stack {
@@ -15,14 +14,26 @@ struct stack {
     addr_t *addrs;
     const struct code **codes; /* of each frame */
     size_t cap_addrs, cap_codes;
+    uint64_t key;        /* of what was read */
+    uint64_t checked_ns; /* when the code objects were last checked */
+    bool active;         /* the kernel ran the thread, or was about to */
     bool owns_gil;
     bool unsure;
 };
 
-/* Reads the stack of `k`, whose state by the kernel was `state` just before. On success frames and codes are
- * filled. ERR_GONE when the thread has ended. */
-int stack_read(struct stack *st, struct sampler *s, const struct python *py, struct code_cache *codes,
-               struct known_thread *k, char state);
+/* What a reading needs of the process. */
+struct stack_source {
+    struct sampler *sampler;
+    const struct python *py;
+    struct code_cache *codes;
+};
+
+/* Reads the stack of `k`. With `idle` false a thread that does not run is not read: ERR_IDLE_. ERR_GONE when the
+ * thread has ended. */
+int stack_read(struct stack *st, const struct stack_source *src, struct known_thread *k, bool idle);
 void stack_free(struct stack *st);
+
+/* Not an error: the thread does not run and was not asked for. */
+#define STACK_IDLE 1
 
 #endif

@@ -13,11 +13,18 @@
 
 #define NAMES_AGE_NS (5 * NS_PER_S)
 
+/* Frees what a slot owns. */
+static void thread_drop(struct known_thread *k)
+{
+    if (k->tstate && k->tid)
+        task_close(&k->task);
+    frames_hint_free(&k->hint);
+}
+
 void thread_table_free(struct thread_table *t)
 {
     for (size_t i = 0; i < t->cap; i++)
-        if (t->slots[i].tstate && t->slots[i].tid)
-            task_close(&t->slots[i].task);
+        thread_drop(&t->slots[i]);
     free(t->slots);
     free(t->names.items);
     *t = (struct thread_table){0};
@@ -60,8 +67,8 @@ static int table_rebuild(struct thread_table *t, size_t need)
         if (k->seen == t->round) {
             next.slots[slot_of(&next, k->tstate)] = *k;
             next.n++;
-        } else if (k->tid) {
-            task_close(&k->task);
+        } else {
+            thread_drop(k);
         }
     }
     free(t->slots);
@@ -123,8 +130,7 @@ static bool is_same(const struct known_thread *k, const struct py_thread *thread
 
 static void thread_enter(struct known_thread *k, pid_t pid, pid_t tid, const struct py_thread *thread)
 {
-    if (k->tstate && k->tid)
-        task_close(&k->task);
+    thread_drop(k);
     *k = (struct known_thread){.tstate = thread->tstate,
                                .interp = thread->interp,
                                .thread_id = thread->thread_id,
@@ -134,9 +140,9 @@ static void thread_enter(struct known_thread *k, pid_t pid, pid_t tid, const str
         return;
     task_open(&k->task, pid, tid);
     if (k->task.stat_fd < 0) { /* no such thread, or no descriptor left */
-        char state;
+        struct task_look look;
 
-        if (task_state(&k->task, &state) < 0) {
+        if (task_look(&k->task, &look) < 0) {
             task_close(&k->task);
             k->tid = 0;
         }

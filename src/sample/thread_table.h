@@ -4,6 +4,7 @@
 #ifndef SAMPLE_THREAD_TABLE_H
 #define SAMPLE_THREAD_TABLE_H
 
+#include "python/frames.h"
 #include "python/names.h"
 #include "python/threads.h"
 #include "target/task.h"
@@ -19,6 +20,14 @@ struct known_thread {
     struct task task;   /* open when tid is not 0 */
     const char *name;   /* NULL when unknown */
     uint64_t seen;      /* the round it was last there */
+    struct frames_hint hint;
+    /* As of the last look at it. */
+    bool asleep; /* it did not run, and will not have run while its turns are these */
+    struct task_turns turns;
+    bool has_stack; /* the stack of `key` is the one it had then */
+    uint64_t key;
+    size_t n_frames;
+    bool owned_gil;
 };
 
 struct thread_table {
@@ -27,6 +36,7 @@ struct thread_table {
     uint64_t round;
     int tid_offset; /* up to 3.10; NO when unknown */
     bool tid_searched;
+    bool changed;      /* threads came or went in the last update */
     uint64_t named_ns; /* when the names were read last */
     struct thread_names names;
 };

@@ -49,9 +49,10 @@ struct trace {
     const char *thread_name; /* NULL when unknown */
     bool active;             /* the kernel was running it, decided before it was held */
     bool owns_gil;
-    bool unsure; /* read without holding the thread, and it moved meanwhile */
+    bool unsure;  /* read without holding the thread, and it moved meanwhile */
+    uint64_t key; /* equal for equal stacks of the same thread; never 0 */
     size_t n_frames;
-    const struct frame *frames;
+    const struct frame *frames; /* NULL when the receiver has said that it knows the key */
 };
 
 #endif

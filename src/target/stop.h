@@ -23,9 +23,7 @@ struct stop {
     pid_t held; /* 0: none */
     int signal; /* a signal that arrived just then, passed on at release */
     uint64_t since_ns;
-    uint64_t longest_ns; /* longest hold so far */
-    uint64_t total_ns;
-    uint64_t holds;
+    uint64_t last_ns; /* how long the last hold was */
     /* Threads that did not stop in time (in the kernel, not to be interrupted): let go once they do. */
     pid_t late[STOP_LATE_MAX];
     size_t n_late;

@@ -79,8 +79,8 @@ int stop_hold(struct stop *s, pid_t tid, uint64_t timeout_ns)
         return ERR_STOP;
     if (ptrace(PTRACE_SEIZE, tid, 0, 0) < 0)
         return code_from_errno();
-    s->since_ns = clock_now_ns();
     r = ptrace(PTRACE_INTERRUPT, tid, 0, 0) < 0 ? code_from_errno() : wait_stopped(s, tid, timeout_ns);
+    s->since_ns = clock_now_ns();
     if (r == 0)
         s->held = tid;
     else if (r != ERR_GONE)
@@ -90,18 +90,12 @@ int stop_hold(struct stop *s, pid_t tid, uint64_t timeout_ns)
 
 void stop_release(struct stop *s)
 {
-    uint64_t ns;
-
     if (!s->held)
         return;
     /* The kernel takes the number of a signal to pass on in place of a pointer. */
     ptrace(PTRACE_DETACH, s->held, 0, (void *)(uintptr_t)s->signal);
-    ns = clock_now_ns() - s->since_ns;
+    s->last_ns = clock_now_ns() - s->since_ns;
     s->held = 0;
-    s->holds++;
-    s->total_ns += ns;
-    if (ns > s->longest_ns)
-        s->longest_ns = ns;
 }
 
 void stop_sweep(struct stop *s)

@@ -12,14 +12,24 @@ struct task {
     int stat_fd, sched_fd; /* -1: opened at each use, when descriptors are short */
 };
 
+struct task_look {
+    char state; /* R, S, D, T, t, Z … */
+    int cpu;    /* where it runs or ran last */
+};
+
+struct task_turns {
+    uint64_t count;  /* how often the kernel gave it a CPU so far */
+    uint64_t run_ns; /* how long it had one */
+};
+
 void task_open(struct task *t, pid_t pid, pid_t tid);
 void task_close(struct task *t);
 
-/* R, S, D, T, t, Z …; ERR_NO_PROCESS when the thread is gone. */
-int task_state(struct task *t, char *ret_state);
+/* ERR_NO_PROCESS when the thread is gone. */
+int task_look(struct task *t, struct task_look *ret);
 
-/* How often the kernel gave it a CPU so far: equal at two times means that it did not run in between
- * (unless it ran all the while, which its state R at both times tells). ERR_UNSUPPORTED when unknown. */
-int task_turns(struct task *t, uint64_t *ret_turns);
+/* An equal count at two times means that it was not put on a CPU in between: if it was not on one at the first
+ * time, it did not run at all. ERR_UNSUPPORTED when the kernel does not tell. */
+int task_turns(struct task *t, struct task_turns *ret);
 
 #endif

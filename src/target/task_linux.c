@@ -48,9 +48,27 @@ static ssize_t read_start(const struct task *t, int fd, const char *name, char *
     return got;
 }
 
-int task_state(struct task *t, char *ret_state)
+static const char *skip_fields(const char *p, int n)
 {
-    char buf[256], *p;
+    while (n-- > 0 && p)
+        p = (p = strchr(p, ' ')) ? p + 1 : NULL;
+    return p;
+}
+
+/* A number in decimal; faster than sscanf, which is felt at ten thousand samples a second. */
+static uint64_t parse_number(const char **p)
+{
+    uint64_t value = 0;
+
+    for (; **p >= '0' && **p <= '9'; (*p)++)
+        value = value * 10 + (uint64_t)(**p - '0');
+    return value;
+}
+
+int task_look(struct task *t, struct task_look *ret)
+{
+    char buf[1024];
+    const char *p, *cpu;
     ssize_t got = read_start(t, t->stat_fd, "stat", buf, sizeof(buf) - 1);
 
     if (got <= 0)
@@ -59,21 +77,28 @@ int task_state(struct task *t, char *ret_state)
     p = strrchr(buf, ')');
     if (!p || p[1] != ' ' || !p[2])
         return ERR_NO_PROCESS;
-    *ret_state = p[2];
+    *ret = (struct task_look){.state = p[2], .cpu = -1};
+    cpu = skip_fields(p + 2, 36); /* from the state, field 3, to the processor, field 39: proc(5) */
+    if (cpu)
+        ret->cpu = (int)parse_number(&cpu);
     return 0;
 }
 
-int task_turns(struct task *t, uint64_t *ret_turns)
+int task_turns(struct task *t, struct task_turns *ret)
 {
     char buf[128];
-    unsigned long long turns;
+    const char *p = buf;
     ssize_t got = read_start(t, t->sched_fd, "schedstat", buf, sizeof(buf) - 1);
+    struct task_turns turns;
 
     if (got <= 0)
         return ERR_UNSUPPORTED;
     buf[got] = '\0';
-    if (sscanf(buf, "%*u %*u %llu", &turns) != 1 || turns == 0)
+    turns.run_ns = parse_number(&p);
+    p = skip_fields(p, 2);
+    turns.count = p ? parse_number(&p) : 0;
+    if (!turns.count)
         return ERR_UNSUPPORTED;
-    *ret_turns = turns;
+    *ret = turns;
     return 0;
 }

@@ -1,0 +1,88 @@
+/*
+ * The ways to keep a thread still. Called for each stack that is read.
+ */
+#include "sample/freeze.h"
+
+#include "base/clock.h"
+
+#define LOOKS           4
+#define HOLD_TIMEOUT_NS (200 * NS_PER_MS)
+
+/* Asleep, or on the core where we are: it does not run now. Its turns were counted before, so that an equal count
+ * later means that it has not run since. */
+static int begin_still(struct freeze *fz, struct sampler *s, struct known_thread *k)
+{
+    for (int i = 0; i < LOOKS; i++) {
+        if (task_turns(&k->task, &fz->turns) < 0)
+            return ERR_UNSUPPORTED;
+        if (task_look(&k->task, &fz->look) < 0)
+            return ERR_GONE;
+        fz->way = fz->look.state == 'R' ? FREEZE_CORE : FREEZE_ASLEEP;
+        if (fz->way == FREEZE_ASLEEP || s->core.cpu == fz->look.cpu)
+            return 0;
+        if (s->options.nonblocking || !s->options.core || core_go(&s->core, fz->look.cpu) < 0)
+            return ERR_UNSUPPORTED;
+    }
+    return ERR_UNSUPPORTED; /* it moves from core to core faster than we follow */
+}
+
+static int begin_held(struct freeze *fz, struct sampler *s, struct known_thread *k)
+{
+    int r = stop_hold(&s->stop, k->tid, HOLD_TIMEOUT_NS);
+
+    fz->way = FREEZE_HELD;
+    /* Another tracer, a filter or a missing right: reading may still be allowed. */
+    s->hold_refused |= r == ERR_PERMISSION;
+    return r;
+}
+
+int freeze_begin(struct freeze *fz, struct sampler *s, struct known_thread *k, bool firm)
+{
+    int r;
+
+    *fz = (struct freeze){.way = FREEZE_NOT, .look = {.state = 'R', .cpu = -1}, .since_ns = clock_now_ns()};
+    if (!k->tid)
+        return 0;
+    r = begin_still(fz, s, k);
+    if (r != ERR_UNSUPPORTED && !(r == 0 && firm))
+        return r;
+    if (!s->options.nonblocking && !s->hold_refused) {
+        r = begin_held(fz, s, k);
+        if (r != ERR_PERMISSION)
+            return r;
+    }
+    fz->way = FREEZE_NOT;
+    return 0;
+}
+
+static void count_hold(struct sampler *s, uint64_t ns)
+{
+    uint64_t v = ns >> 8;
+    size_t shift = 0, slot;
+
+    for (; v > 7; v >>= 1)
+        shift++;
+    slot = v < 4 ? v : 4 + shift * 4 + (v & 3);
+    s->hold_slots[slot < SAMPLER_HOLD_SLOTS ? slot : SAMPLER_HOLD_SLOTS - 1]++;
+    s->holds++;
+    if (ns > s->hold_longest_ns)
+        s->hold_longest_ns = ns;
+}
+
+int freeze_end(struct freeze *fz, struct sampler *s, struct known_thread *k)
+{
+    struct task_turns after;
+
+    if (fz->way == FREEZE_HELD) {
+        stop_release(&s->stop);
+        count_hold(s, s->stop.last_ns);
+        return 0;
+    }
+    if (fz->way == FREEZE_NOT)
+        return 0;
+    if (task_turns(&k->task, &after) < 0 || after.count != fz->turns.count)
+        return ERR_TORN;
+    if (fz->way == FREEZE_CORE)
+        count_hold(s, clock_now_ns() - fz->since_ns);
+    return 0;
+}

@@ -1,0 +1,34 @@
+/*
+ * Keeping a thread still while it is read, by the gentlest way that works.
+ *
+ *     freeze_begin(&fz, s, k, false);
+ *     … read …
+ *     r = freeze_end(&fz, s, k);                   // 0: it stood still all the while
+ *
+ * A thread that sleeps is left alone. One that runs cannot run on while we are on its core, which takes no call
+ * on it at all; where we may not go there, it is held by ptrace; where that is refused, it is read as it runs.
+ * In the first two ways the kernel's count of its turns on a CPU proves afterwards that it did not run.
+ */
+#ifndef SAMPLE_FREEZE_H
+#define SAMPLE_FREEZE_H
+
+#include "sample/sampler.h"
+#include "sample/thread_table.h"
+
+enum freeze_way { FREEZE_ASLEEP, FREEZE_CORE, FREEZE_HELD, FREEZE_NOT };
+
+struct freeze {
+    enum freeze_way way;
+    struct task_look look; /* what the kernel did with the thread at the beginning */
+    struct task_turns turns;
+    uint64_t since_ns;
+};
+
+/* 0; ERR_GONE when the thread has ended; ERR_STOP when it could not be held in time. `firm`: the gentle ways have
+ * failed for this stack. */
+int freeze_begin(struct freeze *fz, struct sampler *s, struct known_thread *k, bool firm);
+
+/* 0 when the thread stood still since freeze_begin; ERR_TORN when it may have run. FREEZE_NOT is always 0. */
+int freeze_end(struct freeze *fz, struct sampler *s, struct known_thread *k);
+
+#endif

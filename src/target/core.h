@@ -1,0 +1,24 @@
+/*
+ * Being on the CPU core of the thread that is read: it cannot run there while we do.
+ */
+#ifndef TARGET_CORE_H
+#define TARGET_CORE_H
+
+#include <stdbool.h>
+
+struct core {
+    int cpu;      /* where we are bound to; -1: nowhere */
+    bool refused; /* a cpuset keeps us off a core that we wanted */
+    bool urgent;  /* we run before everyone else when we wake up */
+};
+
+/* Binds us to `cpu` and moves there. ERR_PERMISSION when it is not allowed. */
+int core_go(struct core *c, int cpu);
+
+/* Unbinds: we may run anywhere again. */
+void core_leave(struct core *c);
+
+/* Asks the kernel to run us at once whenever we wake up: for high rates. Does nothing without the right to it. */
+void core_be_urgent(struct core *c, bool urgent);
+
+#endif
