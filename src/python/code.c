@@ -21,9 +21,16 @@
 #define SPANS      5
 #define BATCH      64
 
+/* Bounds on what a target can make us keep and do: no real stack comes near them. Above half of the first two the
+ * cache is emptied before the next round. */
+#define MAX_CODES      32768
+#define MAX_ROW_BYTES  ((size_t)32 * 1024 * 1024) /* of decoded line tables */
+#define MAX_READ_BYTES ((size_t)16 * 1024 * 1024) /* of line tables in one round */
+
 struct code_cache {
     struct code **slots;
     size_t n, cap; /* cap is a power of two */
+    size_t row_bytes, read_bytes;
     uint64_t round;
     uint64_t serial;
 };
@@ -39,15 +46,22 @@ struct code_cache *code_cache_new(void)
     return cache->slots ? cache : code_cache_free(cache);
 }
 
-struct code_cache *code_cache_free(struct code_cache *cache)
+static void cache_empty(struct code_cache *cache)
 {
-    if (!cache)
-        return NULL;
     for (size_t i = 0; cache->slots && i < cache->cap; i++) {
         if (cache->slots[i])
             lines_free(&cache->slots[i]->lines);
         free(cache->slots[i]);
+        cache->slots[i] = NULL;
     }
+    cache->n = cache->row_bytes = 0;
+}
+
+struct code_cache *code_cache_free(struct code_cache *cache)
+{
+    if (!cache)
+        return NULL;
+    cache_empty(cache);
     free(cache->slots);
     free(cache);
     return NULL;
@@ -56,6 +70,9 @@ struct code_cache *code_cache_free(struct code_cache *cache)
 void code_cache_round(struct code_cache *cache)
 {
     cache->round++;
+    cache->read_bytes = 0;
+    if (cache->n > MAX_CODES / 2 || cache->row_bytes > MAX_ROW_BYTES / 2)
+        cache_empty(cache);
 }
 
 static size_t slot_of(const struct code_cache *cache, addr_t addr)
@@ -83,24 +100,25 @@ static int cache_double(struct code_cache *cache)
     return 0;
 }
 
-/* The entry of an address; a new one is empty. NULL when out of memory. */
-static struct code *cache_entry(struct code_cache *cache, addr_t addr)
+/* The entry of an address; a new one is empty. ERR_NOMEM, or ERR_BOUNDS when there are too many. */
+static int cache_entry(struct code_cache *cache, addr_t addr, struct code **ret)
 {
     size_t at;
 
     if (cache->n * 2 >= cache->cap && cache_double(cache) < 0)
-        return NULL;
+        return ERR_NOMEM;
     at = slot_of(cache, addr);
     if (!cache->slots[at]) {
-        struct code *c = calloc(1, sizeof(*c));
+        struct code *c = cache->n < MAX_CODES ? calloc(1, sizeof(*c)) : NULL;
 
         if (!c)
-            return NULL;
+            return cache->n < MAX_CODES ? ERR_NOMEM : ERR_BOUNDS;
         c->addr = addr;
         cache->slots[at] = c;
         cache->n++;
     }
-    return cache->slots[at];
+    *ret = cache->slots[at];
+    return 0;
 }
 
 static size_t size_min(size_t a, size_t b)
@@ -160,16 +178,19 @@ static int read_fields(const struct python *py, struct code *c)
 }
 
 /* A line table that cannot be read or is too large leaves the first line: the frame itself is kept. */
-static int read_lines(const struct python *py, struct code *c)
+static int read_lines(struct code_cache *cache, const struct python *py, struct code *c)
 {
     unsigned char *bytes;
     uint64_t len;
     int r;
 
+    cache->row_bytes -= c->lines.cap * sizeof(*c->lines.rows);
     lines_free(&c->lines);
     c->lines_len = 0;
-    if (mem_read_addr(py->mem, c->lines_at + (addr_t)py->layout.by_size, &len) < 0 || len > PY_MAX_LINES)
+    if (mem_read_addr(py->mem, c->lines_at + (addr_t)py->layout.by_size, &len) < 0 || len > PY_MAX_LINES ||
+        len > MAX_READ_BYTES - cache->read_bytes || cache->row_bytes > MAX_ROW_BYTES)
         return 0;
+    cache->read_bytes += len;
     bytes = malloc(len ? len : 1);
     if (!bytes)
         return ERR_NOMEM;
@@ -177,6 +198,7 @@ static int read_lines(const struct python *py, struct code *c)
     if (r == 0) {
         c->lines_len = len;
         r = lines_decode(py->layout.line_kind, bytes, len, c->first_line, &c->lines);
+        cache->row_bytes += c->lines.cap * sizeof(*c->lines.rows);
     }
     free(bytes);
     return r == ERR_NOMEM ? r : 0;
@@ -189,14 +211,13 @@ static int code_read(struct code_cache *cache, const struct python *py, struct c
 
     c->func = NULL;
     if (r == 0)
-        r = read_lines(py, c);
+        r = read_lines(cache, py, c);
     if (r < 0)
         return r;
     memset(c->mark, 0, sizeof(c->mark));
     mark_spans(py, c, c->mark, spans);
     if (mem_readv(py->mem, spans, SPANS) != SPANS)
         return ERR_READ;
-    c->checked = cache->round;
     c->serial = ++cache->serial;
     return 0;
 }
@@ -222,15 +243,14 @@ static int check_batch(struct code_cache *cache, const struct python *py, struct
             r = code_read(cache, py, codes[i]);
         if (r == ERR_NOMEM)
             return r;
-        if (r < 0) {
-            codes[i]->checked = 0;
+        if (r < 0)
             codes[i]->name = NULL;
-        }
     }
     return 0;
 }
 
-/* Makes one entry good for this round: reads a new one, puts a known one off for the batch. */
+/* Makes one entry good for this round: reads a new one, puts a known one off for the batch. One that cannot be read
+ * has no name, and is tried once in each call of code_cache_get. */
 static int entry_prepare(struct code_cache *cache, const struct python *py, struct code *c, struct code **stale,
                          size_t *n_stale)
 {
@@ -238,17 +258,21 @@ static int entry_prepare(struct code_cache *cache, const struct python *py, stru
 
     if (c->checked == cache->round)
         return 0;
-    c->checked = cache->round; /* so that it is in the batch once */
+    c->checked = cache->round; /* once a round */
     if (c->name) {
         stale[(*n_stale)++] = c;
         return *n_stale < BATCH ? 0 : check_batch(cache, py, stale, n_stale);
     }
     r = code_read(cache, py, c);
-    if (r < 0) {
-        c->checked = 0;
+    if (r < 0)
         c->name = NULL;
-    }
     return r == ERR_NOMEM ? r : 0;
+}
+
+/* What was given out as const is ours to change. */
+static struct code *code_of(const struct code *code)
+{
+    return (struct code *)(uintptr_t)code;
 }
 
 int code_cache_get(struct code_cache *cache, const struct python *py, const addr_t *addrs, size_t n,
@@ -259,22 +283,28 @@ int code_cache_get(struct code_cache *cache, const struct python *py, const addr
     int r = 0;
 
     for (size_t i = 0; i < n && r == 0; i++) {
-        struct code *c = cache_entry(cache, addrs[i]);
+        struct code *c = NULL;
 
+        r = cache_entry(cache, addrs[i], &c);
         ret[i] = c;
-        r = c ? entry_prepare(cache, py, c, stale, &n_stale) : ERR_NOMEM;
+        if (r == 0)
+            r = entry_prepare(cache, py, c, stale, &n_stale);
+        else if (r == ERR_BOUNDS)
+            r = 0;
     }
     if (r == 0)
         r = check_batch(cache, py, stale, &n_stale);
     for (size_t i = 0; i < n && r == 0; i++)
-        if (ret[i]->checked != cache->round)
+        if (ret[i] && !ret[i]->name) {
+            code_of(ret[i])->checked = 0;
             ret[i] = NULL;
+        }
     return r;
 }
 
 void code_set_func(const struct code *code, const void *func)
 {
-    ((struct code *)(uintptr_t)code)->func = func;
+    code_of(code)->func = func;
 }
 
 int code_line(const struct code *code, int64_t at)
