@@ -1,0 +1,51 @@
+"""Section deep: samples a second at full speed, and the CPU that each costs, under stacks of several depths."""
+from . import tools
+from .common import median, table, thousands, show
+
+NAME = "deep"
+TITLE = "Deep: full speed on a busy loop"
+NOTES = ["A busy loop at the bottom of so many frames, CPython 3.11; the two of CPython's own on its 3.15, where "
+         "spyglass is run too. Every tool is asked for 1,000,000 samples a second; counts are what each tool says of "
+         "itself, errors left out. CPU is all that the profiler's process used, its start included, over its samples."]
+
+
+def run(ctx):
+    depths = ctx.pick((5, 20, 100, 500), (20, 100))
+    data = {}
+    for depth in depths:
+        ctx.say(f"deep: {depth} frames")
+        wanted = {m: (ctx.env.python(m), "deep", str(depth), "busy") for m in ("3.11", "3.15")}
+        for _ in range(ctx.pick(3, 1)):
+            for name, what in wanted.items():
+                with ctx.targets({name: what}) as targets:  # one busy target at a time
+                    for target in targets.values():
+                        round_of(ctx, data, target, depth)
+    return {"data": summary(data), "tables": tables(summary(data), depths)}
+
+
+def round_of(ctx, data, target, depth):
+    new = target.python.minor == "3.15"
+    for tool in ctx.usable(target.python):
+        if new and tool.family not in ("cpython", "spyglass"):
+            continue
+        key = tool.key + (" on 3.15" if new and tool.family == "spyglass" else "")
+        run = tools.run_tool(tool, target, tools.FULL, ctx.pick(1.2, 0.7))
+        if run.failure:
+            ctx.say(f"deep: {key}: {run.failure}")
+        else:
+            data.setdefault(key, {}).setdefault(str(depth), []).append(run)
+
+
+def summary(data):
+    return {key: {depth: {"rate": median([r.samples / r.seconds for r in runs]),
+                          "cpu_us": median([r.cpu * 1e6 / max(r.samples, 1) for r in runs]),
+                          "errors": sum(r.errors for r in runs)} for depth, runs in by.items()}
+            for key, by in data.items()}
+
+
+def tables(data, depths):
+    def cells(by, what, form):
+        return [form(by.get(str(d), {}).get(what)) for d in depths]
+    head = ["", *(f"{d} deep: samples/s" for d in depths), *(f"{d} deep: CPU µs" for d in depths)]
+    return [table("", head, [[key, *cells(by, "rate", thousands), *cells(by, "cpu_us", show)]
+                             for key, by in data.items()])]

@@ -1,0 +1,127 @@
+"""What must hold, from the data of the sections: each goal gives what was got, what was wanted, and whether it held.
+
+A goal about pace is missed only when the figure is below it by more than twice its standard error."""
+import collections
+
+from . import split
+
+Goal = collections.namedtuple("Goal", "text got wanted ok")
+
+
+def dig(data, *path):
+    for key in path:
+        data = data.get(key) if isinstance(data, dict) else None
+    return data
+
+
+def ratio(text, ours, theirs, factor, most=False):
+    """ours is at least (at most) factor times theirs."""
+    if not ours or not theirs:
+        return Goal(text, "–", "–", None)
+    limit = theirs * factor
+    figure = "{:,.0f}" if limit >= 100 else "{:,.2f}"
+    return Goal(text, figure.format(ours), ("≤ " if most else "≥ ") + figure.format(limit),
+                ours <= limit if most else ours >= limit)
+
+
+def limit(text, got, most, unit=""):
+    if got is None:
+        return Goal(text, "–", f"≤ {most:g}{unit}", None)
+    return Goal(text, f"{got:,.2f}{unit}", f"≤ {most:g}{unit}", got <= most)
+
+
+def all_of(data):
+    goals = []
+    for name, function in SECTIONS.items():
+        if name in data:
+            goals += function(data)
+    return goals
+
+
+def of_dump(data):
+    by = data["dump"]["tools"]
+    goals = []
+    for name in by.get("spyglass", {}):
+        for suffix in ("", "-nb"):
+            for unit, text in (("ms", "time, ms"), ("kb", "memory, KB")):
+                goals.append(ratio(f"dump{' --nonblocking' if suffix else ''}, {name}: {text}, at most py-spy's",
+                                   dig(by, "spyglass" + suffix, name, unit), dig(by, "py-spy" + suffix, name, unit),
+                                   1.0, most=True))
+    goals.append(limit("size of the binary, MB", data["dump"]["binary"] / 1e6, 4))
+    return goals
+
+
+def truthful(data, key):
+    """No impossible stack on plain calls, where that was measured; else by what is known of the tool."""
+    got = [kinds["plain"]["impossible"] for kinds in dig(data, "chains", key).values() if kinds.get("plain")] \
+        if dig(data, "chains", key) else []
+    return not any(got) if got else key in ("py-spy", "cpython-b")
+
+
+def of_deep(data):
+    deep = data["deep"]
+    peers = {key: dig(deep, key, "20", "rate") for key in ("py-spy", "py-spy-nb", "austin", "cpython", "cpython-b")
+             if truthful(data, key) and dig(deep, key, "20", "rate")}
+    best = max(peers, key=peers.get) if peers else None
+    ours = dig(deep, "spyglass", "20", "rate")
+    return [ratio(f"deep 20: truthful samples/s, 4 × the best truthful peer's ({best or 'none'})", ours,
+                  peers.get(best), 4),
+            ratio("deep 20 --nonblocking: samples/s, 2 × austin's", dig(deep, "spyglass-nb", "20", "rate"),
+                  dig(deep, "austin", "20", "rate"), 2),
+            ratio("deep 20: CPU µs a truthful sample, 1/50 of py-spy's", dig(deep, "spyglass", "20", "cpu_us"),
+                  dig(deep, "py-spy", "20", "cpu_us"), 1 / 50, most=True)]
+
+
+def of_chains(data):
+    goals = []
+    for key, most in (("spyglass", 0), ("spyglass-nb", 50)):
+        by = data["chains"].get(key) or {}
+        for kind in ("plain", "generator", "method", "coroutine"):
+            got = [by[m].get(kind) for m in by if kind in by[m]]
+            if not got:
+                continue
+            text = f"chains, {kind}, {key}: impossible in a million, all Pythons"
+            if not all(got):
+                goals.append(Goal(text, "a Python that could not be read", f"≤ {most}", False))
+                continue
+            inside = sum(g["inside"] for g in got)
+            goals.append(limit(text, sum(g["impossible"] for g in got) * 1e6 / inside if inside else None, most))
+    return goals
+
+
+def of_split(data):
+    goals = []
+    for key, most in (("spyglass", 1), ("spyglass on 3.15", 1), ("spyglass-nb", 2), ("spyglass-nb on 3.15", 2)):
+        for kind, runs in (data["split"].get(key) or {}).items():
+            worst = split.worst(runs)
+            goals.append(limit(f"split, {kind}, {key}: error", None if worst is None else abs(worst), most, " points"))
+    return goals
+
+
+def of_pace(data):
+    ours = data["pace"].get("spyglass") or {}
+    goals = []
+    for what, least in (("1 100 Hz", 99.5), ("1 1 kHz", 97), ("200 100 Hz", 98)):
+        got = ours.get(what)
+        if not got or got["kept"] is None:
+            continue
+        error = got["error"]
+        threads, rate = what.split(" ", 1)
+        goals.append(Goal(f"pace, {threads} thread{'s' * (threads != '1')} at {rate}: kept",
+                          f"{got['kept']:.2f}%" + (f" ±{error:.2f}" if error is not None else ""), f"≥ {least}%",
+                          got["kept"] + 2 * (error or 0) >= least))
+    if dig(ours, "1000 100 Hz", "samples"):
+        got = min(ours["1000 100 Hz"]["samples"], ours["1000 100 Hz"]["held"] or 1e9)
+        goals.append(Goal("pace, 1000 threads at 100 Hz: samples/s held", f"{got:.1f}", "≥ 95", got >= 95))
+    share = dig(ours, "1 100 Hz", "share")
+    goals.append(limit("pace, 1 thread at 100 Hz: CPU of the profiler", share and share * 100, 0.5, "% of a core"))
+    return goals
+
+
+def of_growth(data):
+    got = [v["mb"] for k, v in (data["growth"].get("spyglass") or {}).items() if "distinct" in k and v]
+    return [limit("growth: peak memory over distinct stacks, MB", max(got) if got else None, 256)]
+
+
+SECTIONS = {"dump": of_dump, "deep": of_deep, "chains": of_chains, "split": of_split, "pace": of_pace,
+            "growth": of_growth}

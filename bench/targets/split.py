@@ -1,0 +1,82 @@
+"""split.py STATE slow|fast: spends its time in three functions and keeps count of how much in each.
+
+slow: three functions of 10 ms or so, in the ratio 3:2:1, that call nothing.
+fast: about a third of the time goes to a function that makes tiny calls as fast as it can, the rest to two that
+call nothing. A profiler that rejects what changed under its eyes sees too little of the first.
+
+The truth, in slots 1 to 3, is the thread's own CPU time in each function; slots 4 to 6 are the wall time."""
+import sys
+import time
+
+import shared
+
+
+def part_a(turns):
+    total = 0
+    for i in range(turns):
+        total += i * i
+    return total
+
+
+def part_b(turns):
+    total = 0
+    for i in range(turns):
+        total += i * i
+    return total
+
+
+def part_c(turns):
+    total = 0
+    for i in range(turns):
+        total += i * i
+    return total
+
+
+def tiny_leaf(x):
+    return x + 1
+
+
+def tiny_middle(x):
+    return tiny_leaf(x)
+
+
+def tiny(x):
+    return tiny_middle(x)
+
+
+def part_a_fast(turns):
+    for i in range(turns):
+        tiny(i)
+
+
+def turns_for(seconds, function):
+    """How many turns of the function take so long, by trying."""
+    best = 1e9
+    for _ in range(5):
+        start = time.perf_counter()
+        function(20000)
+        best = min(best, time.perf_counter() - start)
+    return int(20000 * seconds / best)
+
+
+def keep_time(slot, function, turns):
+    wall, cpu = time.perf_counter(), time.thread_time()
+    function(turns)
+    page = shared.page
+    page[slot] += time.thread_time() - cpu
+    page[slot + 3] += time.perf_counter() - wall
+
+
+def main(kind):
+    if kind == "slow":
+        parts = [(part_a, 0.015), (part_b, 0.010), (part_c, 0.005)]
+    else:
+        parts = [(part_a_fast, 0.0068), (part_b, 0.0066), (part_c, 0.0066)]
+    parts = [(function, turns_for(seconds, function)) for function, seconds in parts]
+    shared.ready()
+    while True:
+        for slot, (function, turns) in enumerate(parts, 1):
+            keep_time(slot, function, turns)
+
+
+main(sys.argv[2])
