@@ -42,7 +42,7 @@ static int window_add(struct frames *f, addr_t start, size_t len)
     if (grow_array((void **)&f->windows, &f->cap_windows, f->n_windows + 1, sizeof(*f->windows)) < 0 ||
         grow_array((void **)&f->bytes, &f->cap_bytes, f->used + len, 1) < 0)
         return ERR_NOMEM;
-    f->windows[f->n_windows++] = (struct frames_window){start, len, f->used};
+    f->windows[f->n_windows++] = (struct frames_window){.start = start, .len = len, .at = f->used};
     f->used += (len + 7) & ~(size_t)7;
     return 0;
 }
@@ -64,13 +64,43 @@ static int windows_read(struct frames *f, const struct python *py, size_t first)
     return 0;
 }
 
+static void span_add(struct frames *f, size_t *n, size_t window, size_t base)
+{
+    const struct frames_window *w = &f->windows[window];
+
+    f->spans[(*n)++] = (struct mem_span){w->start, f->bytes + base + w->at, w->len};
+}
+
+/* The frames, then what tells which of them is the innermost, then the frames again, in one call. If the frames
+ * up to that one are the same in both copies, they were the stack when it was read. */
+static int windows_read_twice(struct frames *f, const struct python *py)
+{
+    size_t windows = f->n_windows, n = 0;
+
+    f->half = f->used;
+    if (grow_array((void **)&f->spans, &f->cap_spans, 2 * windows, sizeof(*f->spans)) < 0 ||
+        grow_array((void **)&f->bytes, &f->cap_bytes, 2 * f->half, 1) < 0)
+        return ERR_NOMEM;
+    for (int pass = 0; pass < 3; pass++)
+        for (size_t i = 0; i < windows; i++)
+            if (f->windows[i].once == (pass == 1))
+                span_add(f, &n, i, pass == 2 ? f->half : 0);
+    f->used = 2 * f->half;
+    if (mem_readv(py->mem, f->spans, n) < n) {
+        f->n_windows = f->n_copied = 0;
+        return ERR_TORN;
+    }
+    f->n_copied = windows;
+    return 0;
+}
+
 static const unsigned char *window_bytes(const struct frames *f, size_t i, addr_t addr, size_t len)
 {
     const struct frames_window *w = &f->windows[i];
 
     if (addr < w->start || addr - w->start > w->len || len > w->len - (addr - w->start))
         return NULL;
-    return f->bytes + w->at + (addr - w->start);
+    return f->bytes + (i < f->n_copied && !w->once ? f->base : 0) + w->at + (addr - w->start);
 }
 
 /* Frames follow each other in the chunks and in the list of the others: where the last one was comes first. */
@@ -257,15 +287,17 @@ static int fetch_hinted(struct frames *f, const struct python *py, addr_t tstate
 {
     int r = window_add(f, tstate, state_size);
 
+    if (r == 0)
+        f->windows[0].once = true;
     for (size_t i = 0; r == 0 && i < hint->n_chunks; i++)
         r = window_add(f, hint->chunk[i].start, hint->chunk[i].len);
     for (size_t i = 0; r == 0 && i < 2; i++)
-        if (hint->cframe[i])
-            r = window_add(f, hint->cframe[i], CFRAME_BYTES);
+        if (hint->cframe[i] && (r = window_add(f, hint->cframe[i], CFRAME_BYTES)) == 0)
+            f->windows[f->n_windows - 1].once = true;
     for (size_t i = 0; r == 0 && i < hint->n_extra; i++)
         r = window_add(f, hint->extra[i], (size_t)py->layout.fr_size);
     if (r == 0)
-        r = windows_read(f, py, 0);
+        r = f->copies == 2 ? windows_read_twice(f, py) : windows_read(f, py, 0);
     if (r == 0 && f->n_windows == 0)
         r = ERR_READ;
     f->n_chunks = hint->n_chunks + 1 < f->n_windows ? hint->n_chunks + 1 : f->n_windows;
@@ -278,7 +310,7 @@ static bool chunks_current(const struct frames *f, addr_t chunk, addr_t top)
     for (size_t i = 1; chunk; i++) {
         if (i >= f->n_chunks || f->windows[i].start != chunk || top > chunk + f->windows[i].len)
             return false;
-        chunk = addr_at(f->bytes + f->windows[i].at, 0);
+        chunk = addr_at(f->bytes + f->base + f->windows[i].at, 0);
         top = 0; /* older chunks are full: their length is as it was */
     }
     return true;
@@ -301,6 +333,7 @@ static int copy_chunks(struct frames *f, const struct python *py, addr_t chunk, 
     int r = 0;
 
     f->n_windows = f->n_chunks = 1;
+    f->n_copied = f->n_copied ? 1 : 0;
     hint->n_chunks = 0;
     while (r == 0 && chunk && top > chunk && top - chunk <= CHUNK_MAX && f->n_windows < FRAMES_CHUNKS) {
         size_t first = f->n_windows, used = top - chunk;
@@ -326,7 +359,7 @@ static int copy_chunks(struct frames *f, const struct python *py, addr_t chunk, 
     return r;
 }
 
-static int hint_update(struct frames *f, struct frames_hint *hint)
+static void hint_update(struct frames *f, struct frames_hint *hint)
 {
     addr_t *touched = f->touched;
     size_t cap = f->cap_touched;
@@ -337,38 +370,129 @@ static int hint_update(struct frames *f, struct frames_hint *hint)
     hint->cap_extra = cap;
     hint->n_extra = f->n_touched;
     f->n_touched = 0;
-    return 0;
+}
+
+/* The thread state as it was copied. */
+static addr_t state_at(const struct frames *f, int at)
+{
+    return addr_at(f->bytes + f->windows[0].at, at);
+}
+
+/* From what was fetched to the frames; fetches singly what is not there. */
+static int walk_fetched(struct frames *f, const struct python *py, struct frames_hint *hint)
+{
+    const struct layout *l = &py->layout;
+    addr_t start = state_at(f, l->ts_frame);
+    struct walk w;
+    int r = 0;
+
+    if (l->ts_chunk != NO && !chunks_current(f, state_at(f, l->ts_chunk), state_at(f, l->ts_chunk + 8)))
+        r = copy_chunks(f, py, state_at(f, l->ts_chunk), state_at(f, l->ts_chunk + 8), hint);
+    if (r < 0)
+        return r;
+    if (l->cf_frame != NO)
+        return walk_from_cframe(f, py, start, hint);
+    r = walk_frames(f, py, start, &w);
+    /* From 3.12 on a stack ends in an entry frame; a generator that is being resumed is cut off before it. */
+    return r == 0 && l->fr_owner != NO && f->n && !w.ends_in_entry ? ERR_TORN : r;
+}
+
+static int read_copies(struct frames *f, const struct python *py, addr_t tstate, struct frames_hint *hint,
+                       size_t copies)
+{
+    const struct layout *l = &py->layout;
+    size_t state_size = (size_t)(l->ts_chunk > l->ts_frame ? l->ts_chunk + 16 : l->ts_frame + 8);
+    int r;
+
+    f->n = f->used = f->n_windows = f->n_chunks = f->at_chunk = f->at_extra = f->n_touched = 0;
+    f->n_copied = f->base = 0;
+    f->copies = copies;
+    r = fetch_hinted(f, py, tstate, state_size, hint);
+    if (r == 0)
+        r = walk_fetched(f, py, hint);
+    if (r == 0)
+        hint_update(f, hint);
+    return r;
 }
 
 int frames_read(struct frames *f, const struct python *py, addr_t tstate, struct frames_hint *hint)
 {
-    const struct layout *l = &py->layout;
-    size_t state_size = (size_t)(l->ts_chunk > l->ts_frame ? l->ts_chunk + 16 : l->ts_frame + 8);
-    addr_t start;
-    struct walk w;
-    int r;
+    return read_copies(f, py, tstate, hint, 1);
+}
 
-    f->n = f->used = f->n_windows = f->n_chunks = f->at_chunk = f->at_extra = f->n_touched = 0;
-    r = fetch_hinted(f, py, tstate, state_size, hint);
+/* Frames in common from the root on. The innermost one may have moved on within its function. */
+static size_t common_frames(const struct frames *f)
+{
+    size_t n = f->n < f->n_other ? f->n : f->n_other, same = 0;
+
+    while (same < n) {
+        const struct py_frame *a = &f->items[f->n - 1 - same], *b = &f->other[f->n_other - 1 - same];
+
+        if (a->code != b->code || (a->at != b->at && (same + 1 < n || f->n != f->n_other)))
+            break;
+        same++;
+    }
+    return same;
+}
+
+/* Nothing at all changed: most often so when the thread stays in one function. */
+static bool copies_equal(const struct frames *f)
+{
+    for (size_t i = 0; i < f->n_copied; i++) {
+        const unsigned char *bytes = f->bytes + f->windows[i].at;
+
+        if (!f->windows[i].once && memcmp(bytes, bytes + f->half, f->windows[i].len) != 0)
+            return false;
+    }
+    return true;
+}
+
+int frames_read_twice(struct frames *f, const struct python *py, addr_t tstate, struct frames_hint *hint,
+                      size_t *ret_sure)
+{
+    struct py_frame *items;
+    size_t cap, fetched;
+    int r = ERR_TORN;
+
+    /* Where the stack has moved the first reading is without a second one, but makes a hint for the next. */
+    for (int i = 0; i < 4; i++) {
+        r = read_copies(f, py, tstate, hint, 2);
+        fetched = f->n_windows;
+        if (r == 0 && f->n_copied && f->n_copied == fetched)
+            break;
+        if (r == 0)
+            r = ERR_TORN;
+        else if (r == ERR_TORN)
+            r = read_copies(f, py, tstate, hint, 1) == ERR_NOMEM ? ERR_NOMEM : ERR_TORN;
+        if (r == ERR_NOMEM)
+            return r;
+    }
     if (r < 0)
         return r;
-    start = addr_at(f->bytes + f->windows[0].at, l->ts_frame);
-    if (l->ts_chunk != NO) {
-        addr_t chunk = addr_at(f->bytes + f->windows[0].at, l->ts_chunk);
-        addr_t top = addr_at(f->bytes + f->windows[0].at, l->ts_chunk + 8);
+    if (copies_equal(f)) {
+        *ret_sure = f->n;
+        return 0;
+    }
+    items = f->other;
+    cap = f->cap_other;
+    f->other = f->items;
+    f->cap_other = f->cap;
+    f->n_other = f->n;
+    f->items = items;
+    f->cap = cap;
+    f->base = f->half;
+    r = walk_fetched(f, py, hint);
+    if (r < 0)
+        return r;
+    hint_update(f, hint);
+    *ret_sure = common_frames(f);
+    return *ret_sure || !f->n ? 0 : ERR_TORN;
+}
 
-        if (!chunks_current(f, chunk, top))
-            r = copy_chunks(f, py, chunk, top, hint);
-    }
-    if (r == 0 && l->cf_frame != NO)
-        r = walk_from_cframe(f, py, start, hint);
-    else if (r == 0) {
-        r = walk_frames(f, py, start, &w);
-        /* From 3.12 on a stack ends in an entry frame; a generator that is being resumed is cut off before it. */
-        if (r == 0 && l->fr_owner != NO && f->n && !w.ends_in_entry)
-            r = ERR_TORN;
-    }
-    return r < 0 ? r : hint_update(f, hint);
+void frames_keep_outermost(struct frames *f, size_t n)
+{
+    memmove(f->items, f->items + (f->n - n), n * sizeof(*f->items));
+    f->n = n;
 }
 
 void frames_hint_free(struct frames_hint *hint)
@@ -380,6 +504,7 @@ void frames_hint_free(struct frames_hint *hint)
 void frames_free(struct frames *f)
 {
     free(f->items);
+    free(f->other);
     free(f->bytes);
     free(f->windows);
     free(f->spans);

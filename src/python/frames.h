@@ -33,6 +33,7 @@ struct frames_hint {
 struct frames_window {
     addr_t start;
     size_t len, at;
+    bool once; /* there is one copy, made between the two of the others */
 };
 
 /* Reused from one stack to the next. */
@@ -41,11 +42,17 @@ struct frames {
     size_t n, cap;
     unsigned char *bytes;
     size_t used, cap_bytes;
+    size_t copies;                 /* how often each window is read: 1 or 2 */
+    size_t half;                   /* where the second copy begins */
+    size_t base;                   /* where the copy begins that the walk looks at */
+    size_t n_copied;               /* windows that have all copies */
     struct frames_window *windows; /* first the chunks, then the others */
     size_t n_windows, cap_windows, n_chunks;
     size_t at_chunk, at_extra; /* where the last frame was: the next one is most often beside it */
     struct mem_span *spans;
     size_t cap_spans;
+    struct py_frame *other; /* the stack by the other copy */
+    size_t n_other, cap_other;
     addr_t *touched; /* frames that the walk found outside the chunks: the next hint */
     size_t n_touched, cap_touched;
 };
@@ -53,6 +60,14 @@ struct frames {
 /* Reads the stack of the thread whose state is at `tstate`. ERR_TORN when what was read cannot have been one
  * stack: cut off before its root, or between two states. ERR_CYCLE, ERR_READ, ERR_NOMEM. */
 int frames_read(struct frames *f, const struct python *py, addr_t tstate, struct frames_hint *hint);
+
+/* Reads the stack twice in one call, for a thread that may run meanwhile. `ret_sure` is how many of the frames,
+ * counted from the outermost, were the same both times. */
+int frames_read_twice(struct frames *f, const struct python *py, addr_t tstate, struct frames_hint *hint,
+                      size_t *ret_sure);
+/* Drops the innermost frames but `n`. */
+void frames_keep_outermost(struct frames *f, size_t n);
+
 void frames_free(struct frames *f);
 void frames_hint_free(struct frames_hint *hint);
 

@@ -6,6 +6,7 @@
 #include "base/clock.h"
 
 #define LOOKS           4
+#define LOOK_AGE_NS     (500 * NS_PER_US) /* unheld: a thread that keeps moving is not looked at each time */
 #define HOLD_TIMEOUT_NS (200 * NS_PER_MS)
 
 /* Asleep, or on the core where we are: it does not run now. Its turns were counted before, so that an equal count
@@ -41,7 +42,7 @@ int freeze_begin(struct freeze *fz, struct sampler *s, struct known_thread *k, b
     int r;
 
     *fz = (struct freeze){.way = FREEZE_NOT, .look = {.state = 'R', .cpu = -1}, .since_ns = clock_now_ns()};
-    if (!k->tid)
+    if (!k->tid || (s->options.nonblocking && fz->since_ns < k->look_again_ns))
         return 0;
     r = begin_still(fz, s, k);
     if (r != ERR_UNSUPPORTED && !(r == 0 && firm))
@@ -52,6 +53,7 @@ int freeze_begin(struct freeze *fz, struct sampler *s, struct known_thread *k, b
             return r;
     }
     fz->way = FREEZE_NOT;
+    k->look_again_ns = fz->since_ns + LOOK_AGE_NS;
     return 0;
 }
 

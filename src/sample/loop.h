@@ -26,6 +26,7 @@ struct loop {
     uint64_t elapsed_ns;
     enum loop_end end;
     uint64_t random;    /* state of the jitter */
+    uint64_t woke_ns;   /* when we last slept */
     uint64_t looked_ns; /* when signals and the target were last looked at */
 };
 

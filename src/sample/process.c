@@ -287,9 +287,9 @@ static bool deliver_again(struct process *p, struct known_thread *k, process_sin
     struct trace trace = trace_of(p, k);
     struct task_turns turns;
 
-    if (!k->asleep || task_turns(&k->task, &turns) < 0 || turns.count != k->turns.count)
+    if (!k->still || task_turns(&k->task, &turns) < 0 || turns.count != k->turns.count)
         return false;
-    if (!p->sampler->options.idle) {
+    if (!k->active && !p->sampler->options.idle) {
         p->sampler->idle++;
         *ret = 0;
         return true;
@@ -297,6 +297,7 @@ static bool deliver_again(struct process *p, struct known_thread *k, process_sin
     trace.key = hash_mix(k->key, (uint64_t)p->pid);
     trace.n_frames = k->n_frames;
     trace.owns_gil = k->owned_gil;
+    trace.active = k->active;
     if (!k->has_stack || p->sampler->options.gil_only || !is_known(p, trace.key))
         return false;
     *ret = hand_over(p, &trace, sink, arg);

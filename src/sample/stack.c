@@ -14,7 +14,8 @@
 #define GENTLE_TRIES 3 /* then it is held, even if it looks asleep */
 /* Code objects that were found unchanged so short a time ago are not looked at again: at up to a thousand samples
  * a second each one is, at each sample. */
-#define CHECK_NS (NS_PER_MS / 2)
+#define CHECK_NS     (NS_PER_MS / 2)
+#define LOOK_SOON_NS (50 * NS_PER_US)
 
 static int resolve_codes(struct stack *st, const struct stack_source *src, uint64_t now)
 {
@@ -44,15 +45,27 @@ static void make_key(struct stack *st, const struct known_thread *k)
 
     for (size_t i = 0; i < st->frames.n; i++)
         key = hash_mix(hash_mix(key, st->codes[i]->serial), (uint64_t)st->frames.items[i].at);
+    key = hash_mix(key, st->unsure);
     st->key = key ? key : 1;
 }
 
-static int read_once(struct stack *st, const struct stack_source *src, struct known_thread *k, uint64_t now)
+/* A thread that nothing keeps still is read twice: what both readings have in common, from the root on, was
+ * there between them. */
+static int read_once(struct stack *st, const struct stack_source *src, struct known_thread *k, const struct freeze *fz)
 {
-    int r = frames_read(&st->frames, src->py, k->tstate, &k->hint);
+    size_t sure;
+    int r;
 
+    if (fz->way == FREEZE_NOT) {
+        r = frames_read_twice(&st->frames, src->py, k->tstate, &k->hint, &sure);
+        st->unsure = r == 0 && sure < st->frames.n;
+        if (st->unsure)
+            frames_keep_outermost(&st->frames, sure);
+    } else {
+        r = frames_read(&st->frames, src->py, k->tstate, &k->hint);
+    }
     if (r == 0)
-        r = resolve_codes(st, src, now);
+        r = resolve_codes(st, src, fz->since_ns);
     if (r == 0) {
         if (src->sampler->options.gil)
             st->owns_gil = threads_gil_holder(src->py, k->interp) == k->tstate;
@@ -67,23 +80,10 @@ static bool is_passing(int r)
     return r == ERR_TORN || r == ERR_READ || r == ERR_CYCLE || r == ERR_BOUNDS;
 }
 
-/* A thread that nothing keeps still: what two readings in a row have in common, from the root on, was there. */
-static int read_moving(struct stack *st, const struct stack_source *src, struct known_thread *k, uint64_t now)
-{
-    uint64_t first;
-    int r = read_once(st, src, k, now);
-
-    if (r < 0)
-        return r;
-    first = st->key;
-    r = read_once(st, src, k, now);
-    st->unsure = r == 0 && st->key != first;
-    return r;
-}
-
 static void remember(struct known_thread *k, const struct stack *st, const struct freeze *fz)
 {
-    k->asleep = fz->way == FREEZE_ASLEEP;
+    k->still = fz->way == FREEZE_ASLEEP || fz->way == FREEZE_CORE;
+    k->active = st->active;
     k->turns = fz->turns;
     k->has_stack = true;
     k->key = st->key;
@@ -97,21 +97,26 @@ static int try_read(struct stack *st, const struct stack_source *src, struct kno
     struct freeze fz;
     int r = freeze_begin(&fz, src->sampler, k, firm), end;
 
-    k->has_stack = k->asleep = false;
+    k->has_stack = k->still = false;
     if (r < 0)
         return r;
     st->active = fz.look.state == 'R';
     if (!st->active && !idle) {
-        k->asleep = true;
+        k->still = freeze_end(&fz, src->sampler, k) == 0 && fz.way == FREEZE_ASLEEP;
+        k->active = false;
         k->turns = fz.turns;
         return STACK_IDLE;
     }
-    r = fz.way == FREEZE_NOT ? read_moving(st, src, k, fz.since_ns) : read_once(st, src, k, fz.since_ns);
+    r = read_once(st, src, k, &fz);
     end = freeze_end(&fz, src->sampler, k);
     if (end < 0)
         return end;
     if (r == 0 && fz.way != FREEZE_NOT)
         remember(k, st, &fz);
+    /* One that moves runs; one that does not may have gone to sleep. */
+    else if (r == 0 && st->key == k->key && k->look_again_ns > fz.since_ns + LOOK_SOON_NS)
+        k->look_again_ns = fz.since_ns + LOOK_SOON_NS;
+    k->key = st->key;
     return r;
 }
 

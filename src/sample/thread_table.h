@@ -22,12 +22,14 @@ struct known_thread {
     uint64_t seen;      /* the round it was last there */
     struct frames_hint hint;
     /* As of the last look at it. */
-    bool asleep; /* it did not run, and will not have run while its turns are these */
+    bool still;  /* it did not run, and will not have run while its turns are these */
+    bool active; /* it was about to run all the same: we were on its core */
     struct task_turns turns;
     bool has_stack; /* the stack of `key` is the one it had then */
     uint64_t key;
     size_t n_frames;
     bool owned_gil;
+    uint64_t look_again_ns; /* unheld: until then it counts as running */
 };
 
 struct thread_table {
