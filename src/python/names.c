@@ -4,6 +4,7 @@
  */
 #include "python/names.h"
 
+#include "base/clock.h"
 #include "base/err.h"
 #include "base/grow.h"
 #include "python/objects.h"
@@ -13,9 +14,12 @@
 
 #define MODULE_DICT 16 /* PyModuleObject.md_dict, Objects/moduleobject.c */
 
+#define PATIENCE_NS (500 * NS_PER_MS) /* dicts may be made to cost hours: some names are missing then */
+
 struct collect {
     struct thread_names *names;
     addr_t interp;
+    uint64_t deadline_ns;
     int r;
 };
 
@@ -26,7 +30,7 @@ static bool visit_thread(const struct python *py, addr_t key, addr_t value, void
     struct thread_name item = {.interp = c->interp};
     addr_t name;
 
-    if (names->n >= PY_MAX_THREADS)
+    if (names->n >= PY_MAX_THREADS || clock_now_ns() > c->deadline_ns)
         return false;
     if (objects_int_read(py, key, &item.thread_id) < 0 ||
         objects_attr_get(py, value, py->major == 2 ? "_Thread__name" : "_name", &name) < 0 ||
@@ -42,7 +46,7 @@ static bool visit_thread(const struct python *py, addr_t key, addr_t value, void
 
 int names_read(const struct python *py, addr_t interp, struct thread_names *names)
 {
-    struct collect c = {.names = names, .interp = interp};
+    struct collect c = {.names = names, .interp = interp, .deadline_ns = clock_now_ns() + PATIENCE_NS};
     addr_t modules, module, dict, active;
 
     if (mem_read_addr(py->mem, interp + (addr_t)py->layout.in_modules, &modules) < 0 || !modules ||

@@ -28,6 +28,6 @@ struct python {
 #define PY_MAX_FRAMES       262144
 #define PY_MAX_NAME         4096              /* characters of a name or path that are shown */
 #define PY_MAX_LINES        (4 * 1024 * 1024) /* bytes of a line table; decoded it can be eight times as large */
-#define PY_MAX_DICT         1048576           /* entries of a dict that are looked through */
+#define PY_MAX_DICT         131072            /* entries of a dict that are looked through */
 
 #endif

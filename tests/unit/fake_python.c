@@ -121,6 +121,15 @@ static void put_at(struct fake_python *p, addr_t base, int field, uint64_t value
         fake_mem_put(p->mem, base + (addr_t)field, value);
 }
 
+addr_t fake_pthread(struct fake_python *p, int native_id)
+{
+    addr_t block = fake_alloc(p, 1024);
+
+    fake_mem_put(p->mem, block, block);
+    fake_mem_put_bytes(p->mem, block + 720, &native_id, sizeof(native_id));
+    return block;
+}
+
 addr_t fake_interp_add(struct fake_python *p, uint64_t id)
 {
     const struct layout *l = &p->py.layout;

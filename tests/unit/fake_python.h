@@ -68,6 +68,10 @@ size_t fake_lines(const struct fake_python *p, unsigned char out[64]);
 void fake_threading(struct fake_python *p, addr_t interp, const uint64_t *ids, const char *const *names, size_t n);
 addr_t fake_thread_object(struct fake_python *p, const char *name);
 
+/* The C library's struct of a thread, whose address is the thread's id: it begins with that, and has the kernel's
+ * id where glibc has it. */
+addr_t fake_pthread(struct fake_python *p, int native_id);
+
 addr_t fake_interp_add(struct fake_python *p, uint64_t id);
 struct fake_thread fake_thread_add(struct fake_python *p, addr_t interp, uint64_t thread_id, uint64_t native_id);
 void fake_gil_take(struct fake_python *p, const struct fake_thread *t, bool locked);

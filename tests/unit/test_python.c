@@ -1,0 +1,495 @@
+/*
+ * python/: threads, names, dicts, debug offsets, versions, and the search for an interpreter, over made-up ones.
+ */
+#include "base/clock.h"
+#include "base/err.h"
+#include "fake_python.h"
+#include "python/debug_offsets.h"
+#include "python/detect.h"
+#include "python/names.h"
+#include "python/objects.h"
+#include "python/search.h"
+#include "python/threads.h"
+#include "test.h"
+
+#include <unistd.h>
+
+#define ROOM ((size_t)1 << 20)
+
+static const int minors[] = {7, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+#define N_VERSIONS (sizeof(minors) / sizeof(minors[0]))
+
+static void init_nth(struct fake_python *p, size_t i)
+{
+    fake_python_init(p, i == 0 ? 2 : 3, minors[i], ROOM);
+}
+
+static void test_threads(void)
+{
+    for (size_t i = 0; i < N_VERSIONS; i++) {
+        struct fake_python p;
+        struct py_threads threads = {0};
+        struct fake_thread t[3];
+        addr_t interp[2];
+
+        init_nth(&p, i);
+        CHECK_INT(threads_read(&p.py, &threads), ERR_STARTING);
+        interp[0] = fake_interp_add(&p, 0);
+        CHECK_INT(threads_read(&p.py, &threads), ERR_STARTING);
+        t[0] = fake_thread_add(&p, interp[0], 0x7000001, 11);
+        t[1] = fake_thread_add(&p, interp[0], 0x7000002, 12);
+        interp[1] = fake_interp_add(&p, 1); /* a subinterpreter comes before the main one */
+        t[2] = fake_thread_add(&p, interp[1], 0x7000003, 13);
+        CHECK_INT(threads_read(&p.py, &threads), 0);
+        CHECK_INT(threads.n, 3);
+        CHECK(threads.items[0].tstate == t[2].tstate && threads.items[0].interp == interp[1]);
+        CHECK(threads.items[1].tstate == t[1].tstate && threads.items[2].tstate == t[0].tstate);
+        CHECK_INT(threads.items[2].thread_id, 0x7000001);
+        CHECK_INT(threads.items[2].native_id, p.py.layout.ts_native_id == NO ? 0 : 11);
+        CHECK_INT(threads.items[0].interp_id, p.py.layout.in_id == NO ? 0 : 1);
+        CHECK(threads_heads_same(&p.py, &threads));
+        fake_thread_add(&p, interp[0], 0x7000004, 14);
+        CHECK(!threads_heads_same(&p.py, &threads));
+        threads_free(&threads);
+        fake_python_free(&p);
+    }
+}
+
+static void test_threads_bad(void)
+{
+    for (size_t i = 0; i < N_VERSIONS; i++) {
+        struct fake_python p;
+        struct py_threads threads = {0};
+        struct fake_thread a, b;
+        addr_t interp, next;
+        uint64_t begin = clock_now_ns();
+
+        init_nth(&p, i);
+        interp = fake_interp_add(&p, 0);
+        a = fake_thread_add(&p, interp, 1, 11);
+        b = fake_thread_add(&p, interp, 2, 12);
+        next = (addr_t)p.py.layout.ts_next;
+        fake_mem_put(p.mem, a.tstate + next, b.tstate); /* around for ever */
+        CHECK_INT(threads_read(&p.py, &threads), ERR_CYCLE);
+        fake_mem_put(p.mem, a.tstate + next, a.tstate);
+        CHECK_INT(threads_read(&p.py, &threads), ERR_CYCLE);
+        fake_mem_put(p.mem, a.tstate + next, 0x10);
+        CHECK_INT(threads_read(&p.py, &threads), ERR_TORN);
+        fake_mem_put(p.mem, a.tstate + next, 0);
+        fake_mem_put(p.mem, interp + (addr_t)p.py.layout.in_next, interp);
+        CHECK_INT(threads_read(&p.py, &threads), ERR_CYCLE);
+        fake_mem_put(p.mem, interp + (addr_t)p.py.layout.in_next, 0);
+        fake_mem_put(p.mem, a.tstate + (addr_t)p.py.layout.ts_interp, 0x10); /* someone else's */
+        CHECK_INT(threads_read(&p.py, &threads), ERR_TORN);
+        fake_mem_put(p.mem, p.interp_head, 0x10);
+        CHECK_INT(threads_read(&p.py, &threads), ERR_TORN);
+        CHECK(clock_now_ns() - begin < NS_PER_S);
+        threads_free(&threads);
+        fake_python_free(&p);
+    }
+}
+
+static void test_gil(void)
+{
+    for (size_t i = 0; i < N_VERSIONS; i++) {
+        struct fake_python p;
+        struct fake_thread t;
+
+        init_nth(&p, i);
+        t = fake_thread_add(&p, fake_interp_add(&p, 0), 1, 11);
+        CHECK_INT(threads_gil_holder(&p.py, t.interp), 0);
+        fake_gil_take(&p, &t, true);
+        CHECK_INT(threads_gil_holder(&p.py, t.interp), t.tstate);
+        fake_gil_take(&p, &t, false); /* the holder stays noted after it let go */
+        CHECK_INT(threads_gil_holder(&p.py, t.interp), 0);
+        if (p.py.layout.in_gil != NO) {
+            fake_mem_put(p.mem, t.interp + (addr_t)p.py.layout.in_gil, 0x10);
+            CHECK_INT(threads_gil_holder(&p.py, t.interp), 0);
+        }
+        fake_python_free(&p);
+    }
+}
+
+/* Up to 3.10: the kernel's id is somewhere in the C library's struct. */
+static void test_tid_offset(void)
+{
+    static const pid_t tids[] = {4000, 4001, 4002};
+    static const int offsets[] = {720, 56, 1016};
+    struct fake_python p;
+    struct py_threads threads = {0};
+    addr_t interp, ids[3];
+
+    for (size_t k = 0; k < 3; k++) {
+        fake_python_init(&p, 3, 8, ROOM);
+        interp = fake_interp_add(&p, 0);
+        for (size_t i = 0; i < 3; i++) {
+            ids[i] = fake_alloc(&p, 1024);
+            fake_mem_put_bytes(p.mem, ids[i] + 8, &tids[0], 4); /* the same for all: not it */
+            fake_mem_put_bytes(p.mem, ids[i] + (addr_t)offsets[k], &tids[i], 4);
+            fake_thread_add(&p, interp, ids[i], 0);
+        }
+        CHECK_INT(threads_read(&p.py, &threads), 0);
+        CHECK_INT(threads_find_tid_offset(&p.py, &threads, tids, 3), offsets[k]);
+        CHECK_INT(threads_read_tid(&p.py, ids[2], offsets[k]), 4002);
+        CHECK_INT(threads_read_tid(&p.py, ids[2], NO), 0);
+        CHECK_INT(threads_read_tid(&p.py, 0x10, offsets[k]), 0);
+        CHECK_INT(threads_find_tid_offset(&p.py, &threads, tids, 0), NO);
+        threads_free(&threads);
+        fake_python_free(&p);
+    }
+}
+
+static void test_names(void)
+{
+    static const uint64_t ids[] = {0x7f0000000001, 0x3fffffff, 0x40000000, 0x7fffffffffffffff};
+    static const char *const names[] = {"MainThread", "worker <1>", "Thread-2 (f)", ""};
+
+    for (size_t i = 0; i < N_VERSIONS; i++) {
+        struct fake_python p;
+        struct thread_names found = {0};
+        addr_t interp[2];
+
+        init_nth(&p, i);
+        interp[0] = fake_interp_add(&p, 0);
+        interp[1] = fake_interp_add(&p, 1);
+        CHECK_INT(names_read(&p.py, interp[0], &found), 0); /* no modules yet */
+        CHECK_INT(found.n, 0);
+        CHECK(names_find(&found, interp[0], 1) == NULL);
+        fake_threading(&p, interp[0], ids, names, 4);
+        fake_threading(&p, interp[1], ids, names + 1, 1);
+        CHECK_INT(names_read(&p.py, interp[1], &found), 0);
+        CHECK_INT(names_read(&p.py, interp[0], &found), 0);
+        names_sort(&found);
+        CHECK_INT(found.n, 5);
+        for (size_t k = 0; k < 4; k++)
+            CHECK_STR(names_find(&found, interp[0], ids[k]), names[k]);
+        CHECK_STR(names_find(&found, interp[1], ids[0]), names[1]);
+        CHECK(names_find(&found, interp[1], ids[1]) == NULL);
+        free(found.items);
+        fake_python_free(&p);
+    }
+}
+
+/* Dicts made to cost time: huge ones, all of whose entries lead to a huge one. */
+static void test_names_slow(void)
+{
+    const size_t n = 120000;
+    struct fake_python p;
+    struct thread_names found = {0};
+    addr_t interp, *keys = malloc(n * sizeof(*keys)), *values = malloc(n * sizeof(*values)), dict, type, object;
+    addr_t module, module_name, active_name;
+    uint64_t begin;
+
+    if (!keys || !values)
+        abort();
+    fake_python_init(&p, 3, 8, 64 << 20);
+    interp = fake_interp_add(&p, 0);
+    for (size_t i = 0; i < n; i++) {
+        keys[i] = i ? keys[0] : fake_str(&p, "_NAME");
+        values[i] = p.none;
+    }
+    dict = fake_dict(&p, keys, values, n, true); /* has no "_name" */
+    type = fake_alloc(&p, 1024);
+    fake_mem_put(p.mem, type + (addr_t)p.py.layout.ty_dictoffset, 16);
+    object = fake_alloc(&p, 64);
+    fake_mem_put(p.mem, object + 8, type);
+    fake_mem_put(p.mem, object + 16, dict);
+    for (size_t i = 0; i < n; i++) {
+        keys[i] = i ? keys[0] : fake_int(&p, 7);
+        values[i] = object;
+    }
+    dict = fake_dict(&p, keys, values, n, false);
+    module = fake_alloc(&p, 64);
+    active_name = fake_str(&p, "_active");
+    module_name = fake_str(&p, "threading");
+    fake_mem_put(p.mem, module + 16, fake_dict(&p, &active_name, &dict, 1, true));
+    fake_mem_put(p.mem, interp + (addr_t)p.py.layout.in_modules, fake_dict(&p, &module_name, &module, 1, true));
+    begin = clock_now_ns();
+    CHECK_INT(names_read(&p.py, interp, &found), 0);
+    CHECK(clock_now_ns() - begin < NS_PER_S);
+    free(found.items);
+    free(keys);
+    free(values);
+    fake_python_free(&p);
+}
+
+static void test_objects(void)
+{
+    for (size_t i = 0; i < N_VERSIONS; i++) {
+        static const uint64_t numbers[] = {0, 4, 0x3fffffff, 0x40000000, 0x7f1234567890, 1ull << 60, INT64_MAX};
+        struct fake_python p;
+        addr_t keys[300], values[300], dict, value = 77;
+        uint64_t number;
+        char name[16];
+
+        init_nth(&p, i);
+        for (size_t k = 0; k < sizeof(numbers) / sizeof(numbers[0]); k++) {
+            if (p.py.major == 2 && numbers[k] < 4)
+                continue;
+            CHECK_INT(objects_int_read(&p.py, fake_int(&p, numbers[k]), &number), 0);
+            CHECK_INT(number, numbers[k]);
+        }
+        for (size_t k = 0; k < 300; k++) { /* an index of one byte, then of two */
+            snprintf(name, sizeof(name), "key%zu", k);
+            keys[k] = fake_str(&p, name);
+            values[k] = 0x1000 + k;
+        }
+        for (size_t n = 1; n <= 300; n = n * 3 + 1) {
+            dict = fake_dict(&p, keys, values, n, n & 1);
+            snprintf(name, sizeof(name), "key%zu", n - 1);
+            CHECK_INT(objects_dict_get(&p.py, dict, name, &value), 0);
+            CHECK_INT(value, 0x1000 + n - 1);
+            CHECK(objects_dict_get(&p.py, dict, "nowhere", &value) < 0);
+            CHECK_INT(value, 0x1000 + n - 1);
+        }
+        CHECK_INT(objects_attr_get(&p.py, fake_thread_object(&p, "x"), "_daemonic", &value), 0);
+        CHECK_INT(value, p.none);
+        CHECK(objects_attr_get(&p.py, 0x10, "_name", &value) < 0);
+        CHECK(objects_dict_get(&p.py, 0x10, "x", &value) < 0);
+        CHECK(objects_dict_get(&p.py, p.none, "x", &value) < 0);
+        CHECK(objects_int_read(&p.py, 0x10, &number) < 0);
+        fake_python_free(&p);
+    }
+}
+
+static void test_parse_version(void)
+{
+    static const struct {
+        const char *text;
+        bool ok;
+        int major, minor, patch;
+        const char *suffix;
+    } rows[] = {
+        {"3.9.18 (main, Jan", true, 3, 9, 18, ""},
+        {"2.7.18 (default", true, 2, 7, 18, ""},
+        {"3.8.0rc1 (", true, 3, 8, 0, "rc1"},
+        {"3.13.0b2 (", true, 3, 13, 0, "b2"},
+        {"3.9.18+ (heads", true, 3, 9, 18, ""},
+        {"3.15.0a1+ (x", true, 3, 15, 0, "a1"},
+        {"3.9.18", false, 0, 0, 0, ""},
+        {"3.9.18 ", false, 0, 0, 0, ""},
+        {"3.9 (", false, 0, 0, 0, ""},
+        {"3.9. (", false, 0, 0, 0, ""},
+        {"3..1 (", false, 0, 0, 0, ""},
+        {"4.0.0 (", false, 0, 0, 0, ""},
+        {"2.6.9 (", false, 0, 0, 0, ""},
+        {"3.9.18(", false, 0, 0, 0, ""},
+        {".9.18 (", false, 0, 0, 0, ""},
+        {"", false, 0, 0, 0, ""},
+        {"3.9.18rc1rc2rc3 (", false, 0, 0, 0, ""},
+        {"3.9.18 [", false, 0, 0, 0, ""},
+        {"3.9999999999999.1 (", false, 0, 0, 0, ""},
+        {"99999999999.1.1 (", false, 0, 0, 0, ""},
+    };
+
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        size_t len = strlen(rows[i].text);
+        char *copy = malloc(len + 1);
+        struct debug_version v;
+
+        if (!copy)
+            abort();
+        memcpy(copy, rows[i].text, len);
+        for (size_t cut = 0; cut < len; cut++) { /* ASan sees a read past the end */
+            char *part = malloc(cut + 1);
+
+            if (!part)
+                abort();
+            memcpy(part, copy, cut);
+            search_parse_version(part, cut, &v);
+            free(part);
+        }
+        if (CHECK_INT(search_parse_version(copy, len, &v), rows[i].ok) && rows[i].ok) {
+            CHECK(v.major == rows[i].major && v.minor == rows[i].minor && v.patch == rows[i].patch);
+            CHECK_STR(v.suffix, rows[i].suffix);
+            CHECK_INT(v.final, rows[i].suffix[0] == '\0');
+        }
+        free(copy);
+    }
+}
+
+static void test_hex_version(void)
+{
+    unsigned char bytes[24] = DEBUG_OFFSETS_COOKIE;
+    uint64_t hex = 0x030e0af0, free_threaded = 1;
+    struct debug_version v;
+
+    memcpy(bytes + 8, &hex, 8);
+    CHECK(debug_offsets_version(bytes, 24, &v));
+    CHECK(v.major == 3 && v.minor == 14 && v.patch == 10 && v.final && !v.free_threaded);
+    CHECK_STR(v.suffix, "");
+    CHECK(!debug_offsets_version(bytes, 23, &v));
+    memcpy(bytes + 16, &free_threaded, 8);
+    CHECK(debug_offsets_version(bytes, 24, &v) && v.free_threaded);
+    debug_offsets_split_version(0x030f00b3, &v);
+    CHECK(!v.final && strcmp(v.suffix, "b3") == 0);
+    debug_offsets_split_version(0x030f00a1, &v);
+    CHECK(!v.final && strcmp(v.suffix, "a1") == 0);
+    debug_offsets_split_version(0x030f00cf, &v);
+    CHECK(!v.final && strcmp(v.suffix, "rc15") == 0);
+    debug_offsets_split_version(0x030f0011, &v);
+    CHECK(!v.final);
+    bytes[0]++;
+    CHECK(!debug_offsets_version(bytes, 24, &v));
+    bytes[0]--;
+    for (size_t i = 0; i < 3; i++) {
+        static const uint64_t bad[] = {0x040000f0, 0x020712f0, 0x1030e0af0};
+
+        memcpy(bytes + 8, &bad[i], 8);
+        CHECK(!debug_offsets_version(bytes, 24, &v));
+    }
+}
+
+/* The bytes that tell a version's own numbers, from the made-up runtime. */
+static void told_bytes(int minor, unsigned char bytes[DEBUG_OFFSETS_BYTES])
+{
+    struct fake_python p;
+
+    fake_python_init(&p, 3, minor, ROOM);
+    memcpy(bytes, fake_mem_at(p.mem, p.runtime, DEBUG_OFFSETS_BYTES), DEBUG_OFFSETS_BYTES);
+    fake_python_free(&p);
+}
+
+static void test_offsets_apply(void)
+{
+    for (int minor = 13; minor <= 15; minor++) {
+        unsigned char bytes[DEBUG_OFFSETS_BYTES];
+        const struct layout_told *told;
+        struct layout l = *layout_of(3, minor), before = l;
+
+        told_bytes(minor, bytes);
+        CHECK_INT(debug_offsets_apply(bytes, sizeof(bytes), &l), 0);
+        CHECK(memcmp(&l, &before, sizeof(l)) == 0); /* it told what the row has */
+        for (size_t i = 0; (told = layout_told_nth(i)); i++) {
+            static const uint64_t bad[] = {UINT64_MAX, 1ull << 63, 1ull << 32, 5 << 20};
+            uint16_t at = told->at[minor - LAYOUT_TOLD_FIRST];
+            unsigned char kept[8];
+
+            memcpy(kept, bytes + at, 8);
+            for (size_t k = 0; at && k < 4; k++) {
+                memcpy(bytes + at, &bad[k], 8);
+                CHECK_INT(debug_offsets_apply(bytes, sizeof(bytes), &l), ERR_BOUNDS);
+            }
+            CHECK(memcmp(&l, &before, sizeof(l)) == 0);
+            memcpy(bytes + at, kept, 8);
+        }
+        for (size_t len = 0; len < 530; len += 8) /* too short to tell all */
+            CHECK_INT(debug_offsets_apply(bytes, len, &l), ERR_BOUNDS);
+    }
+    {
+        struct layout l = *layout_of(3, 12);
+        unsigned char bytes[DEBUG_OFFSETS_BYTES] = {0};
+
+        CHECK_INT(debug_offsets_apply(bytes, sizeof(bytes), &l), ERR_VERSION);
+        l.minor = 16;
+        CHECK_INT(debug_offsets_apply(bytes, sizeof(bytes), &l), ERR_VERSION);
+    }
+}
+
+/* Sizes that would let a field lie past what is read. */
+static void test_offsets_sizes(void)
+{
+    static const struct {
+        size_t field;
+        uint64_t value;
+    } rows[] = {
+        {offsetof(struct layout, fr_size), 0},        {offsetof(struct layout, fr_size), 513},
+        {offsetof(struct layout, fr_code), 81},       {offsetof(struct layout, fr_owner), 88},
+        {offsetof(struct layout, fr_instr), 88},      {offsetof(struct layout, co_filename), 505},
+        {offsetof(struct layout, co_firstline), 600}, {offsetof(struct layout, str_state), 64},
+        {offsetof(struct layout, str_length), 64},    {offsetof(struct layout, ts_frame), 1024},
+        {offsetof(struct layout, ts_chunk), 1024},    {offsetof(struct layout, ts_thread_id), 4000},
+    };
+
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        unsigned char bytes[DEBUG_OFFSETS_BYTES];
+        struct layout l = *layout_of(3, 14);
+        const struct layout_told *told;
+
+        told_bytes(14, bytes);
+        for (size_t k = 0; (told = layout_told_nth(k)); k++)
+            if (told->field == rows[i].field)
+                memcpy(bytes + told->at[1], &rows[i].value, 8);
+        CHECK_INT(debug_offsets_apply(bytes, sizeof(bytes), &l), ERR_BOUNDS);
+    }
+}
+
+static int detect(struct fake_python *p, struct python *ret)
+{
+    struct err_note note = {{0}, {0}};
+
+    return detect_python(getpid(), &p->mem->mem, &p->maps, p->py.names, ret, &note);
+}
+
+/* Found by its symbols, and without any. */
+static void test_detect(void)
+{
+    for (size_t i = 0; i < N_VERSIONS; i++) {
+        struct fake_python p;
+        struct python found;
+
+        init_nth(&p, i);
+        CHECK_INT(detect(&p, &found), ERR_STARTING);
+        fake_thread_add(&p, fake_interp_add(&p, 0), fake_pthread(&p, 11), 11);
+        CHECK_INT(detect(&p, &found), 0);
+        CHECK(found.major == p.py.major && found.minor == p.py.minor && found.patch == p.py.patch);
+        CHECK_INT(found.interp_head, p.py.interp_head);
+        CHECK_INT(found.runtime, p.py.runtime);
+        CHECK_INT(found.current_thread, p.py.current_thread);
+        CHECK(memcmp(&found.layout, &p.py.layout, sizeof(found.layout)) == 0);
+        memset(fake_mem_at(p.mem, FAKE_IMAGE + 232, 512), 0, 512); /* the dynamic symbols */
+        CHECK_INT(detect(&p, &found), 0);
+        CHECK(found.major == p.py.major && found.minor == p.py.minor);
+        CHECK_INT(found.interp_head, p.py.interp_head);
+        CHECK_INT(found.runtime, p.py.runtime);
+        memset(fake_mem_at(p.mem, FAKE_IMAGE, 4), 0, 4); /* no image any more */
+        CHECK_INT(detect(&p, &found), ERR_NOT_PYTHON);
+        fake_python_free(&p);
+    }
+}
+
+/* Versions and builds that are refused rather than guessed. */
+static void test_detect_refused(void)
+{
+    static const uint64_t refused[] = {0x030f00b1, 0x030e00a3, 0x031000f0};
+    struct fake_python p;
+    struct python found;
+
+    for (size_t i = 0; i < 3; i++) {
+        fake_python_init(&p, 3, 15, ROOM);
+        fake_thread_add(&p, fake_interp_add(&p, 0), 1, 11);
+        fake_mem_put(p.mem, p.runtime + 8, refused[i]);
+        CHECK_INT(detect(&p, &found), ERR_VERSION);
+        fake_python_free(&p);
+    }
+    fake_python_init(&p, 3, 14, ROOM);
+    fake_thread_add(&p, fake_interp_add(&p, 0), 1, 11);
+    fake_mem_put(p.mem, p.runtime + 16, 1); /* free-threaded */
+    CHECK_INT(detect(&p, &found), ERR_VERSION);
+    fake_mem_put(p.mem, p.runtime + 16, 0);
+    fake_mem_put(p.mem, p.runtime + 8, 0x030e00c1); /* a candidate is as good as final */
+    CHECK_INT(detect(&p, &found), 0);
+    CHECK_STR(found.suffix, "rc1");
+    fake_mem_put(p.mem, p.runtime + 40, 1ull << 40);
+    CHECK_INT(detect(&p, &found), ERR_BOUNDS);
+    fake_python_free(&p);
+}
+
+int main(int argc, char **argv)
+{
+    test_start(argc, argv);
+    TEST_RUN(test_threads);
+    TEST_RUN(test_threads_bad);
+    TEST_RUN(test_gil);
+    TEST_RUN(test_tid_offset);
+    TEST_RUN(test_names);
+    TEST_RUN(test_objects);
+    TEST_RUN(test_parse_version);
+    TEST_RUN(test_hex_version);
+    TEST_RUN(test_offsets_apply);
+    TEST_RUN(test_offsets_sizes);
+    TEST_RUN(test_detect);
+    TEST_RUN(test_detect_refused);
+    TEST_RUN(test_names_slow);
+    return test_finish("test_python");
+}
