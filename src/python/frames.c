@@ -18,6 +18,8 @@
 #define CHUNK_HEADER 24                        /* previous, size, top (pystate.h, _stack_chunk) */
 #define CHUNK_MAX    ((size_t)8 * 1024 * 1024) /* the interpreter makes them 16 KB, larger for huge frames */
 #define CHUNK_SLACK  512                       /* room for some more frames than there were */
+#define COPY_MAX     ((size_t)8 * 1024 * 1024) /* of all chunks; frames in the others are read singly */
+#define MISSES_MAX   64 /* after so many the stack is another one, and the list of the others no longer searched */
 
 /* _PyInterpreterFrame.owner, pycore_frame.h: from 3 on it is not a Python function's frame. */
 #define OWNER_NOT_PYTHON 3
@@ -116,26 +118,38 @@ static const unsigned char *window_find(struct frames *f, addr_t addr, size_t le
             return bytes;
         }
     }
-    for (size_t k = 0, n = f->n_windows - f->n_chunks; k < n; k++) {
+    for (size_t k = 0, n = f->n_fetched - f->n_chunks; k < n && f->misses < MISSES_MAX; k++) {
         size_t i = (f->at_extra + k) % n;
 
         if ((bytes = window_bytes(f, f->n_chunks + i, addr, len))) {
             f->at_extra = i + 1;
+            f->misses = 0;
             return bytes;
         }
     }
+    f->misses++;
     return NULL;
 }
 
+/* From here on windows are read singly. */
+static void windows_keep(struct frames *f)
+{
+    f->n_fetched = f->n_windows;
+    f->used_fetched = f->used;
+}
+
+/* Good until the next fetch. */
 static const unsigned char *fetch(struct frames *f, const struct python *py, addr_t addr, size_t len)
 {
     const unsigned char *bytes = window_find(f, addr, len);
 
     if (bytes)
         return bytes;
-    if (window_add(f, addr, len) < 0 || windows_read(f, py, f->n_windows - 1) < 0)
+    f->n_windows = f->n_fetched;
+    f->used = f->used_fetched;
+    if (window_add(f, addr, len) < 0 || windows_read(f, py, f->n_fetched) < 0 || f->n_windows == f->n_fetched)
         return NULL;
-    return window_find(f, addr, len);
+    return window_bytes(f, f->n_fetched, addr, len);
 }
 
 static int frame_read(struct frames *f, const struct python *py, addr_t addr, struct raw_frame *ret)
@@ -183,11 +197,11 @@ static int frame_add(struct frames *f, const struct layout *l, const struct raw_
 /* Remembers a frame outside the chunks for the next hint. */
 static int frame_touch(struct frames *f, addr_t addr)
 {
+    if (f->n_touched == FRAMES_EXTRA || (f->n_chunks && window_bytes(f, f->at_chunk, addr, 1)))
+        return 0;
     for (size_t i = 0; i < f->n_chunks; i++)
         if (window_bytes(f, i, addr, 1))
             return 0;
-    if (f->n_touched == FRAMES_EXTRA)
-        return 0;
     if (grow_array((void **)&f->touched, &f->cap_touched, f->n_touched + 1, sizeof(*f->touched)) < 0)
         return ERR_NOMEM;
     f->touched[f->n_touched++] = addr;
@@ -223,25 +237,29 @@ static int walk_step(struct frames *f, const struct layout *l, const struct raw_
     return 0;
 }
 
-/* Follows `back` from the frame at `addr` to the root. A second pointer at half the pace finds cycles (Floyd). */
+/* Follows `back` from the frame at `addr` to the root. Each frame is compared with one that was passed before, and
+ * that one is moved on after 1, 2, 4, 8 … steps: a cycle meets it (Brent). */
 static int walk_frames(struct frames *f, const struct python *py, addr_t addr, struct walk *w)
 {
-    struct raw_frame raw, slow = {.back = addr};
-    unsigned long steps = 0;
+    struct raw_frame raw = {0};
+    addr_t passed = addr;
+    unsigned long steps = 0, move = 1;
     int r = 0;
 
     f->n = f->n_touched = 0;
     *w = (struct walk){0};
-    for (; addr && r == 0; addr = raw.back, steps++) {
+    for (; addr && r == 0; addr = raw.back) {
         r = frame_read(f, py, addr, &raw);
         if (r == 0)
             r = walk_step(f, &py->layout, &raw, w);
         if (r == 0)
             r = frame_touch(f, addr);
-        if (r == 0 && steps > 64 && steps % 2)
-            r = frame_read(f, py, slow.back, &slow);
-        if (r == 0 && raw.back && raw.back == slow.addr)
+        if (r == 0 && (raw.back == passed || steps > 2 * PY_MAX_FRAMES))
             r = ERR_CYCLE;
+        if (++steps == move) {
+            passed = raw.back;
+            move *= 2;
+        }
     }
     if (r == 0 && f->n && py->layout.fr_is_entry != NO)
         f->items[f->n - 1].is_shim_entry = true;
@@ -277,6 +295,8 @@ static int walk_from_cframe(struct frames *f, const struct python *py, addr_t cf
     r = walk_frames(f, py, previous ? frame : 0, &w);
     if (r == 0 && (!f->n || (w.has_entry && w.below_entry == before && w.ends_in_entry)))
         return 0;
+    if (r == ERR_CYCLE && f->n == PY_MAX_FRAMES) /* that many frames are no garbage */
+        return r;
     r = walk_frames(f, py, before, &w);
     return r == 0 && f->n && !w.ends_in_entry ? ERR_TORN : r;
 }
@@ -301,6 +321,7 @@ static int fetch_hinted(struct frames *f, const struct python *py, addr_t tstate
     if (r == 0 && f->n_windows == 0)
         r = ERR_READ;
     f->n_chunks = hint->n_chunks + 1 < f->n_windows ? hint->n_chunks + 1 : f->n_windows;
+    windows_keep(f);
     return r;
 }
 
@@ -330,16 +351,19 @@ static void hint_chunk(struct frames_hint *hint, addr_t start, size_t used, size
  * by frame. The thread state is window 0 and stays. */
 static int copy_chunks(struct frames *f, const struct python *py, addr_t chunk, addr_t top, struct frames_hint *hint)
 {
+    size_t copied = 0;
     int r = 0;
 
     f->n_windows = f->n_chunks = 1;
     f->n_copied = f->n_copied ? 1 : 0;
     hint->n_chunks = 0;
-    while (r == 0 && chunk && top > chunk && top - chunk <= CHUNK_MAX && f->n_windows < FRAMES_CHUNKS) {
+    while (r == 0 && chunk && top > chunk && top - chunk <= CHUNK_MAX && f->n_windows < FRAMES_CHUNKS &&
+           copied + (top - chunk) <= COPY_MAX) {
         size_t first = f->n_windows, used = top - chunk;
         const unsigned char *bytes;
         uint64_t size, next_top;
 
+        copied += used;
         r = window_add(f, chunk, used);
         if (r == 0)
             r = windows_read(f, py, first);
@@ -356,6 +380,7 @@ static int copy_chunks(struct frames *f, const struct python *py, addr_t chunk, 
         top = chunk + CHUNK_HEADER + next_top * 8;
     }
     f->n_chunks = f->n_windows;
+    windows_keep(f);
     return r;
 }
 
@@ -401,11 +426,11 @@ static int read_copies(struct frames *f, const struct python *py, addr_t tstate,
                        size_t copies)
 {
     const struct layout *l = &py->layout;
-    size_t state_size = (size_t)(l->ts_chunk > l->ts_frame ? l->ts_chunk + 16 : l->ts_frame + 8);
+    size_t state_size = (size_t)(l->ts_chunk + 8 > l->ts_frame ? l->ts_chunk + 16 : l->ts_frame + 8);
     int r;
 
     f->n = f->used = f->n_windows = f->n_chunks = f->at_chunk = f->at_extra = f->n_touched = 0;
-    f->n_copied = f->base = 0;
+    f->n_copied = f->base = f->n_fetched = f->used_fetched = f->misses = 0;
     f->copies = copies;
     r = fetch_hinted(f, py, tstate, state_size, hint);
     if (r == 0)

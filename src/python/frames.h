@@ -48,7 +48,9 @@ struct frames {
     size_t n_copied;               /* windows that have all copies */
     struct frames_window *windows; /* first the chunks, then the others */
     size_t n_windows, cap_windows, n_chunks;
-    size_t at_chunk, at_extra; /* where the last frame was: the next one is most often beside it */
+    size_t n_fetched, used_fetched; /* windows that stay; what is read singly comes after them, one at a time */
+    size_t at_chunk, at_extra;      /* where the last frame was: the next one is most often beside it */
+    size_t misses;                  /* frames in a row that were in no window */
     struct mem_span *spans;
     size_t cap_spans;
     struct py_frame *other; /* the stack by the other copy */

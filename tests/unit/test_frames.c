@@ -1,0 +1,389 @@
+/*
+ * python/frames and python/code over made-up interpreters: stacks of every shape, and code objects that change.
+ */
+#include "base/clock.h"
+#include "base/err.h"
+#include "fake_python.h"
+#include "python/code.h"
+#include "python/frames.h"
+#include "test.h"
+
+#include <sys/resource.h>
+
+#define ROOM ((size_t)1 << 20)
+
+static const int minors[] = {7, 6, 8, 10, 11, 12, 13, 14, 15};
+#define N_VERSIONS (sizeof(minors) / sizeof(minors[0]))
+
+static void init_nth(struct fake_python *p, size_t i, size_t room)
+{
+    fake_python_init(p, i == 0 ? 2 : 3, minors[i], room);
+}
+
+static bool has_entry_frames(const struct fake_python *p)
+{
+    return p->py.layout.fr_owner != NO && p->py.layout.fr_is_entry == NO;
+}
+
+/* One reading, with nothing left over from another. */
+static int read_fresh(const struct fake_python *p, addr_t tstate, struct frames *f)
+{
+    struct frames_hint hint = {0};
+    int r = frames_read(f, &p->py, tstate, &hint);
+
+    frames_hint_free(&hint);
+    return r;
+}
+
+static double seconds_since(uint64_t begin)
+{
+    return (double)(clock_now_ns() - begin) / (double)NS_PER_S;
+}
+
+/* Outermost first: the module, then f, a generator's frame, then g, entered from C. */
+static void build_stack(struct fake_python *p, struct fake_thread *t, addr_t codes[4])
+{
+    static const char *const names[4] = {"<module>", "f", "A.gen", "A.gen.<locals>.g"};
+
+    for (int i = 0; i < 4; i++)
+        codes[i] = fake_code(p, names[i], "/srv/app/main.py", 10 * (i + 1));
+    fake_entry_push(p, t);
+    fake_frame_push(p, t, codes[0], 0, FAKE_PLAIN);
+    fake_frame_push(p, t, codes[1], 4, FAKE_PLAIN);
+    fake_frame_push(p, t, codes[2], 8, FAKE_GENERATOR);
+    fake_entry_push(p, t);
+    fake_frame_push(p, t, codes[3], 12, FAKE_PLAIN);
+}
+
+static void check_stack(const struct fake_python *p, const struct frames *f, const addr_t codes[4])
+{
+    CHECK_INT(f->n, 4);
+    for (size_t i = 0; i < f->n && i < 4; i++) {
+        CHECK_INT(f->items[i].code, codes[3 - i]);
+        CHECK_INT(f->items[i].at, 4 * (3 - (int)i));
+        if (has_entry_frames(p))
+            CHECK_INT(f->items[i].is_shim_entry, i == 0 || i == 3);
+        if (p->py.layout.fr_is_entry != NO)
+            CHECK_INT(f->items[i].is_entry, i == 0 || i == 3);
+    }
+}
+
+static void test_stack(void)
+{
+    for (size_t i = 0; i < N_VERSIONS; i++) {
+        struct fake_python p;
+        struct fake_thread t;
+        struct frames f = {0};
+        struct frames_hint hint = {0};
+        addr_t codes[4];
+
+        init_nth(&p, i, ROOM);
+        t = fake_thread_add(&p, fake_interp_add(&p, 0), 0x1000, 1);
+        CHECK_INT(frames_read(&f, &p.py, t.tstate, &hint), 0);
+        CHECK_INT(f.n, 0); /* nothing runs */
+        build_stack(&p, &t, codes);
+        for (int again = 0; again < 3; again++) { /* the same with what was learnt */
+            CHECK_INT(frames_read(&f, &p.py, t.tstate, &hint), 0);
+            check_stack(&p, &f, codes);
+        }
+        fake_frame_push(&p, &t, codes[1], 4, FAKE_PLAIN);
+        CHECK_INT(frames_read(&f, &p.py, t.tstate, &hint), 0);
+        CHECK_INT(f.n, 5);
+        CHECK_INT(f.n ? f.items[0].code : 0, codes[1]);
+        CHECK_INT(frames_read(&f, &p.py, 0x10, &hint), ERR_READ);
+        frames_hint_free(&hint);
+        frames_free(&f);
+        fake_python_free(&p);
+    }
+}
+
+/* A hint that tells of memory which is gone, or holds something else now. */
+static void test_stale_hint(void)
+{
+    for (size_t i = 0; i < N_VERSIONS; i++) {
+        struct fake_python a, b;
+        struct fake_thread t, u;
+        struct frames f = {0};
+        struct frames_hint hint = {0};
+        addr_t codes[4];
+
+        init_nth(&a, i, ROOM);
+        init_nth(&b, i, ROOM);
+        t = fake_thread_add(&a, fake_interp_add(&a, 0), 0x1000, 1);
+        fake_entry_push(&a, &t);
+        for (int k = 0; k < 1000; k++)
+            fake_frame_push(&a, &t, 0x7000 + 16u * (addr_t)k, 0, k % 3 == 1 ? FAKE_GENERATOR : FAKE_PLAIN);
+        CHECK_INT(frames_read(&f, &a.py, t.tstate, &hint), 0);
+        CHECK_INT(f.n, 1000);
+        fake_alloc(&b, 4096);
+        u = fake_thread_add(&b, fake_interp_add(&b, 0), 0x1000, 1);
+        build_stack(&b, &u, codes);
+        CHECK_INT(frames_read(&f, &b.py, u.tstate, &hint), 0);
+        check_stack(&b, &f, codes);
+        frames_hint_free(&hint);
+        frames_free(&f);
+        fake_python_free(&a);
+        fake_python_free(&b);
+    }
+}
+
+/* 3.11 and 3.12: a new _PyCFrame is current and its frame is not yet set. */
+static void test_cframe_unset(void)
+{
+    static const int with_cframe[] = {11, 12};
+
+    for (size_t i = 0; i < 2; i++) {
+        struct fake_python p;
+        struct fake_thread t;
+        struct frames f = {0};
+        addr_t codes[4], cframe, garbage[3];
+
+        fake_python_init(&p, 3, with_cframe[i], ROOM);
+        t = fake_thread_add(&p, fake_interp_add(&p, 0), 0x1000, 1);
+        build_stack(&p, &t, codes);
+        garbage[0] = 0x1234567;
+        garbage[1] = fake_alloc(&p, 128); /* zeroes */
+        garbage[2] = t.frame;             /* a frame, but not one that C has just entered */
+        cframe = fake_mem_alloc(p.mem, FAKE_C, 24);
+        fake_mem_put(p.mem, cframe + (addr_t)p.py.layout.cf_previous, t.cframe);
+        fake_mem_put(p.mem, t.tstate + (addr_t)p.py.layout.ts_frame, cframe);
+        for (size_t k = 0; k < 3; k++) {
+            fake_mem_put(p.mem, cframe + (addr_t)p.py.layout.cf_frame, garbage[k]);
+            CHECK_INT(read_fresh(&p, t.tstate, &f), 0);
+            check_stack(&p, &f, codes);
+        }
+        frames_free(&f);
+        fake_python_free(&p);
+    }
+}
+
+/* A generator that is being resumed: what it was called from is not yet set. */
+static void test_cut_generator(void)
+{
+    for (size_t i = 5; i < N_VERSIONS; i++) {
+        struct fake_python p;
+        struct fake_thread t;
+        struct frames f = {0};
+        addr_t codes[4], frame;
+
+        init_nth(&p, i, ROOM);
+        t = fake_thread_add(&p, fake_interp_add(&p, 0), 0x1000, 1);
+        build_stack(&p, &t, codes);
+        frame = fake_frame_push(&p, &t, codes[2], 0, FAKE_GENERATOR);
+        fake_mem_put(p.mem, frame + (addr_t)p.py.layout.fr_back, 0);
+        if (p.py.layout.cf_frame == NO)
+            CHECK_INT(read_fresh(&p, t.tstate, &f), ERR_TORN);
+        else /* it cannot be told from an unset frame: never a cut stack, though */
+            CHECK(read_fresh(&p, t.tstate, &f) != 0 || f.n != 1);
+        frames_free(&f);
+        fake_python_free(&p);
+    }
+}
+
+static void test_bad_frames(void)
+{
+    for (size_t i = 0; i < N_VERSIONS; i++) {
+        struct fake_python p;
+        struct fake_thread t;
+        struct frames f = {0};
+        addr_t codes[4], back, last;
+        int r;
+
+        init_nth(&p, i, ROOM);
+        t = fake_thread_add(&p, fake_interp_add(&p, 0), 0x1000, 1);
+        build_stack(&p, &t, codes);
+        back = t.frame + (addr_t)p.py.layout.fr_back;
+        last = fake_mem_get(p.mem, back);
+        fake_mem_put(p.mem, back, 0x7f9900000000); /* nothing there */
+        r = read_fresh(&p, t.tstate, &f);
+        CHECK(r == ERR_READ || r == ERR_TORN || p.py.layout.cf_frame != NO);
+        fake_mem_put(p.mem, back, last + 4); /* not where a frame can be */
+        r = read_fresh(&p, t.tstate, &f);
+        CHECK(r == ERR_READ || r == ERR_TORN || p.py.layout.cf_frame != NO);
+        fake_mem_put(p.mem, back, last);
+        fake_mem_put(p.mem, t.frame + (addr_t)p.py.layout.fr_code, 0); /* no code */
+        r = read_fresh(&p, t.tstate, &f);
+        CHECK(r == ERR_TORN || p.py.layout.cf_frame != NO);
+        frames_free(&f);
+        fake_python_free(&p);
+    }
+}
+
+/* Cycles of length 1, 2, 3 and of the whole stack, at every depth: noticed, and soon. */
+static void test_cycle(void)
+{
+    for (size_t i = 0; i < N_VERSIONS; i++) {
+        struct fake_python p;
+        struct fake_thread t;
+        struct frames f = {0};
+        addr_t frames[40], code;
+        uint64_t begin = clock_now_ns();
+
+        init_nth(&p, i, ROOM);
+        t = fake_thread_add(&p, fake_interp_add(&p, 0), 0x1000, 1);
+        code = fake_code(&p, "f", "/a.py", 1);
+        fake_entry_push(&p, &t);
+        for (size_t k = 0; k < 40; k++)
+            frames[k] = fake_frame_push(&p, &t, code, 0, k % 4 == 1 ? FAKE_GENERATOR : FAKE_PLAIN);
+        for (size_t from = 0; from < 40; from += 3)
+            for (size_t to = from; to < 40; to += to < from + 3 ? 1 : 7) {
+                addr_t back = frames[from] + (addr_t)p.py.layout.fr_back, before = fake_mem_get(p.mem, back);
+                int r;
+
+                fake_mem_put(p.mem, back, frames[to]);
+                r = read_fresh(&p, t.tstate, &f);
+                CHECK(r == ERR_CYCLE || (p.py.layout.cf_frame != NO && f.n == 0));
+                fake_mem_put(p.mem, back, before);
+            }
+        CHECK_INT(read_fresh(&p, t.tstate, &f), 0);
+        CHECK_INT(f.n, 40);
+        CHECK(seconds_since(begin) < 1.0);
+        frames_free(&f);
+        fake_python_free(&p);
+    }
+}
+
+/* Entry frames only, one pointing to the next: not a stack, but it must end. */
+static void test_cycle_of_entries(void)
+{
+    for (size_t i = 5; i < N_VERSIONS; i++) {
+        struct fake_python p;
+        struct fake_thread t;
+        struct frames f = {0};
+        addr_t first;
+
+        init_nth(&p, i, ROOM);
+        t = fake_thread_add(&p, fake_interp_add(&p, 0), 0x1000, 1);
+        fake_entry_push(&p, &t);
+        first = t.frame;
+        fake_entry_push(&p, &t);
+        fake_mem_put(p.mem, first + (addr_t)p.py.layout.fr_back, t.frame);
+        CHECK(read_fresh(&p, t.tstate, &f) == ERR_CYCLE);
+        frames_free(&f);
+        fake_python_free(&p);
+    }
+}
+
+/* 20,000 frames, in many chunks of the data stack, with generators among them. */
+static void test_deep(void)
+{
+    for (size_t i = 0; i < N_VERSIONS; i++) {
+        struct fake_python p;
+        struct fake_thread t;
+        struct frames f = {0};
+        struct frames_hint hint = {0};
+        addr_t codes[2];
+        size_t wrong = 0;
+        uint64_t begin;
+
+        init_nth(&p, i, 8 << 20);
+        t = fake_thread_add(&p, fake_interp_add(&p, 0), 0x1000, 1);
+        codes[0] = fake_code(&p, "f", "/a.py", 1);
+        codes[1] = fake_code(&p, "g", "/a.py", 1);
+        fake_entry_push(&p, &t);
+        for (int k = 0; k < 20000; k++)
+            fake_frame_push(&p, &t, codes[k & 1], k % 60, k % 50 == 1 ? FAKE_GENERATOR : FAKE_PLAIN);
+        begin = clock_now_ns();
+        for (int again = 0; again < 2; again++) {
+            CHECK_INT(frames_read(&f, &p.py, t.tstate, &hint), 0);
+            CHECK_INT(f.n, 20000);
+            for (size_t k = 0; k < f.n; k++)
+                wrong += f.items[k].code != codes[(f.n - 1 - k) & 1];
+        }
+        CHECK_INT(wrong, 0);
+        if (!CHECK(seconds_since(begin) < 1.0))
+            fprintf(stderr, "    %d.%d: %.2f s\n", p.py.major, p.py.minor, seconds_since(begin));
+        frames_hint_free(&hint);
+        frames_free(&f);
+        fake_python_free(&p);
+    }
+}
+
+/* More frames than are shown, without end or nearly so: bounded in time. */
+static void test_endless(void)
+{
+    static const size_t which[] = {2, 5, 7};
+
+    for (size_t i = 0; i < 3; i++) {
+        struct fake_python p;
+        struct fake_thread t;
+        struct frames f = {0};
+        addr_t code;
+        uint64_t begin;
+
+        init_nth(&p, which[i], 64 << 20);
+        t = fake_thread_add(&p, fake_interp_add(&p, 0), 0x1000, 1);
+        code = fake_code(&p, "f", "/a.py", 1);
+        fake_entry_push(&p, &t);
+        for (int k = 0; k < PY_MAX_FRAMES + 10; k++)
+            fake_frame_push(&p, &t, code, 0, FAKE_PLAIN);
+        begin = clock_now_ns();
+        CHECK_INT(read_fresh(&p, t.tstate, &f), ERR_CYCLE);
+        if (!CHECK(seconds_since(begin) < 1.0))
+            fprintf(stderr, "    %d.%d: %.2f s\n", p.py.major, p.py.minor, seconds_since(begin));
+        frames_free(&f);
+        fake_python_free(&p);
+    }
+}
+
+/* Freed memory is not kept back for long, so that what is used at most can be measured. */
+const char *__asan_default_options(void);
+const char *__asan_default_options(void)
+{
+    return "quarantine_size_mb=1:thread_local_quarantine_size_kb=64";
+}
+
+static size_t resident_mb(void)
+{
+    struct rusage usage;
+
+    getrusage(RUSAGE_SELF, &usage);
+    return (size_t)usage.ru_maxrss / 1024;
+}
+
+/* A chunk that comes before itself, as large as chunks may be. */
+static void test_chunk_cycle(void)
+{
+    for (size_t i = 4; i < N_VERSIONS; i++) {
+        struct fake_python p;
+        struct fake_thread t;
+        struct frames f = {0};
+        addr_t codes[4], big = 0x7f4400000000;
+        size_t before;
+        uint64_t begin;
+
+        init_nth(&p, i, ROOM);
+        t = fake_thread_add(&p, fake_interp_add(&p, 0), 0x1000, 1);
+        build_stack(&p, &t, codes);
+        fake_mem_add(p.mem, big, 8 << 20);
+        fake_mem_put(p.mem, t.chunk, big);
+        fake_mem_put(p.mem, big, big);
+        fake_mem_put(p.mem, big + 8, 8 << 20);
+        fake_mem_put(p.mem, big + 16, ((8 << 20) - 32) / 8);
+        before = resident_mb();
+        begin = clock_now_ns();
+        CHECK_INT(read_fresh(&p, t.tstate, &f), 0);
+        check_stack(&p, &f, codes);
+        CHECK(seconds_since(begin) < 1.0);
+        if (!CHECK(resident_mb() - before <= 64))
+            fprintf(stderr, "    3.%d: %zu MB\n", p.py.minor, resident_mb() - before);
+        frames_free(&f);
+        fake_python_free(&p);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    test_start(argc, argv);
+    TEST_RUN(test_chunk_cycle); /* first: it looks at the most memory that was ever used */
+    TEST_RUN(test_stack);
+    TEST_RUN(test_stale_hint);
+    TEST_RUN(test_cframe_unset);
+    TEST_RUN(test_cut_generator);
+    TEST_RUN(test_bad_frames);
+    TEST_RUN(test_cycle);
+    TEST_RUN(test_cycle_of_entries);
+    TEST_RUN(test_deep);
+    TEST_RUN(test_endless);
+    return test_finish("test_frames");
+}
