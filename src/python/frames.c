@@ -22,6 +22,7 @@
 #define MISSES_MAX   64 /* after so many the stack is another one, and the list of the others no longer searched */
 
 /* _PyInterpreterFrame.owner, pycore_frame.h: from 3 on it is not a Python function's frame. */
+#define OWNER_GENERATOR  1
 #define OWNER_NOT_PYTHON 3
 
 struct raw_frame {
@@ -219,6 +220,7 @@ struct walk {
     bool has_entry;
     addr_t below_entry; /* what the innermost entry frame was called from */
     bool ends_in_entry;
+    bool ends_in_generator;
 };
 
 static int walk_step(struct frames *f, const struct layout *l, const struct raw_frame *raw, struct walk *w)
@@ -230,6 +232,8 @@ static int walk_step(struct frames *f, const struct layout *l, const struct raw_
         w->below_entry = raw->back;
     }
     w->ends_in_entry = entry;
+    w->ends_in_generator = raw->owner == OWNER_GENERATOR;
+    f->root = raw->addr;
     if (!shim)
         return raw->code ? frame_add(f, l, raw) : ERR_TORN;
     if (f->n)
@@ -267,6 +271,16 @@ static int walk_frames(struct frames *f, const struct python *py, addr_t addr, s
 }
 
 /*
+ * A frame is made current before its `previous` is set (the compiler is free to do so), and a generator's is unset
+ * while it does not run: in that moment the walk goes astray and ends in a generator that is not running. A whole
+ * stack ends in an entry frame, and hardly ever in a generator: only C code that resumes one with no Python below.
+ */
+static bool is_whole(const struct frames *f, const struct walk *w, const struct frames_hint *hint)
+{
+    return f->n == 0 || (w->ends_in_entry && (!w->ends_in_generator || hint->any_root));
+}
+
+/*
  * 3.11 and 3.12 enter the interpreter in two steps (Python/ceval.c): the new _PyCFrame is made current before
  * its current_frame is set. In between, current_frame holds whatever was on the C stack. It is right if its
  * entry frame was called from the frame that the _PyCFrame before has; otherwise the stack still is that one's.
@@ -293,12 +307,12 @@ static int walk_from_cframe(struct frames *f, const struct python *py, addr_t cf
     hint->cframe[1] = previous;
     /* The root has none before it, and no frame. */
     r = walk_frames(f, py, previous ? frame : 0, &w);
-    if (r == 0 && (!f->n || (w.has_entry && w.below_entry == before && w.ends_in_entry)))
+    if (r == 0 && (!f->n || (w.has_entry && w.below_entry == before && is_whole(f, &w, hint))))
         return 0;
     if (r == ERR_CYCLE && f->n == PY_MAX_FRAMES) /* that many frames are no garbage */
         return r;
     r = walk_frames(f, py, before, &w);
-    return r == 0 && f->n && !w.ends_in_entry ? ERR_TORN : r;
+    return r == 0 && !is_whole(f, &w, hint) ? ERR_TORN : r;
 }
 
 /* Fetches the thread state and, in the same call, all that the hint tells. */
@@ -418,8 +432,7 @@ static int walk_fetched(struct frames *f, const struct python *py, struct frames
     if (l->cf_frame != NO)
         return walk_from_cframe(f, py, start, hint);
     r = walk_frames(f, py, start, &w);
-    /* From 3.12 on a stack ends in an entry frame; a generator that is being resumed is cut off before it. */
-    return r == 0 && l->fr_owner != NO && f->n && !w.ends_in_entry ? ERR_TORN : r;
+    return r == 0 && l->fr_owner != NO && !is_whole(f, &w, hint) ? ERR_TORN : r;
 }
 
 static int read_copies(struct frames *f, const struct python *py, addr_t tstate, struct frames_hint *hint,
@@ -472,6 +485,16 @@ static bool copies_equal(const struct frames *f)
     return true;
 }
 
+/* Up to 3.10 nothing tells a generator's frame that has lost its caller from an outermost frame: a new root must be
+ * seen twice. */
+static int root_check(const struct frames *f, struct frames_hint *hint)
+{
+    bool same = !f->n || hint->root == f->root || hint->any_root;
+
+    hint->root = f->root;
+    return same ? 0 : ERR_TORN;
+}
+
 int frames_read_twice(struct frames *f, const struct python *py, addr_t tstate, struct frames_hint *hint,
                       size_t *ret_sure)
 {
@@ -496,7 +519,7 @@ int frames_read_twice(struct frames *f, const struct python *py, addr_t tstate, 
         return r;
     if (copies_equal(f)) {
         *ret_sure = f->n;
-        return 0;
+        return root_check(f, hint);
     }
     items = f->other;
     cap = f->cap_other;
@@ -511,7 +534,7 @@ int frames_read_twice(struct frames *f, const struct python *py, addr_t tstate, 
         return r;
     hint_update(f, hint);
     *ret_sure = common_frames(f);
-    return *ret_sure || !f->n ? 0 : ERR_TORN;
+    return *ret_sure || !f->n ? root_check(f, hint) : ERR_TORN;
 }
 
 void frames_keep_outermost(struct frames *f, size_t n)

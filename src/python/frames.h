@@ -27,6 +27,8 @@ struct frames_hint {
     size_t n_chunks;
     addr_t *extra; /* frames elsewhere: generators, entry frames; up to 3.10 all */
     size_t n_extra, cap_extra;
+    addr_t root;   /* the outermost frame */
+    bool any_root; /* whatever the outermost frame is, it is accepted: other tries have failed */
 };
 
 /* A copy of a piece of the target's memory, in `bytes` of struct frames. */
@@ -40,6 +42,7 @@ struct frames_window {
 struct frames {
     struct py_frame *items; /* innermost first */
     size_t n, cap;
+    addr_t root; /* address of the outermost */
     unsigned char *bytes;
     size_t used, cap_bytes;
     size_t copies;                 /* how often each window is read: 1 or 2 */

@@ -252,6 +252,10 @@ static int hand_over(struct process *p, const struct trace *trace, process_sink 
     return sink(trace, arg);
 }
 
+/* Stands for the frames on top that could not be vouched for. */
+static const struct func not_sure = {
+    .name = "[not sure]", .filename = "moved while it was read", .short_filename = "moved while it was read"};
+
 /* The stack that was just read, with its frames unless the receiver has them. */
 static int deliver(struct process *p, const struct known_thread *k, bool active, process_sink sink, void *arg)
 {
@@ -265,17 +269,23 @@ static int deliver(struct process *p, const struct known_thread *k, bool active,
     trace.n_frames = frames->n;
     if (is_known(p, trace.key))
         return hand_over(p, &trace, sink, arg);
-    if (grow_array((void **)&p->frames, &p->cap_frames, frames->n, sizeof(*p->frames)) < 0)
+    if (grow_array((void **)&p->frames, &p->cap_frames, frames->n + 1, sizeof(*p->frames)) < 0)
         return ERR_NOMEM;
+    if (trace.unsure) {
+        p->frames[0] = (struct frame){.func = sampler_func(p->sampler, &not_sure)};
+        trace.n_frames++;
+        if (!p->frames[0].func)
+            return ERR_NOMEM;
+    }
     for (size_t i = 0; i < frames->n; i++) {
         const struct func *func = func_of(p, p->stack.codes[i]);
 
         if (!func)
             return ERR_NOMEM;
-        p->frames[i] = (struct frame){.func = func,
-                                      .line = code_line(p->stack.codes[i], frames->items[i].at),
-                                      .is_entry = frames->items[i].is_entry,
-                                      .is_shim_entry = frames->items[i].is_shim_entry};
+        p->frames[trace.unsure + i] = (struct frame){.func = func,
+                                                     .line = code_line(p->stack.codes[i], frames->items[i].at),
+                                                     .is_entry = frames->items[i].is_entry,
+                                                     .is_shim_entry = frames->items[i].is_shim_entry};
     }
     trace.frames = p->frames;
     return hand_over(p, &trace, sink, arg);

@@ -120,6 +120,15 @@ static int try_read(struct stack *st, const struct stack_source *src, struct kno
     return r;
 }
 
+/* Lets the thread get past the moment, longer each time. On its own core it goes on only while we sleep. */
+static void give_way(const struct sampler *s, int tries)
+{
+    if (s->core.cpu >= 0)
+        clock_sleep_ns((5 * NS_PER_US) << tries);
+    else
+        sched_yield();
+}
+
 int stack_read(struct stack *st, const struct stack_source *src, struct known_thread *k, bool idle)
 {
     int r = ERR_TORN;
@@ -127,7 +136,8 @@ int stack_read(struct stack *st, const struct stack_source *src, struct known_th
     st->owns_gil = st->unsure = false;
     for (int i = 0; i < TRIES && is_passing(r); i++) {
         if (i)
-            sched_yield(); /* let it get past the moment */
+            give_way(src->sampler, i);
+        k->hint.any_root = i == TRIES - 1;
         r = try_read(st, src, k, idle, i >= GENTLE_TRIES);
     }
     return r;
