@@ -397,7 +397,7 @@ static void test_offsets_sizes(void)
         {offsetof(struct layout, fr_code), 81},       {offsetof(struct layout, fr_owner), 88},
         {offsetof(struct layout, fr_instr), 88},      {offsetof(struct layout, co_filename), 505},
         {offsetof(struct layout, co_firstline), 600}, {offsetof(struct layout, str_state), 64},
-        {offsetof(struct layout, str_length), 64},    {offsetof(struct layout, ts_frame), 1024},
+        {offsetof(struct layout, str_length), 25},    {offsetof(struct layout, ts_frame), 1024},
         {offsetof(struct layout, ts_chunk), 1024},    {offsetof(struct layout, ts_thread_id), 4000},
     };
 
