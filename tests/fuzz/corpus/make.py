@@ -1,0 +1,116 @@
+"""Writes the first inputs of the fuzz targets. Run by hand, from anywhere; what fuzzing finds is added beside them."""
+import pathlib
+import re
+import struct
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parents[2]
+
+
+def write(target, name, data):
+    directory = HERE / target
+    directory.mkdir(exist_ok=True)
+    (directory / name).write_bytes(data)
+
+
+def lines():
+    """The tables of real interpreters, from the unit test's vectors."""
+    kinds = ["LINES_LNOTAB_UNSIGNED", "LINES_LNOTAB", "LINES_RANGES", "LINES_LOCATIONS"]
+    text = (ROOT / "tests/unit/line_vectors.h").read_text()
+    row = re.compile(r'\{"([\d.]+) (\w+)", (\w+), (\d+), \d+,\s+"((?:\\x..)*)"')
+    for version, name, kind, first, table in row.findall(text):
+        if version in ("2.7", "3.9", "3.10", "3.12"):
+            data = bytes(int(b, 16) for b in table.split("\\x")[1:])
+            write("lines", "%s-%s" % (version, name), struct.pack("<Bi", kinds.index(kind), int(first)) + data)
+    write("lines", "empty", struct.pack("<Bi", 3, 1))
+    write("lines", "endless-varint", struct.pack("<Bi", 3, 1) + b"\xe8" + b"\x7f" * 40)
+
+
+def maps():
+    plain = b"00400000-00401000 r--p 00000000 08:01 1234    /usr/bin/python3\n" \
+            b"00401000-00500000 r-xp 00001000 08:01 1234    /usr/bin/python3\n" \
+            b"00500000-00600000 rw-p 00000000 00:00 0 \n" \
+            b"7ffc0000-7ffd0000 rw-p 00000000 00:00 0       [stack]\n"
+    write("maps", "plain", plain)
+    write("maps", "deleted", plain.replace(b"python3\n", b"python3 (deleted)\n"))
+    write("maps", "escaped", plain.replace(b"python3", b"a b\\012c\xff"))
+    write("maps", "no-end", plain.strip())
+    write("maps", "numbers", b"ffffffffffffffffffffffff-fffffffffffffffffffffffff r-xp -1 0x8:ffffffffff -5 /x\n")
+
+
+def debug_offsets():
+    """What real versions tell, by the rows of layouts.c, and texts of versions."""
+    text = (ROOT / "src/python/layouts.c").read_text()
+    macros = {m: v for m, v in re.findall(r"#define (\w+)\s+(?:\\\s+)?(\..*)", text)}
+    told = [(f, list(map(int, at.split(",")))) for f, at in re.findall(r"TELLS\((\w+), ([\d, ]+)\)", text)]
+    for column, minor in enumerate((13, 14, 15)):
+        row = re.search(r"\.minor = %d,(.*?)\n    \}," % minor, text, re.S).group(1)
+        row = re.sub(r"\b[A-Z]+_\d+\b", lambda m: macros.get(m.group(0), ""), row)
+        numbers = {f: int(v) for f, v in re.findall(r"\.(\w+) = (\d+)", row)}
+        data = bytearray(1024)
+        data[:16] = b"xdebugpy" + struct.pack("<Q", 3 << 24 | minor << 16 | 0xf0)
+        for field, at in told:
+            if at[column]:
+                struct.pack_into("<Q", data, at[column], numbers[field])
+        struct.pack_into("<4Q", data, (120, 128, 128)[column], 7744, 0, 7760, 7752)
+        write("debug_offsets", "3.%d" % minor, bytes(data))
+    write("debug_offsets", "version", b"3.8.0rc1 (main, Jan  1 2024)")
+    write("debug_offsets", "version-plus", b"3.12.1+ (heads/3.12)")
+
+
+def elf():
+    """A library with dynamic symbols, local ones and a section of the runtime's name."""
+    names = b"\0_PyRuntime\0interp_head\0"
+    sections = b"\0.dynsym\0.dynstr\0.PyRuntime\0.shstrtab\0"
+    phdrs, at = 3, 64 + 3 * 56
+    symbols_at, names_at = at, at + 3 * 24
+    hash_at = (names_at + len(names) + 7) // 8 * 8
+    dynamic_at = hash_at + 40
+    sections_at = dynamic_at + 5 * 16
+    table_at = (sections_at + len(sections) + 7) // 8 * 8
+
+    def symbol(name, value):
+        return struct.pack("<IBBHQQ", name, 16, 0, 3, value, 0)
+
+    def gnu_hash(name):
+        value = 5381
+        for c in name:
+            value = (value * 33 + c) & 0xffffffff
+        return value
+
+    def section(name, kind, addr, offset, size, link=0):
+        return struct.pack("<IIQQQQIIQQ", name, kind, 0, addr, offset, size, link, 0, 0, 0)
+
+    chain = [gnu_hash(b"_PyRuntime") & ~1, gnu_hash(b"interp_head") | 1]
+    parts = {
+        0: struct.pack("<16sHHIQQQIHHHHHH", b"\x7fELF\2\1\1", 3, 62, 1, 0, 64, table_at, 0, 64, 56, phdrs, 64, 5, 4),
+        64: struct.pack("<IIQQQQQQ", 1, 5, 0, 0, 0, table_at, table_at, 4096)
+        + struct.pack("<IIQQQQQQ", 1, 6, 0, 0x2000, 0, 64, 64, 4096)
+        + struct.pack("<IIQQQQQQ", 2, 6, dynamic_at, dynamic_at, 0, 80, 80, 8),
+        symbols_at: bytes(24) + symbol(1, 0x2040) + symbol(12, 0x2080),
+        names_at: names,
+        hash_at: struct.pack("<IIIIQIII", 1, 1, 1, 0, 2**64 - 1, 1, *chain),
+        dynamic_at: struct.pack("<10Q", 6, symbols_at, 5, names_at, 10, len(names), 0x6ffffef5, hash_at, 0, 0),
+        sections_at: sections,
+        table_at: bytes(64) + section(1, 11, 0, symbols_at, 72, 2) + section(9, 3, 0, names_at, len(names))
+        + section(17, 1, 0x2000, 0, 64) + section(28, 3, 0, sections_at, len(sections)),
+    }
+    data = bytearray(table_at + 5 * 64)
+    for start, part in parts.items():
+        data[start:start + len(part)] = part
+    write("elf", "library", bytes(data))
+    static = bytearray(data)
+    struct.pack_into("<I", static, table_at + 64 + 4, 2)  # .symtab instead
+    write("elf", "symtab", bytes(static))
+    old = bytearray(data)
+    struct.pack_into("<Q", old, dynamic_at + 48, 4)  # DT_HASH
+    struct.pack_into("<II", old, hash_at, 1, 3)
+    write("elf", "old-hash", bytes(old))
+    write("elf", "header", bytes(data[:64]))
+
+
+if __name__ == "__main__":
+    lines()
+    maps()
+    debug_offsets()
+    elf()

@@ -1,0 +1,13 @@
+/*
+ * What a fuzz target is: one function over bytes that may be anything. It must return, whatever they are.
+ * Linked with libFuzzer, or with driver.c as a plain test.
+ */
+#ifndef TESTS_FUZZ_FUZZ_H
+#define TESTS_FUZZ_FUZZ_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+#endif
