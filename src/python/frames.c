@@ -316,10 +316,10 @@ static int walk_from_cframe(struct frames *f, const struct python *py, addr_t cf
 }
 
 /* Fetches the thread state and, in the same call, all that the hint tells. */
-static int fetch_hinted(struct frames *f, const struct python *py, addr_t tstate, size_t state_size,
+static int fetch_hinted(struct frames *f, const struct python *py, addr_t tstate, size_t size,
                         const struct frames_hint *hint)
 {
-    int r = window_add(f, tstate, state_size);
+    int r = window_add(f, tstate, size);
 
     if (r == 0)
         f->windows[0].once = true;
@@ -411,6 +411,16 @@ static void hint_update(struct frames *f, struct frames_hint *hint)
     f->n_touched = 0;
 }
 
+static size_t state_size(const struct layout *l)
+{
+    int fields[] = {l->ts_chunk + 8, l->ts_frame, l->ts_interp, l->ts_thread_id}, last = 0;
+
+    for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++)
+        if (fields[i] > last)
+            last = fields[i];
+    return (size_t)last + 8;
+}
+
 /* The thread state as it was copied. */
 static addr_t state_at(const struct frames *f, int at)
 {
@@ -439,13 +449,15 @@ static int read_copies(struct frames *f, const struct python *py, addr_t tstate,
                        size_t copies)
 {
     const struct layout *l = &py->layout;
-    size_t state_size = (size_t)(l->ts_chunk + 8 > l->ts_frame ? l->ts_chunk + 16 : l->ts_frame + 8);
     int r;
 
     f->n = f->used = f->n_windows = f->n_chunks = f->at_chunk = f->at_extra = f->n_touched = 0;
     f->n_copied = f->base = f->n_fetched = f->used_fetched = f->misses = 0;
     f->copies = copies;
-    r = fetch_hinted(f, py, tstate, state_size, hint);
+    r = fetch_hinted(f, py, tstate, state_size(l), hint);
+    if (r == 0 && hint->interp &&
+        (state_at(f, l->ts_interp) != hint->interp || state_at(f, l->ts_thread_id) != hint->thread_id))
+        r = ERR_GONE;
     if (r == 0)
         r = walk_fetched(f, py, hint);
     if (r == 0)

@@ -27,6 +27,8 @@ struct frames_hint {
     size_t n_chunks;
     addr_t *extra; /* frames elsewhere: generators, entry frames; up to 3.10 all */
     size_t n_extra, cap_extra;
+    addr_t interp; /* what the thread state must say, or it is another's by now; 0: not checked */
+    uint64_t thread_id;
     addr_t root;   /* the outermost frame */
     bool any_root; /* whatever the outermost frame is, it is accepted: other tries have failed */
 };

@@ -11,8 +11,6 @@
 #define LEAST_SLEEP_NS (2 * NS_PER_US)
 #define BURST_NS       (20 * NS_PER_US) /* how long we stay on the target's core at a time */
 #define LOOK_LEAST_NS  (200 * NS_PER_US)
-/* From this rate on we ask to be run at once when we wake up. */
-#define URGENT_NS (500 * NS_PER_US)
 
 struct moment {
     struct loop *loop;
@@ -113,7 +111,7 @@ int loop_run(struct loop *l)
     l->random = start | 1;
     l->woke_ns = start;
     clock_be_precise();
-    if (l->interval_ns < URGENT_NS && l->family->sampler->options.core)
+    if (l->family->sampler->options.core)
         core_be_urgent(&l->family->sampler->core, true);
     for (;;) {
         if (l->duration_ns && due - start >= l->duration_ns) {

@@ -136,6 +136,8 @@ static void thread_enter(struct known_thread *k, pid_t pid, pid_t tid, const str
                                .thread_id = thread->thread_id,
                                .native_id = thread->native_id,
                                .tid = tid};
+    k->hint.interp = thread->interp;
+    k->hint.thread_id = thread->thread_id;
     if (!tid)
         return;
     task_open(&k->task, pid, tid);

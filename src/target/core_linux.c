@@ -6,9 +6,12 @@
 #include "base/err.h"
 
 #include <sched.h>
+#include <signal.h>
 #include <stddef.h>
+#include <sys/resource.h>
 
-#define CPUS 4096
+#define CPUS          4096
+#define URGENT_MAX_US 200000
 
 int core_go(struct core *c, int cpu)
 {
@@ -45,13 +48,36 @@ void core_leave(struct core *c)
     c->cpu = -1;
 }
 
-void core_be_urgent(struct core *c, bool urgent)
+static int set_urgent(bool urgent)
 {
     struct sched_param param = {.sched_priority = urgent ? 1 : 0};
 
+    /* A child of ours must not inherit it. */
+    return sched_setscheduler(0, (urgent ? SCHED_FIFO : SCHED_OTHER) | SCHED_RESET_ON_FORK, &param);
+}
+
+static void on_too_long(int sig)
+{
+    (void)sig;
+    set_urgent(false);
+}
+
+/* Whatever goes wrong here, the machine must not suffer: after this long without a sleep we are like all others. */
+static void set_watchdog(void)
+{
+    struct rlimit limit = {.rlim_cur = URGENT_MAX_US, .rlim_max = RLIM_INFINITY};
+    struct sigaction action = {.sa_handler = on_too_long};
+
+    sigaction(SIGXCPU, &action, NULL);
+    setrlimit(RLIMIT_RTTIME, &limit);
+}
+
+void core_be_urgent(struct core *c, bool urgent)
+{
     if (c->urgent == urgent)
         return;
-    /* A child of ours must not inherit it. */
-    if (sched_setscheduler(0, (urgent ? SCHED_FIFO : SCHED_OTHER) | SCHED_RESET_ON_FORK, &param) == 0)
+    if (urgent)
+        set_watchdog();
+    if (set_urgent(urgent) == 0)
         c->urgent = urgent;
 }
