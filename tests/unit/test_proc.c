@@ -140,7 +140,7 @@ static void test_stat_name(void)
     static const char *const names[] = {"plain", ") R 1", "a) (b", ") Z 0 0 0 0 0", "((((", "))))"};
     struct proc_stat before, st;
     struct task task;
-    char state;
+    struct task_look look;
 
     CHECK_INT(proc_stat_read(getpid(), 0, &before), 0);
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
@@ -150,8 +150,9 @@ static void test_stat_name(void)
         CHECK_INT(st.state, 'R');
         CHECK(st.start_time == before.start_time && st.start_time > 0);
         task_open(&task, getpid(), getpid());
-        CHECK_INT(task_state(&task, &state), 0);
-        CHECK_INT(state, 'R');
+        CHECK_INT(task_look(&task, &look), 0);
+        CHECK_INT(look.state, 'R');
+        CHECK(look.cpu >= 0 && look.cpu < (int)sysconf(_SC_NPROCESSORS_CONF));
         task_close(&task);
     }
     CHECK_INT(proc_stat_read(0x7ffffff0, 0, &st), ERR_NO_PROCESS);
@@ -214,8 +215,8 @@ static void test_tasks(void)
     pid_t *tids;
     size_t n;
     bool main_seen = false, other_seen = false;
-    char state = 0;
-    uint64_t turns, again;
+    struct task_look look = {0};
+    struct task_turns turns, again;
 
     waiter_start(&w);
     CHECK_INT(proc_tasks_read(getpid(), &tids, &n), 0);
@@ -227,20 +228,20 @@ static void test_tasks(void)
     CHECK(main_seen && other_seen);
     free(tids);
     task_open(&task, getpid(), w.tid);
-    while (task_state(&task, &state) == 0 && state == 'R') /* on its way into its read */
+    while (task_look(&task, &look) == 0 && look.state == 'R') /* on its way into its read */
         sched_yield();
-    CHECK_INT(state, 'S');
+    CHECK_INT(look.state, 'S');
     if (task_turns(&task, &turns) == 0) { /* not every kernel counts them */
         CHECK_INT(task_turns(&task, &again), 0);
-        CHECK(turns == again && turns > 0);
+        CHECK(turns.count == again.count && turns.count > 0 && turns.run_ns == again.run_ns);
     }
     waiter_end(&w);
     while (syscall(SYS_tgkill, getpid(), w.tid, 0) == 0) /* joined, but the kernel may need a moment more */
         sched_yield();
-    CHECK_INT(task_state(&task, &state), ERR_NO_PROCESS);
+    CHECK_INT(task_look(&task, &look), ERR_NO_PROCESS);
     task_close(&task);
     task_open(&task, getpid(), 0x7ffffff0);
-    CHECK_INT(task_state(&task, &state), ERR_NO_PROCESS);
+    CHECK_INT(task_look(&task, &look), ERR_NO_PROCESS);
     CHECK_INT(task_turns(&task, &turns), ERR_UNSUPPORTED);
     task_close(&task);
     CHECK_INT(proc_tasks_read(0x7ffffff0, &tids, &n), ERR_NO_PROCESS);

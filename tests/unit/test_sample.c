@@ -1,0 +1,262 @@
+/*
+ * sample/: what a session shares, short file names, the table of threads, families of processes.
+ */
+#include "base/clock.h"
+#include "fake_python.h"
+#include "sample/family.h"
+#include "sample/sampler.h"
+#include "sample/shorten.h"
+#include "sample/thread_table.h"
+#include "test.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static const struct sampler_options options = {.idle = true};
+
+static void test_funcs(void)
+{
+    struct sampler *s = sampler_new(&options);
+    struct func key = {.filename = intern_str(s->names, "/a.py"), .short_filename = intern_str(s->names, "a.py")};
+    const struct func *kept[3000];
+    size_t wrong = 0;
+    char name[32];
+
+    for (int i = 0; i < 3000; i++) {
+        snprintf(name, sizeof(name), "f%d", i);
+        key.name = intern_str(s->names, name);
+        key.first_line = i;
+        kept[i] = sampler_func(s, &key);
+    }
+    for (int i = 0; i < 3000; i++) {
+        snprintf(name, sizeof(name), "f%d", i);
+        key.name = intern_str(s->names, name);
+        key.first_line = i;
+        wrong += sampler_func(s, &key) != kept[i] || strcmp(kept[i]->name, name) != 0 || kept[i]->first_line != i;
+    }
+    CHECK_INT(wrong, 0);
+    key.first_line = 7; /* the same name on another line is another function */
+    CHECK(sampler_func(s, &key) != kept[2999]);
+    key.first_line = 2999;
+    key.module = intern_str(s->names, "libc.so.6");
+    CHECK(sampler_func(s, &key) != kept[2999]);
+    CHECK(sampler_free(s) == NULL);
+    CHECK(sampler_free(NULL) == NULL);
+}
+
+static void test_counts(void)
+{
+    struct sampler *s = sampler_new(&options);
+    char *zeroed = sampler_keep(s, 1000);
+
+    CHECK(zeroed && zeroed[0] == 0 && zeroed[999] == 0);
+    CHECK_INT(sampler_errors(s), 0);
+    for (int code = ERR_NOMEM; code < ERR_END_; code++)
+        sampler_count_error(s, code);
+    sampler_count_error(s, 5);
+    sampler_count_error(s, ERR_END_);
+    sampler_count_error(s, INT32_MIN);
+    sampler_count_error(s, ERR_TORN);
+    CHECK_INT(sampler_errors(s), SAMPLER_ERRORS + 4);
+    CHECK_INT(s->errors[ERR_INTERNAL - ERR_NOMEM], 4);
+    CHECK_INT(s->errors[ERR_TORN - ERR_NOMEM], 2);
+    sampler_free(s);
+}
+
+static void touch(const char *path)
+{
+    int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
+
+    if (fd < 0)
+        abort();
+    close(fd);
+}
+
+static void test_shorten(void)
+{
+    static const char *const same[] = {"<string>", "<frozen importlib._bootstrap>", "<a/b>", "plain.py", "", "/", "a/"};
+    struct intern *in = intern_new();
+    char dir[] = "/tmp/spyglass-test-XXXXXX", path[256], *huge = malloc(20001);
+
+    if (!mkdtemp(dir) || !huge)
+        abort();
+    for (size_t i = 0; i < sizeof(same) / sizeof(same[0]); i++)
+        CHECK_STR(shorten_filename(in, getpid(), same[i]), same[i]);
+    CHECK_STR(shorten_filename(in, getpid(), "rel/dir/a.py"), "a.py");
+    CHECK_STR(shorten_filename(in, getpid(), "/a.py"), "a.py");
+    CHECK_STR(shorten_filename(in, getpid(), "/nowhere/at all/a.py"), "a.py");
+    snprintf(path, sizeof(path), "%s/pkg", dir);
+    mkdir(path, 0755);
+    snprintf(path, sizeof(path), "%s/pkg/sub", dir);
+    mkdir(path, 0755);
+    snprintf(path, sizeof(path), "%s/pkg/sub/m.py", dir);
+    CHECK_STR(shorten_filename(in, getpid(), path), "m.py"); /* directories, but no packages */
+    snprintf(path, sizeof(path), "%s/pkg/sub/__init__.py", dir);
+    touch(path);
+    snprintf(path, sizeof(path), "%s/pkg/sub/m.py", dir);
+    CHECK_STR(shorten_filename(in, getpid(), path), "sub/m.py");
+    snprintf(path, sizeof(path), "%s/pkg/__init__.py", dir);
+    touch(path);
+    snprintf(path, sizeof(path), "%s/pkg/sub/m.py", dir);
+    CHECK_STR(shorten_filename(in, getpid(), path), "pkg/sub/m.py");
+    for (size_t i = 0; i < 20000; i++) /* ten thousand directories, none of which can be opened */
+        huge[i] = i % 2 ? 'a' : '/';
+    huge[20000] = '\0';
+    CHECK_STR(shorten_filename(in, getpid(), huge), "a");
+    snprintf(path, sizeof(path), "%s/pkg/sub/__init__.py", dir);
+    unlink(path);
+    snprintf(path, sizeof(path), "%s/pkg/__init__.py", dir);
+    unlink(path);
+    snprintf(path, sizeof(path), "%s/pkg/sub", dir);
+    rmdir(path);
+    snprintf(path, sizeof(path), "%s/pkg", dir);
+    rmdir(path);
+    rmdir(dir);
+    free(huge);
+    intern_free(in);
+}
+
+/* A made-up interpreter whose threads say that they are ours: the kernel knows one of the two. */
+static void test_thread_table(void)
+{
+    static const int minors[] = {8, 11, 14};
+    static const char *const names[] = {"MainThread", "gone"};
+
+    for (size_t i = 0; i < 3; i++) {
+        struct fake_python p;
+        struct py_threads threads = {0};
+        struct thread_table table = {0};
+        struct fake_thread t[2];
+        struct known_thread *k;
+        addr_t interp, next;
+        uint64_t ids[2];
+
+        fake_python_init(&p, 3, minors[i], 1 << 20);
+        interp = fake_interp_add(&p, 0);
+        ids[0] = fake_pthread(&p, getpid());
+        ids[1] = fake_pthread(&p, 0x7ffffff0);
+        t[0] = fake_thread_add(&p, interp, ids[0], (uint64_t)getpid());
+        CHECK_INT(threads_read(&p.py, &threads), 0);
+        CHECK_INT(thread_table_update(&table, &p.py, getpid(), &threads), 0);
+        k = thread_table_find(&table, t[0].tstate);
+        CHECK(k && k->tid == getpid() && k->name == NULL);
+        t[1] = fake_thread_add(&p, interp, ids[1], 0x7ffffff0);
+        fake_threading(&p, interp, ids, names, 2);
+        CHECK_INT(threads_read(&p.py, &threads), 0);
+        CHECK_INT(thread_table_update(&table, &p.py, getpid(), &threads), 0);
+        k = thread_table_find(&table, t[0].tstate);
+        CHECK(k && k->tid == getpid());
+        CHECK_STR(k ? k->name : NULL, "MainThread");
+        k = thread_table_find(&table, t[1].tstate);
+        CHECK(k && k->tid == 0);
+        CHECK_STR(k ? k->name : NULL, "gone");
+        next = fake_mem_get(p.mem, interp + (addr_t)p.py.layout.in_threads);
+        CHECK_INT(next, t[1].tstate);
+        fake_mem_put(p.mem, interp + (addr_t)p.py.layout.in_threads, t[0].tstate); /* it ends */
+        CHECK_INT(threads_read(&p.py, &threads), 0);
+        CHECK_INT(thread_table_update(&table, &p.py, getpid(), &threads), 0);
+        CHECK(thread_table_find(&table, t[1].tstate) == NULL);
+        k = thread_table_find(&table, t[0].tstate);
+        CHECK_STR(k ? k->name : NULL, "MainThread");
+        thread_table_free(&table);
+        threads_free(&threads);
+        fake_python_free(&p);
+    }
+}
+
+static size_t open_files(void)
+{
+    size_t n = 0;
+
+    for (int fd = 0; fd < 4096; fd++)
+        n += fcntl(fd, F_GETFD) >= 0;
+    return n;
+}
+
+/* Threads come and go, in all numbers: every one is found, none is left, no descriptor stays open. */
+static void test_thread_churn(void)
+{
+    struct fake_python p;
+    struct py_threads threads = {0};
+    struct thread_table table = {0};
+    addr_t interp, list;
+    size_t wrong = 0, before = open_files();
+
+    fake_python_init(&p, 3, 14, 64 << 20);
+    interp = fake_interp_add(&p, 0);
+    list = interp + (addr_t)p.py.layout.in_threads;
+    for (size_t round = 0; round < 60; round++) {
+        size_t n = (round * 37) % 101 + 1;
+
+        fake_mem_put(p.mem, list, 0);
+        for (size_t i = 0; i < n; i++)
+            fake_thread_add(&p, interp, 0x1000 + i, i % 5 ? 0x7ffffff0 : (uint64_t)getpid());
+        CHECK_INT(threads_read(&p.py, &threads), 0);
+        CHECK_INT(thread_table_update(&table, &p.py, getpid(), &threads), 0);
+        CHECK_INT(table.n, n);
+        for (size_t i = 0; i < threads.n; i++)
+            wrong += thread_table_find(&table, threads.items[i].tstate) == NULL;
+    }
+    CHECK_INT(wrong, 0);
+    thread_table_free(&table);
+    CHECK_INT(open_files(), before);
+    threads_free(&threads);
+    fake_python_free(&p);
+}
+
+static pid_t child_start(void)
+{
+    pid_t pid = fork();
+
+    if (pid == 0) {
+        pause();
+        _exit(0);
+    }
+    return pid;
+}
+
+/* This process is no Python, and neither is its child. */
+static void test_family(void)
+{
+    struct sampler *s = sampler_new(&options);
+    struct family tree = {.sampler = s, .subprocesses = true};
+    struct err_note note = {{0}, {0}};
+    size_t before = open_files();
+    pid_t pid = child_start();
+
+    CHECK_INT(family_add(&tree, 0x7ffffff0, 0, false, &note), ERR_NO_PROCESS);
+    CHECK(note.what[0] != '\0');
+    family_free(&tree);
+    CHECK_INT(family_add(&tree, getpid(), 0, true, &note), ERR_NOT_PYTHON);
+    family_free(&tree);
+    CHECK_INT(family_add(&tree, getpid(), 0, false, &note), 0);
+    CHECK(family_root_alive(&tree));
+    CHECK_INT(family_refresh(&tree, 0), 0);
+    CHECK_INT(tree.n, 2);
+    CHECK(tree.n == 2 && tree.items[1].pid == pid && tree.items[1].parent == getpid());
+    CHECK(tree.n == 2 && family_entry_info(&tree.items[1])->parent_info == family_entry_info(&tree.items[0]));
+    CHECK(strstr(family_entry_info(&tree.items[0])->command, "test_sample") != NULL);
+    kill(pid, SIGKILL);
+    waitpid(pid, NULL, 0);
+    CHECK_INT(family_refresh(&tree, 0), 0);
+    CHECK_INT(tree.n, 1);
+    family_free(&tree);
+    CHECK(!family_root_alive(&tree));
+    CHECK_INT(open_files(), before);
+    sampler_free(s);
+}
+
+int main(int argc, char **argv)
+{
+    test_start(argc, argv);
+    TEST_RUN(test_funcs);
+    TEST_RUN(test_counts);
+    TEST_RUN(test_shorten);
+    TEST_RUN(test_thread_table);
+    TEST_RUN(test_thread_churn);
+    TEST_RUN(test_family);
+    return test_finish("test_sample");
+}
