@@ -4,6 +4,7 @@
 #include "base/err.h"
 
 #include <stdarg.h>
+#include <string.h>
 
 struct err_row {
     const char *name;
@@ -22,7 +23,7 @@ static const struct err_row rows[ERR_END_ - ERR_NOMEM] = {
     ROW(ERR_USAGE) = {"usage", "error: ", "Bad arguments", "For more information try --help", 2},
     ROW(ERR_NO_PROCESS) = {"no such process",
                            "Error: ", "Failed to get process executable name. Check that the process is running.",
-                           "List the Python processes with: spyglass dump", 1},
+                           "On a terminal, dump without --pid lists the Python processes there are.", 1},
     ROW(ERR_NOT_PYTHON) = {"not Python", "Error: ", "Failed to find python version from target process",
                            "If a child of this process runs Python, add --subprocesses.", 1},
     ROW(ERR_STARTING) = {"starting", "Error: ", "The Python in the target process has not started yet",
@@ -87,7 +88,9 @@ int err_print(FILE *out, int code, const struct err_note *note)
     const struct err_row *row = row_of(code);
     const char *hint = note && note->hint[0] ? note->hint : row->hint;
 
-    if (note && note->what[0])
+    if (note && note->what[0] && row->message[strlen(row->message) - 1] == '.')
+        fprintf(out, "%s%s (%s)\n", row->prefix, row->message, note->what);
+    else if (note && note->what[0])
         fprintf(out, "%s%s: %s\n", row->prefix, row->message, note->what);
     else
         fprintf(out, "%s%s\n", row->prefix, row->message);

@@ -32,7 +32,8 @@
 /* In the order of the help texts. A letter is unique within a command. */
 static const struct args_flag flags[] = {
     {"pid", 'p', ARGS_PID, IN_BOTH, FIELD(pid), "PID", "The process to look at: decimal, or hex with 0x"},
-    {"core", 'c', ARGS_FILE, IN_DUMP, FIELD(core), "FILE", "Read a core file instead of a running process"},
+    {"core", 'c', ARGS_FILE, IN_DUMP, FIELD(core), "FILE",
+     "Read a core file instead of a running process (not in this version yet)"},
     {"output", 'o', ARGS_FILE, IN_RECORD, FIELD(output), "FILE", "Where to write; - is standard output"},
     {"format", 'f', ARGS_FORMAT, IN_RECORD, FIELD(format), "FORMAT", "What to write; else FILE's extension decides"},
     {"duration", 'd', ARGS_DURATION, IN_RECORD, FIELD(duration), "SECONDS",
@@ -44,9 +45,11 @@ static const struct args_flag flags[] = {
     {"threads", 't', ARGS_BOOL, IN_RECORD, FIELD(threads), NULL, "Keep threads apart"},
     {"function", 'F', ARGS_BOOL, IN_RECORD, FIELD(function), NULL, "Add up by function, not by line"},
     {"nolineno", 0, ARGS_BOOL, IN_RECORD, FIELD(nolineno), NULL, "Leave line numbers out"},
-    {"locals", 'l', ARGS_COUNT, IN_DUMP, FIELD(locals), NULL, "Show local variables; twice for longer values"},
+    {"locals", 'l', ARGS_COUNT, IN_DUMP, FIELD(locals), NULL,
+     "Show local variables; twice for longer values (not in this version yet)"},
     {"json", 'j', ARGS_BOOL, IN_DUMP, FIELD(json), NULL, "Write JSON"},
-    {"native", 'n', ARGS_BOOL, IN_BOTH, FIELD(native), NULL, "Include the stacks of native code"},
+    {"native", 'n', ARGS_BOOL, IN_BOTH, FIELD(native), NULL,
+     "Include the stacks of native code (not in this version yet)"},
     {"full-filenames", 0, ARGS_BOOL, IN_BOTH, FIELD(full_filenames), NULL, "Show whole paths"},
     {"nonblocking", 0, ARGS_BOOL, IN_BOTH, FIELD(nonblocking), NULL,
      "Read without holding threads still: a stack may be torn"},
@@ -61,8 +64,7 @@ static const struct args_flag flags[] = {
 static const struct args_command_row commands[ARGS_COMMANDS_] = {
     [ARGS_RECORD] = {"record", "Sample a program for a while and draw where its time goes",
                      "[FLAGS] --pid PID | [FLAGS] [--] PROGRAM [ARGUMENT]..."},
-    [ARGS_DUMP] = {"dump", "Show where each thread of a program is right now",
-                   "[FLAGS] --pid PID | [FLAGS] --core FILE"},
+    [ARGS_DUMP] = {"dump", "Show where each thread of a program is right now", "[FLAGS] --pid PID"},
     [ARGS_COMPLETIONS] = {"completions", "Write a completion script for a shell", "SHELL"},
     [ARGS_HELP] = {"help", "Show the help of a command", "[COMMAND]"},
 };

@@ -106,8 +106,12 @@ static int check_any_python(const struct family *family, struct err_note *note)
     for (size_t i = 0; i < family->n; i++)
         if (family->items[i].process)
             return 0;
-    err_note_what(note, ERR_NOT_PYTHON, "neither process %d nor any of its %zu descendants", (int)family->items[0].pid,
-                  family->n - 1);
+    if (family->n == 1)
+        err_note_what(note, ERR_NOT_PYTHON, "process %d has no children", (int)family->items[0].pid);
+    else
+        err_note_what(note, ERR_NOT_PYTHON, "neither process %d nor any of its %zu descendants",
+                      (int)family->items[0].pid, family->n - 1);
+    err_note_hint(note, "On a terminal, dump without --pid lists the Python processes there are.");
     return family->items[0].error == ERR_STARTING ? ERR_STARTING : ERR_NOT_PYTHON;
 }
 

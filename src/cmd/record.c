@@ -9,6 +9,7 @@
 #include "profile/profile.h"
 #include "sample/loop.h"
 #include "target/launch.h"
+#include "target/proc.h"
 #include "ui/progress.h"
 
 #include <fcntl.h>
@@ -180,8 +181,15 @@ static int attach(struct record *rec)
         if (r < 0)
             return r;
     }
-    return family_add(&rec->family, o->program ? rec->launch.pid : o->pid,
-                      o->program ? LAUNCH_PATIENCE_NS : ATTACH_PATIENCE_NS, !o->subprocesses, rec->note);
+    r = family_add(&rec->family, o->program ? rec->launch.pid : o->pid,
+                   o->program ? LAUNCH_PATIENCE_NS : ATTACH_PATIENCE_NS, !o->subprocesses, rec->note);
+    if (r < 0 && o->program && launch_poll(&rec->launch)) {
+        err_note_what(rec->note, ERR_GONE, "'%s' ended, with status %d, before it ran any Python", o->program[0],
+                      launch_exit_status(&rec->launch));
+        err_note_hint(rec->note, "If it leaves Python running behind it, record that by its pid: --pid PID");
+        return ERR_GONE;
+    }
+    return r;
 }
 
 static int prepare(struct record *rec)
@@ -266,13 +274,18 @@ static void say_cost(struct record *rec)
 static void explain_no_samples(struct record *rec)
 {
     const struct sampler *s = rec->sampler;
+    struct proc_stat st;
+    pid_t pid = rec->family.n ? rec->family.items[0].pid : 0;
 
-    if (s->idle) {
+    if (s->idle && proc_stat_read(pid, 0, &st) == 0 && st.state == 'T') {
+        err_note_what(rec->note, ERR_NO_SAMPLES, "process %d is stopped (by SIGSTOP or a debugger)", (int)pid);
+        err_note_hint(rec->note, "Let it go on with: kill -CONT %d", (int)pid);
+    } else if (s->idle) {
         err_note_what(rec->note, ERR_NO_SAMPLES,
                       "all %llu stacks were idle: the process slept or waited while it was recorded",
                       (unsigned long long)s->idle);
         err_note_hint(rec->note, "Add --idle to see where it waits, or look once with: %s dump --pid %d",
-                      args_name(rec->o), rec->family.n ? (int)rec->family.items[0].pid : 0);
+                      args_name(rec->o), (int)pid);
     } else if (s->no_gil) {
         err_note_what(rec->note, ERR_NO_SAMPLES, "no thread held the GIL in any of %llu stacks",
                       (unsigned long long)s->no_gil);
@@ -362,6 +375,8 @@ int cmd_record(const struct options *o)
         r = run(&rec);
     }
     status = r < 0 ? err_print(stderr, r, &note) : exit_status(&rec);
+    if (r == ERR_GONE && !o->as_py_spy && launch_exit_status(&rec.launch))
+        status = launch_exit_status(&rec.launch);
     family_free(&rec.family);
     sampler_free(rec.sampler);
     profile_free(rec.profile);

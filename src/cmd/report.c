@@ -17,14 +17,24 @@ int report_unsupported(const struct options *o, struct err_note *note)
     if (!what)
         return 0;
     err_note_what(note, ERR_UNSUPPORTED, "%s is not in this version yet", what);
-    err_note_hint(note, "Leave %s out to see the Python frames.", what);
+    if (o->core)
+        err_note_hint(note, "It reads running processes: give one with --pid PID.");
+    else
+        err_note_hint(note, "Leave %s out to see the Python frames.", what);
     return ERR_UNSUPPORTED;
 }
 
+#define COMMAND_COLUMNS 100
+
 static void print_process(const struct proc_info *info)
 {
+    char command[4 * COMMAND_COLUMNS + 1];
+
     fprintf(stderr, "%9d  %d.%d.%d%-4s  ", (int)info->pid, info->major, info->minor, info->patch, info->version_suffix);
-    text_print_safe(stderr, info->command);
+    /* A long command line must not push the others off the screen. */
+    snprintf(command, sizeof(command), "%s", info->command);
+    command[text_fit(command, COMMAND_COLUMNS)] = '\0';
+    text_print_safe(stderr, command);
     fputc('\n', stderr);
 }
 

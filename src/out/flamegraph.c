@@ -282,14 +282,11 @@ static void flame_write_frames(struct flame *f)
 
 static void flame_write_subtitle(struct flame *f)
 {
-    uint64_t interval = f->p->options.interval_ns;
     char count[32];
 
     fprintf(f->out, "%s samples", flame_count(count, f->p->samples));
     if (f->p->duration_ns > 0)
         fprintf(f->out, " in %.1f s", (double)f->p->duration_ns / 1e9);
-    if (interval > 0)
-        fprintf(f->out, " \xc2\xb7 %.4g a second", 1e9 / (double)interval);
     if (f->folded > 0)
         fprintf(f->out, " \xc2\xb7 the %s smallest or deepest frames are left out", flame_count(count, f->folded));
 }

@@ -139,8 +139,11 @@ static int find_old_head(pid_t pid, struct mem *m, struct found *f)
 
 static int refuse_version(const struct debug_version *v, struct err_note *note)
 {
-    if (v->free_threaded)
-        return err_note_what(note, ERR_VERSION, "%d.%d.%d is a free-threaded build", v->major, v->minor, v->patch);
+    if (v->free_threaded) {
+        err_note_what(note, ERR_VERSION, "%d.%d.%d is a free-threaded build", v->major, v->minor, v->patch);
+        err_note_hint(note, "Run the program on the build of Python %d.%d that has the GIL.", v->major, v->minor);
+        return ERR_VERSION;
+    }
     return err_note_what(note, ERR_VERSION, "%d.%d.%d%s", v->major, v->minor, v->patch, v->suffix);
 }
 

@@ -17,7 +17,6 @@
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -195,7 +194,7 @@ static int open_process(struct process *p, struct err_note *note)
     if (r < 0)
         return r == ERR_NO_PROCESS ? err_note_what(note, r, "no process has the pid %d", (int)p->pid) : r;
     p->start_time = st.start_time;
-    p->pidfd = (int)syscall(SYS_pidfd_open, p->pid, 0);
+    p->pidfd = proc_pidfd_open(p->pid);
     p->has_clock = clock_getcpuclockid(p->pid, &p->clock) == 0;
     p->codes = code_cache_new();
     p->info = sampler_keep(p->sampler, sizeof(*p->info));

@@ -4,6 +4,7 @@
  */
 #include "target/access.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
@@ -69,7 +70,8 @@ static void hint_capability(struct err_note *note, pid_t pid)
         err_note_hint(note, "Give the container the capability: docker run --cap-add SYS_PTRACE …, or in a pod "
                             "securityContext: {capabilities: {add: [SYS_PTRACE]}}");
     else
-        err_note_hint(note, "Run it as root: sudo env \"PATH=$PATH\" spyglass dump --pid %d", (int)pid);
+        err_note_hint(note, "Run it as root: sudo env \"PATH=$PATH\" %s dump --pid %d", program_invocation_short_name,
+                      (int)pid);
 }
 
 static int explain_user(pid_t pid, const struct proc_status *self, const struct proc_status *st, struct err_note *note)
@@ -77,8 +79,8 @@ static int explain_user(pid_t pid, const struct proc_status *self, const struct 
     if (!same_namespace(pid, "user")) {
         err_note_what(note, ERR_PERMISSION, "process %d is in another user namespace, where our rights do not count",
                       (int)pid);
-        err_note_hint(note, "Run spyglass inside its container, or as root on the host: sudo spyglass dump --pid %d",
-                      (int)pid);
+        err_note_hint(note, "Run it inside its container, or as root on the host: sudo %s dump --pid %d",
+                      program_invocation_short_name, (int)pid);
     } else {
         err_note_what(note, ERR_PERMISSION,
                       "process %d belongs to another user (uid %u, we are %u) and we lack CAP_SYS_PTRACE", (int)pid,
@@ -97,9 +99,9 @@ static int explain_yama(pid_t pid, int scope, struct err_note *note)
                       "This setting lasts until the next boot; set kernel.yama.ptrace_scope = 1 in /etc/sysctl.d.");
     else
         err_note_hint(note,
-                      "Run it as root: sudo env \"PATH=$PATH\" spyglass dump --pid %d — or allow it: "
+                      "Run it as root: sudo env \"PATH=$PATH\" %s dump --pid %d — or allow it: "
                       "sudo sysctl kernel.yama.ptrace_scope=0",
-                      (int)pid);
+                      program_invocation_short_name, (int)pid);
     return ERR_PERMISSION;
 }
 

@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #define FILE_MAX_BYTES ((size_t)64 * 1024 * 1024) /* a maps file of half a million lines */
@@ -391,6 +392,11 @@ int proc_exe_read(pid_t pid, char **ret_path)
         len -= 10;
     *ret_path = clean_copy(link, (size_t)len);
     return *ret_path ? 0 : ERR_NOMEM;
+}
+
+int proc_pidfd_open(pid_t pid)
+{
+    return (int)syscall(SYS_pidfd_open, pid, 0);
 }
 
 pid_t proc_tid_from_ns(pid_t pid, pid_t ns_tid)

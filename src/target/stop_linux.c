@@ -35,7 +35,7 @@ static int status_take(struct stop *s, pid_t tid, int status)
 
 static int wait_stopped(struct stop *s, pid_t tid, uint64_t timeout_ns)
 {
-    uint64_t deadline = 0;
+    uint64_t deadline = clock_now_ns() + timeout_ns;
     int status;
 
     for (unsigned int i = 0;; i++) {
@@ -45,15 +45,12 @@ static int wait_stopped(struct stop *s, pid_t tid, uint64_t timeout_ns)
             return status_take(s, tid, status);
         if (got < 0 && errno != EINTR)
             return ERR_GONE;
-        if (i < SPINS) {
-            sched_yield();
-            continue;
-        }
-        if (!deadline)
-            deadline = clock_now_ns() + timeout_ns;
-        else if (clock_now_ns() >= deadline)
+        if (clock_now_ns() >= deadline)
             return ERR_STOP;
-        clock_sleep_ns(20 * NS_PER_US);
+        if (i < SPINS)
+            sched_yield();
+        else
+            clock_sleep_ns(20 * NS_PER_US);
     }
 }
 
