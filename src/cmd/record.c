@@ -242,6 +242,23 @@ static void say_end(struct record *rec)
         say(rec, "Stopped sampling because of the signal %s", sigabbrev_np(ended_by));
 }
 
+static void say_ways(struct record *rec, double held, double elapsed)
+{
+    const struct sampler *s = rec->sampler;
+    struct rusage usage;
+
+    getrusage(RUSAGE_SELF, &usage);
+    say(rec, "Read from the thread's own core: %llu; held by ptrace: %llu; asleep: %llu; unheld: %llu.",
+        (unsigned long long)s->ways[FREEZE_CORE], (unsigned long long)s->ways[FREEZE_HELD],
+        (unsigned long long)s->ways[FREEZE_ASLEEP], (unsigned long long)s->ways[FREEZE_NOT]);
+    say(rec, "%.1f samples a second over %.2f s; our CPU time %.2f%% of a core, %.1f MB at most.", held, elapsed,
+        elapsed > 0 ? ((double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
+                       (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1e6) /
+                          elapsed * 100
+                    : 0,
+        (double)usage.ru_maxrss / 1024);
+}
+
 /* What was held and what it cost. */
 static void say_cost(struct record *rec)
 {
@@ -254,16 +271,16 @@ static void say_cost(struct record *rec)
             held, rec->o->rate, (unsigned long long)l->missed);
     for (int i = 0; i < SAMPLER_ERRORS; i++)
         if (rec->sampler->errors[i])
-            say(rec, "%llu stacks could not be read: %s", (unsigned long long)rec->sampler->errors[i],
+            say(rec, "%llu stack(s) could not be read: %s", (unsigned long long)rec->sampler->errors[i],
                 err_name(ERR_NOMEM + i));
     if (rec->sampler->unsure)
-        say(rec, "%llu of the stacks were read while their thread moved and may be wrong.",
+        say(rec, "%llu of the stacks were read while their thread moved: the frames on top are marked [not sure].",
             (unsigned long long)rec->sampler->unsure);
     if (rec->o->verbose)
-        say(rec,
-            "%.1f samples a second over %.2f s; running threads stood still %llu times, median %.1f us, longest %.1f "
-            "us.",
-            held, elapsed, (unsigned long long)rec->sampler->holds, (double)sampler_median_hold_ns(rec->sampler) / 1000,
+        say_ways(rec, held, elapsed);
+    if (rec->sampler->holds)
+        say(rec, "Running threads stood still %llu times for us: median %.1f us, longest %.1f us.",
+            (unsigned long long)rec->sampler->holds, (double)sampler_median_hold_ns(rec->sampler) / 1000,
             (double)rec->sampler->hold_longest_ns / 1000);
     if (rec->sampler->hold_refused && !rec->o->nonblocking)
         say(rec, "The process may not be held (another tracer has it, or ptrace is forbidden): it was read while it "

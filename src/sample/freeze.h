@@ -15,8 +15,6 @@
 #include "sample/sampler.h"
 #include "sample/thread_table.h"
 
-enum freeze_way { FREEZE_ASLEEP, FREEZE_CORE, FREEZE_HELD, FREEZE_NOT };
-
 struct freeze {
     enum freeze_way way;
     struct task_look look; /* what the kernel did with the thread at the beginning */

@@ -24,6 +24,9 @@ struct sampler_options {
 #define SAMPLER_ERRORS     (ERR_END_ - ERR_NOMEM)
 #define SAMPLER_HOLD_SLOTS 128
 
+/* How a thread was kept still while its stack was read (freeze.h). */
+enum freeze_way { FREEZE_ASLEEP, FREEZE_CORE, FREEZE_HELD, FREEZE_NOT, FREEZE_WAYS };
+
 struct sampler {
     struct sampler_options options;
     struct intern *names;
@@ -36,6 +39,7 @@ struct sampler {
     uint64_t no_gil;                 /* left out because their thread did not hold the GIL */
     uint64_t unsure;                 /* delivered, but read without a hold while the thread moved */
     uint64_t errors[SAMPLER_ERRORS]; /* by kind: code - ERR_NOMEM */
+    uint64_t ways[FREEZE_WAYS];      /* stacks read in each way */
     uint64_t holds, hold_longest_ns;
     uint64_t hold_slots[SAMPLER_HOLD_SLOTS]; /* how many holds took how long: four slots for each power of two */
     struct func_table *funcs;

@@ -111,6 +111,7 @@ static int try_read(struct stack *st, const struct stack_source *src, struct kno
     end = freeze_end(&fz, src->sampler, k);
     if (end < 0)
         return end;
+    src->sampler->ways[fz.way] += r == 0;
     if (r == 0 && fz.way != FREEZE_NOT)
         remember(k, st, &fz);
     /* One that moves runs; one that does not may have gone to sleep. */

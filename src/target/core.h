@@ -5,17 +5,22 @@
 #define TARGET_CORE_H
 
 #include <stdbool.h>
+#include <stdint.h>
+
+#define CORE_CPUS 4096
 
 struct core {
     int cpu;      /* where we are bound to; -1: nowhere */
-    bool refused; /* a cpuset keeps us off a core that we wanted */
-    bool urgent;  /* we run before everyone else when we wake up */
+    bool refused; /* a cpuset, or the user, keeps us off a core that we wanted */
+    bool known;   /* `allowed` is filled */
+    uint64_t allowed[CORE_CPUS / 64];
+    bool urgent; /* we run before everyone else when we wake up */
 };
 
 /* Binds us to `cpu` and moves there. ERR_PERMISSION when it is not allowed. */
 int core_go(struct core *c, int cpu);
 
-/* Unbinds: we may run anywhere again. */
+/* Unbinds: we may run where we could before. */
 void core_leave(struct core *c);
 
 /* Asks the kernel to run us at once whenever we wake up: for high rates. Does nothing without the right to it. */

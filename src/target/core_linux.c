@@ -7,26 +7,35 @@
 
 #include <sched.h>
 #include <signal.h>
-#include <stddef.h>
+#include <string.h>
 #include <sys/resource.h>
 
-#define CPUS          4096
 #define URGENT_MAX_US 200000
+
+/* Where we were allowed to run when we started: the user's wish and the cpuset's. */
+static bool is_allowed(const struct core *c, int cpu)
+{
+    return cpu >= 0 && cpu < CORE_CPUS && c->allowed[cpu / 64] >> (cpu % 64) & 1;
+}
 
 int core_go(struct core *c, int cpu)
 {
-    cpu_set_t *set;
-    int r;
+    uint64_t set[CORE_CPUS / 64] = {0};
 
     if (c->cpu == cpu)
         return 0;
-    if (cpu < 0 || cpu >= CPUS || !(set = CPU_ALLOC(CPUS)))
+    if (!c->known) {
+        c->known = true;
+        /* The kernel fills what it has; our words are its words (sched_setaffinity(2)). */
+        if (sched_getaffinity(0, sizeof(c->allowed), (cpu_set_t *)(void *)c->allowed) < 0)
+            memset(c->allowed, 0, sizeof(c->allowed));
+    }
+    if (!is_allowed(c, cpu)) {
+        c->refused = true;
         return ERR_PERMISSION;
-    CPU_ZERO_S(CPU_ALLOC_SIZE(CPUS), set);
-    CPU_SET_S((size_t)cpu, CPU_ALLOC_SIZE(CPUS), set);
-    r = sched_setaffinity(0, CPU_ALLOC_SIZE(CPUS), set);
-    CPU_FREE(set);
-    if (r < 0) {
+    }
+    set[cpu / 64] = 1ull << (cpu % 64);
+    if (sched_setaffinity(0, sizeof(set), (const cpu_set_t *)(const void *)set) < 0) {
         c->refused = true;
         return ERR_PERMISSION;
     }
@@ -36,15 +45,9 @@ int core_go(struct core *c, int cpu)
 
 void core_leave(struct core *c)
 {
-    cpu_set_t *set;
-
-    if (c->cpu < 0 || !(set = CPU_ALLOC(CPUS)))
+    if (c->cpu < 0)
         return;
-    CPU_ZERO_S(CPU_ALLOC_SIZE(CPUS), set);
-    for (size_t i = 0; i < CPUS; i++)
-        CPU_SET_S(i, CPU_ALLOC_SIZE(CPUS), set);
-    sched_setaffinity(0, CPU_ALLOC_SIZE(CPUS), set);
-    CPU_FREE(set);
+    sched_setaffinity(0, sizeof(c->allowed), (const cpu_set_t *)(const void *)c->allowed);
     c->cpu = -1;
 }
 
