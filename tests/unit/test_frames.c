@@ -1,14 +1,12 @@
 /*
  * python/frames and python/code over made-up interpreters: stacks of every shape, and code objects that change.
  */
-#include "base/clock.h"
 #include "base/err.h"
+#include "cost.h"
 #include "fake_python.h"
 #include "python/code.h"
 #include "python/frames.h"
 #include "test.h"
-
-#include <sys/resource.h>
 
 #define ROOM ((size_t)1 << 20)
 
@@ -33,11 +31,6 @@ static int read_fresh(const struct fake_python *p, addr_t tstate, struct frames 
 
     frames_hint_free(&hint);
     return r;
-}
-
-static double seconds_since(uint64_t begin)
-{
-    return (double)(clock_now_ns() - begin) / (double)NS_PER_S;
 }
 
 /* Outermost first: the module, then f, a generator's frame, then g, entered from C. */
@@ -217,7 +210,7 @@ static void test_cycle(void)
         struct fake_thread t;
         struct frames f = {0};
         addr_t frames[40], code;
-        uint64_t begin = clock_now_ns();
+        double begin = cost_seconds();
 
         init_nth(&p, i, ROOM);
         t = fake_thread_add(&p, fake_interp_add(&p, 0), 0x1000, 1);
@@ -237,7 +230,7 @@ static void test_cycle(void)
             }
         CHECK_INT(read_fresh(&p, t.tstate, &f), 0);
         CHECK_INT(f.n, 40);
-        CHECK(seconds_since(begin) < 1.0);
+        CHECK(cost_seconds() - begin < 1.0);
         frames_free(&f);
         fake_python_free(&p);
     }
@@ -274,7 +267,7 @@ static void test_deep(void)
         struct frames_hint hint = {0};
         addr_t codes[2];
         size_t wrong = 0;
-        uint64_t begin;
+        double begin;
 
         init_nth(&p, i, 8 << 20);
         t = fake_thread_add(&p, fake_interp_add(&p, 0), 0x1000, 1);
@@ -283,7 +276,7 @@ static void test_deep(void)
         fake_entry_push(&p, &t);
         for (int k = 0; k < 20000; k++)
             fake_frame_push(&p, &t, codes[k & 1], k % 60, k % 50 == 1 ? FAKE_GENERATOR : FAKE_PLAIN);
-        begin = clock_now_ns();
+        begin = cost_seconds();
         for (int again = 0; again < 2; again++) {
             CHECK_INT(frames_read(&f, &p.py, t.tstate, &hint), 0);
             CHECK_INT(f.n, 20000);
@@ -291,8 +284,8 @@ static void test_deep(void)
                 wrong += f.items[k].code != codes[(f.n - 1 - k) & 1];
         }
         CHECK_INT(wrong, 0);
-        if (!CHECK(seconds_since(begin) < 1.0))
-            fprintf(stderr, "    %d.%d: %.2f s\n", p.py.major, p.py.minor, seconds_since(begin));
+        if (!CHECK(cost_seconds() - begin < 1.0))
+            fprintf(stderr, "    %d.%d: %.2f s\n", p.py.major, p.py.minor, cost_seconds() - begin);
         frames_hint_free(&hint);
         frames_free(&f);
         fake_python_free(&p);
@@ -309,7 +302,7 @@ static void test_endless(void)
         struct fake_thread t;
         struct frames f = {0};
         addr_t code;
-        uint64_t begin;
+        double begin;
 
         init_nth(&p, which[i], 64 << 20);
         t = fake_thread_add(&p, fake_interp_add(&p, 0), 0x1000, 1);
@@ -317,28 +310,13 @@ static void test_endless(void)
         fake_entry_push(&p, &t);
         for (int k = 0; k < PY_MAX_FRAMES + 10; k++)
             fake_frame_push(&p, &t, code, 0, FAKE_PLAIN);
-        begin = clock_now_ns();
+        begin = cost_seconds();
         CHECK_INT(read_fresh(&p, t.tstate, &f), ERR_CYCLE);
-        if (!CHECK(seconds_since(begin) < 1.0))
-            fprintf(stderr, "    %d.%d: %.2f s\n", p.py.major, p.py.minor, seconds_since(begin));
+        if (!CHECK(cost_seconds() - begin < 1.0))
+            fprintf(stderr, "    %d.%d: %.2f s\n", p.py.major, p.py.minor, cost_seconds() - begin);
         frames_free(&f);
         fake_python_free(&p);
     }
-}
-
-/* Freed memory is not kept back for long, so that what is used at most can be measured. */
-const char *__asan_default_options(void);
-const char *__asan_default_options(void)
-{
-    return "quarantine_size_mb=1:thread_local_quarantine_size_kb=64";
-}
-
-static size_t resident_mb(void)
-{
-    struct rusage usage;
-
-    getrusage(RUSAGE_SELF, &usage);
-    return (size_t)usage.ru_maxrss / 1024;
 }
 
 /* A chunk that comes before itself, as large as chunks may be. */
@@ -350,7 +328,7 @@ static void test_chunk_cycle(void)
         struct frames f = {0};
         addr_t codes[4], big = 0x7f4400000000;
         size_t before;
-        uint64_t begin;
+        double begin;
 
         init_nth(&p, i, ROOM);
         t = fake_thread_add(&p, fake_interp_add(&p, 0), 0x1000, 1);
@@ -360,13 +338,13 @@ static void test_chunk_cycle(void)
         fake_mem_put(p.mem, big, big);
         fake_mem_put(p.mem, big + 8, 8 << 20);
         fake_mem_put(p.mem, big + 16, ((8 << 20) - 32) / 8);
-        before = resident_mb();
-        begin = clock_now_ns();
+        before = cost_resident_mb();
+        begin = cost_seconds();
         CHECK_INT(read_fresh(&p, t.tstate, &f), 0);
         check_stack(&p, &f, codes);
-        CHECK(seconds_since(begin) < 1.0);
-        if (!CHECK(resident_mb() - before <= 64))
-            fprintf(stderr, "    3.%d: %zu MB\n", p.py.minor, resident_mb() - before);
+        CHECK(cost_seconds() - begin < 1.0);
+        if (!CHECK(cost_resident_mb() - before <= 64))
+            fprintf(stderr, "    3.%d: %zu MB\n", p.py.minor, cost_resident_mb() - before);
         frames_free(&f);
         fake_python_free(&p);
     }

@@ -1,0 +1,36 @@
+/*
+ * What a test costs: the processor's time, so that a loaded machine does not matter, and the most memory that was
+ * ever used. One file of a test executable includes this.
+ */
+#ifndef TESTS_UNIT_COST_H
+#define TESTS_UNIT_COST_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/resource.h>
+#include <time.h>
+
+/* Under ASan freed memory is not kept back for long, so that what is used at most can be measured. */
+const char *__asan_default_options(void);
+const char *__asan_default_options(void)
+{
+    return "quarantine_size_mb=1:thread_local_quarantine_size_kb=64";
+}
+
+static inline double cost_seconds(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
+}
+
+static inline size_t cost_resident_mb(void)
+{
+    struct rusage usage;
+
+    getrusage(RUSAGE_SELF, &usage);
+    return (size_t)usage.ru_maxrss / 1024;
+}
+
+#endif
