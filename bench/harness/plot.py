@@ -20,7 +20,7 @@ def panels(data):
     dig = goals_module.dig
 
     def each(function):
-        values = {key: function(key) for key in report.TOOLS}
+        values = {key: function(key) for key in (*report.TOOLS, "pystack")}
         return {key: value for key, value in values.items() if value is not None}
 
     def impossible(key):

@@ -86,7 +86,7 @@ def document(results, sections, facts, goals):
     dates = sorted(r["date"] for r in results.values())
     parts = ["# What spyglass costs and how true it is, beside the others",
              f"Written by `make bench`, {dates[0]}" + (f" to {dates[-1]}" if dates[-1] != dates[0] else "") +
-             ". All tools ran on the same machine in the same run, in turn; **the ratios matter, not the absolutes**.",
+             ". Within a section all tools ran in turn, on the same machine; **the ratios matter, not the absolutes**.",
              "![](results.svg)", "## Ours beside theirs", markdown(summary(data)),
              "–: not measured, or the tool cannot. `-nb` is `--nonblocking`, `cpython` the 3.15 interpreter's "
              "`profiling.sampling`, `cpython-b` the same with `--blocking`; those two read only a 3.15.",
@@ -105,5 +105,5 @@ def document(results, sections, facts, goals):
             continue
         result = results[section.NAME]
         parts += [f"## {section.TITLE}", "\n\n".join(section.NOTES), *map(markdown, result["tables"]),
-                  f"Measured {result['date']}, in {result['minutes']:.1f} minutes."]
+                  f"Measured {result['date']}, in {result['minutes']:.1f} minutes, at commit {result['commit']}."]
     return "\n\n".join(parts) + "\n"

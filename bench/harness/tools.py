@@ -161,7 +161,8 @@ def make(env):
 
 def failed(run, why):
     lines = [line for line in re.sub(r"\x1b\[[\d;]*m", "", run.text).splitlines() if line.strip()]
-    word = lines[-1].strip() if lines else "no word"
+    telling = [line for line in lines if re.search(r"cannot|error|fail|not supported|denied", line, re.I)]
+    word = (telling or lines[-1:] or ["no word"])[0].strip()
     return Run(0, 0, 0.0, 0.0, run.peak, None, None, None, f"{why}: {word}", run.text)
 
 
