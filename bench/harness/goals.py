@@ -95,7 +95,8 @@ def of_split(data):
         for kind, runs in (data["split"].get(key) or {}).items():
             worst = split.worst(runs)
             count = sum(r["samples"] for r in runs)
-            goals.append(limit(f"split, {kind}, {key}: error at {count:,} samples", None if worst is None else abs(worst), most, " points"))
+            goals.append(limit(f"split, {kind}, {key}: error at {count:,} samples",
+                               None if worst is None else abs(worst), most, " points"))
     return goals
 
 
