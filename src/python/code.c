@@ -302,6 +302,11 @@ int code_cache_get(struct code_cache *cache, const struct python *py, const addr
     return r;
 }
 
+uint64_t code_cache_reads(const struct code_cache *cache)
+{
+    return cache->serial;
+}
+
 void code_set_func(const struct code *code, const void *func)
 {
     code_of(code)->func = func;

@@ -42,6 +42,9 @@ int code_cache_get(struct code_cache *cache, const struct python *py, const addr
 /* For the caller's own use of `func`. */
 void code_set_func(const struct code *code, const void *func);
 
+/* How many code objects were read so far, new ones and those whose address was used anew. */
+uint64_t code_cache_reads(const struct code_cache *cache);
+
 /* The line at `at` bytes into the bytecode. */
 int code_line(const struct code *code, int64_t at);
 

@@ -277,7 +277,9 @@ static int walk_frames(struct frames *f, const struct python *py, addr_t addr, s
  */
 static bool is_whole(const struct frames *f, const struct walk *w, const struct frames_hint *hint)
 {
-    return f->n == 0 || (w->ends_in_entry && (!w->ends_in_generator || hint->any_root));
+    bool seen_before = hint->any_root && hint->root == f->root;
+
+    return f->n == 0 || (w->ends_in_entry && (!w->ends_in_generator || seen_before));
 }
 
 /*
@@ -311,6 +313,8 @@ static int walk_from_cframe(struct frames *f, const struct python *py, addr_t cf
         return 0;
     if (r == ERR_CYCLE && f->n == PY_MAX_FRAMES) /* that many frames are no garbage */
         return r;
+    if (r == ERR_NOMEM || !before)
+        return r < 0 ? r : ERR_TORN;
     r = walk_frames(f, py, before, &w);
     return r == 0 && !is_whole(f, &w, hint) ? ERR_TORN : r;
 }
@@ -462,6 +466,8 @@ static int read_copies(struct frames *f, const struct python *py, addr_t tstate,
         r = walk_fetched(f, py, hint);
     if (r == 0)
         hint_update(f, hint);
+    else
+        hint->root = f->root;
     return r;
 }
 
@@ -501,7 +507,7 @@ static bool copies_equal(const struct frames *f)
  * seen twice. */
 static int root_check(const struct frames *f, struct frames_hint *hint)
 {
-    bool same = !f->n || hint->root == f->root || hint->any_root;
+    bool same = !f->n || hint->root == f->root;
 
     hint->root = f->root;
     return same ? 0 : ERR_TORN;

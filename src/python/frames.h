@@ -30,7 +30,7 @@ struct frames_hint {
     addr_t interp; /* what the thread state must say, or it is another's by now; 0: not checked */
     uint64_t thread_id;
     addr_t root;   /* the outermost frame */
-    bool any_root; /* whatever the outermost frame is, it is accepted: other tries have failed */
+    bool any_root; /* a generator as the outermost frame is accepted when it is seen twice: other tries have failed */
 };
 
 /* A copy of a piece of the target's memory, in `bytes` of struct frames. */

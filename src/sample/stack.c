@@ -12,9 +12,10 @@
 
 #define TRIES        8
 #define GENTLE_TRIES 3 /* then it is held, even if it looks asleep */
-/* Code objects that were found unchanged so short a time ago are not looked at again: at up to a thousand samples
- * a second each one is, at each sample. */
+/* Code objects that were found unchanged so short a time ago are not looked at again: at up to two thousand samples
+ * a second each one is, at each sample. While new ones come, none is trusted: an old one may have made room for it. */
 #define CHECK_NS     (NS_PER_MS / 2)
+#define NEW_NS       (2 * NS_PER_S)
 #define LOOK_SOON_NS (50 * NS_PER_US)
 
 static int resolve_codes(struct stack *st, const struct stack_source *src, uint64_t now)
@@ -27,11 +28,15 @@ static int resolve_codes(struct stack *st, const struct stack_source *src, uint6
         return ERR_NOMEM;
     for (size_t i = 0; i < n; i++)
         st->addrs[i] = st->frames.items[i].code;
-    if (now - st->checked_ns > CHECK_NS) {
+    if (now - st->checked_ns > CHECK_NS || now - st->new_ns < NEW_NS) {
         code_cache_round(src->codes);
         st->checked_ns = now;
     }
     r = code_cache_get(src->codes, src->py, st->addrs, n, st->codes);
+    if (code_cache_reads(src->codes) != st->reads) {
+        st->reads = code_cache_reads(src->codes);
+        st->new_ns = now;
+    }
     for (size_t i = 0; r == 0 && i < n; i++)
         if (!st->codes[i])
             r = ERR_TORN;
@@ -56,6 +61,7 @@ static int read_once(struct stack *st, const struct stack_source *src, struct kn
     size_t sure;
     int r;
 
+    k->hint.any_root = st->tries > GENTLE_TRIES && fz->way != FREEZE_NOT;
     if (fz->way == FREEZE_NOT) {
         r = frames_read_twice(&st->frames, src->py, k->tstate, &k->hint, &sure);
         st->unsure = r == 0 && sure < st->frames.n;
@@ -138,7 +144,7 @@ int stack_read(struct stack *st, const struct stack_source *src, struct known_th
     for (int i = 0; i < TRIES && is_passing(r); i++) {
         if (i)
             give_way(src->sampler, i);
-        k->hint.any_root = i == TRIES - 1;
+        st->tries = i;
         r = try_read(st, src, k, idle, i >= GENTLE_TRIES);
     }
     return r;

@@ -1,0 +1,62 @@
+"""Sixteen call chains of eight functions, called in turn as fast as it goes: `python chains.py KIND`.
+
+Function k of chain n is called cN_fK and calls only the next one of its own chain. So every stack there ever is reads
+<module>, main, turn, cN_f0, cN_f1 and so on of one chain: a stack of two chains, or with a gap, or without its root, never was.
+KIND is plain, method, generator, nested (a generator loops over the next), coroutine, or exec: then the functions are
+made anew in each round, by other names, so that code objects die and others take their addresses.
+"""
+import os
+import sys
+
+import truth
+
+CHAINS, LENGTH = 16, 8
+SHAPES = {
+    "plain": ("def {name}(x):\n    return {next}(x + 1)\n", "def {name}(x):\n    return x + 1\n"),
+    "method": ("def {name}(self, x):\n    return self.{next}(x + 1)\n", "def {name}(self, x):\n    return x + 1\n"),
+    "nested": ("def {name}(x):\n    for y in {next}(x + 1):\n        yield y\n", "def {name}(x):\n    yield x + 1\n"),
+    "generator": ("def {name}(x):\n    yield x\n    yield from {next}(x + 1)\n", "def {name}(x):\n    yield x + 1\n"),
+    "coroutine": ("async def {name}(x):\n    return await {next}(x + 1)\n", "async def {name}(x):\n    return x + 1\n"),
+}
+SHAPES["exec"] = SHAPES["plain"]
+
+
+def make(kind, n, space):
+    """The functions of chain n, in `space`."""
+    middle, last = SHAPES[kind]
+    name = "c%d_f%d"
+    text = "".join((last if k == LENGTH - 1 else middle).format(name=name % (n, k), next=name % (n, k + 1))
+                   for k in range(LENGTH))
+    if kind == "method":
+        text = "class C:\n" + "".join("    " + line + "\n" for line in text.splitlines())
+    exec(compile(text, "chain%d.py" % n, "exec"), space)
+    return getattr(space["C"](), name % (n, 0)) if kind == "method" else space[name % (n, 0)]
+
+
+def turn(kind, first):
+    for call in first:
+        if kind in ("nested", "generator"):
+            for x in call(1):
+                pass
+        elif kind == "coroutine":
+            try:
+                call(1).send(None)
+            except StopIteration:
+                pass
+        else:
+            call(1)
+
+
+def main(kind):
+    n = 0
+    first = [make(kind, i, {}) for i in range(CHAINS)]
+    while True:
+        if kind == "exec":
+            n += 1
+            first = [make(kind, n % 1000, {})] * 50
+        turn(kind, first)
+
+
+if __name__ == "__main__":
+    truth.say(pid=os.getpid())
+    main(sys.argv[1])
