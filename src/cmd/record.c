@@ -276,6 +276,12 @@ static void say_cost(struct record *rec)
     if (rec->sampler->unsure)
         say(rec, "%llu of the stacks were read while their thread moved: the frames on top are marked [not sure].",
             (unsigned long long)rec->sampler->unsure);
+    if (rec->profile->pruned)
+        say(rec, "The profile outgrew its memory: %llu of its rarest calls were folded into their callers (pruned).",
+            (unsigned long long)rec->profile->pruned);
+    if (rec->profile->coarsened)
+        say(rec, "The time line outgrew its memory: neighbouring samples were joined %llu time(s).",
+            (unsigned long long)rec->profile->coarsened);
     if (rec->o->verbose)
         say_ways(rec, held, elapsed);
     if (rec->sampler->holds)

@@ -10,11 +10,13 @@
 
 #include "base/err.h"
 #include "base/grow.h"
+#include "profile/prune.h"
 #include "profile/table.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* Ancestors of a process shown as roots; a chain that is longer, or a ring, is cut here. */
 #define PROFILE_MAX_ANCESTORS 64
@@ -226,7 +228,7 @@ bool profile_follows(const struct profile *p, uint64_t last_ns, uint64_t time_ns
     return time_ns <= last_ns || time_ns - last_ns <= interval + interval / 2;
 }
 
-static int profile_span_add(const struct profile *p, struct profile_thread *t, uint32_t node, uint64_t time_ns)
+static int profile_span_add(struct profile *p, struct profile_thread *t, uint32_t node, uint64_t time_ns)
 {
     struct profile_span *last = t->n_spans > 0 ? &t->spans[t->n_spans - 1] : NULL;
 
@@ -240,6 +242,7 @@ static int profile_span_add(const struct profile *p, struct profile_thread *t, u
     if (grow_array((void **)&t->spans, &t->cap_spans, t->n_spans + 1, sizeof(*t->spans)) < 0)
         return ERR_NOMEM;
     t->spans[t->n_spans++] = (struct profile_span){time_ns, time_ns, node, 1};
+    p->n_spans++;
     return 0;
 }
 
@@ -272,6 +275,85 @@ static int profile_descend(struct profile *p, const struct trace *trace, uint32_
             return r;
     }
     return 0;
+}
+
+/* Moves the nodes that stay to the front; the samples of the others go to their callers. */
+static void profile_compact(struct profile *p, const uint32_t *map, size_t kept)
+{
+    for (size_t i = 1; i < p->n_nodes; i++) {
+        struct profile_node node = p->nodes[i];
+        bool stays = map[i] != map[node.parent];
+
+        if (!stays)
+            p->nodes[map[i]].self += node.self;
+        else
+            p->nodes[map[i]] = (struct profile_node){map[node.parent], node.frame, node.self};
+    }
+    for (size_t i = 0; i < p->n_threads; i++) {
+        struct profile_thread *t = &p->threads[i];
+
+        t->root = map[t->root];
+        for (size_t k = 0; k < t->n_spans; k++)
+            t->spans[k].node = map[t->spans[k].node];
+    }
+    p->pruned += p->n_nodes - kept;
+    p->n_nodes = kept;
+}
+
+static int profile_prune(struct profile *p)
+{
+    struct profile_index *index = p->index;
+    uint32_t *map = calloc(p->n_nodes, sizeof(*map));
+    size_t kept = map != NULL ? prune_plan(p, map) : 0;
+
+    if (kept == 0) {
+        free(map);
+        return ERR_NOMEM;
+    }
+    profile_compact(p, map, kept);
+    free(map);
+    memset(index->keys, 0, PROFILE_KEYS * sizeof(*index->keys));
+    memset(index->nodes.slots, 0, index->nodes.cap * sizeof(*index->nodes.slots));
+    index->nodes.used = 0;
+    for (size_t i = 1; i < p->n_nodes; i++)
+        table_add(&index->nodes, table_hash(p->nodes[i].parent, p->nodes[i].frame), (uint32_t)i);
+    return 0;
+}
+
+/* Joins each span with the next one of its thread: half as many, the same samples in all. */
+static void profile_coarsen(struct profile *p)
+{
+    p->n_spans = 0;
+    for (size_t i = 0; i < p->n_threads; i++) {
+        struct profile_thread *t = &p->threads[i];
+        size_t n = 0;
+
+        for (size_t k = 0; k < t->n_spans; k += 2, n++) {
+            struct profile_span span = t->spans[k];
+
+            if (k + 1 < t->n_spans) {
+                const struct profile_span *next = &t->spans[k + 1];
+
+                span.node = next->count > span.count ? next->node : span.node;
+                span.count += next->count;
+                span.last_ns = next->last_ns;
+            }
+            t->spans[n] = span;
+        }
+        t->n_spans = n;
+        p->n_spans += n;
+    }
+    p->coarsened++;
+}
+
+static int profile_keep_bounds(struct profile *p)
+{
+    size_t max_nodes = p->options.max_nodes ? p->options.max_nodes : PROFILE_MAX_NODES;
+    size_t max_spans = p->options.max_spans ? p->options.max_spans : PROFILE_MAX_SPANS;
+
+    if (p->n_spans > max_spans)
+        profile_coarsen(p);
+    return p->n_nodes > max_nodes ? profile_prune(p) : 0;
 }
 
 static struct profile_key *profile_key_slot(const struct profile *p, uint64_t key)
@@ -323,7 +405,7 @@ int profile_add(struct profile *p, const struct trace *trace, uint64_t time_ns)
         return r;
     p->nodes[node].self++;
     p->samples++;
-    return 0;
+    return profile_keep_bounds(p);
 }
 
 struct profile *profile_new(const struct profile_options *options)

@@ -12,6 +12,10 @@
 
 #include "sample/trace.h"
 
+/* With these, a profile takes some 150 MB at most. */
+#define PROFILE_MAX_NODES 1500000
+#define PROFILE_MAX_SPANS 2500000
+
 struct profile_options {
     uint64_t interval_ns; /* between two samples, as asked for */
     bool processes;       /* a root per process (--subprocesses) */
@@ -19,6 +23,8 @@ struct profile_options {
     bool by_function;     /* --function: a frame's line is its function's first line */
     bool no_lines;        /* --nolineno: lines are 0 */
     bool timeline;        /* keep the order of samples, for speedscope and chrometrace */
+    size_t max_nodes;     /* bounds on memory: 0 for PROFILE_MAX_NODES and PROFILE_MAX_SPANS */
+    size_t max_spans;
 };
 
 /* A node: frame `frame` called from node `parent`, which always has the lower index. Node 0 is the root. */
@@ -65,6 +71,9 @@ struct profile {
     size_t n_threads;
     uint64_t samples;     /* stacks added */
     uint64_t duration_ns; /* of the whole recording: set by the recorder before a format writes */
+    uint64_t pruned;      /* calls that were folded into their callers to keep to the bound */
+    uint64_t coarsened;   /* how often neighbours in the time line were joined to keep to the bound */
+    size_t n_spans;       /* of all threads */
     struct profile_index *index;
 };
 

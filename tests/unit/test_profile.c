@@ -139,8 +139,8 @@ static void test_threads_apart(void)
     struct trace a = make_trace(&parent, 1, NULL, f, 1), b = make_trace(&child, 1, NULL, f, 1);
     struct profile *p = profile_new(&(struct profile_options){.interval_ns = 10 * MS, .timeline = true});
 
-    for (int i = 0; i < 1000; i++) {
-        a.os_thread_id = b.os_thread_id = i % 100 + 1;
+    for (unsigned int i = 0; i < 1000; i++) {
+        a.os_thread_id = b.os_thread_id = (pid_t)i % 100 + 1;
         CHECK(profile_add(p, &a, 0) == 0 && profile_add(p, &b, 0) == 0);
     }
     CHECK_INT(p->n_threads, 200);
@@ -239,6 +239,83 @@ static void test_million_stacks(void)
     profile_free(p);
 }
 
+/* A bound on nodes: the often seen stays, the rare goes to its caller, no sample is lost. */
+static void test_pruning(void)
+{
+    struct profile *p =
+        profile_new(&(struct profile_options){.interval_ns = MS, .max_nodes = 1000, .threads = true, .timeline = true});
+    struct frame often[] = {{.func = &func_f, .line = 12}, {.func = &func_main, .line = 6}};
+    struct frame rare[] = {{.func = &func_g, .line = 1}, {.func = &func_main, .line = 7}};
+    struct trace busy = make_trace(&parent, 1, "a", often, 2), thin = make_trace(&parent, 2, "b", rare, 2);
+    uint64_t self = 0, spans = 0, kept = 0;
+
+    for (unsigned int i = 0; i < 5000; i++) {
+        rare[0].line = (int)i + 1;
+        thin.key = i + 1;
+        busy.key = 1000000;
+        CHECK_INT(profile_add(p, &busy, i * MS), 0);
+        CHECK_INT(profile_add(p, &thin, i * MS), 0);
+        CHECK(p->n_nodes <= 1001);
+    }
+    CHECK(p->pruned >= 3900);
+    for (size_t i = 0; i < p->n_nodes; i++) {
+        self += p->nodes[i].self;
+        CHECK(i == 0 || p->nodes[i].parent < i);
+        if (i > 0 && p->frames[p->nodes[i].frame].func == &func_f)
+            kept = p->nodes[i].self;
+    }
+    CHECK_INT(self, 10000);
+    CHECK_INT(kept, 5000);
+    for (size_t i = 0; i < p->n_threads; i++)
+        for (size_t k = 0; k < p->threads[i].n_spans; k++) {
+            spans += p->threads[i].spans[k].count;
+            CHECK(p->threads[i].spans[k].node < p->n_nodes);
+        }
+    CHECK_INT(spans, 10000);
+    profile_free(p);
+}
+
+/* A bound on spans: fewer, with all their samples, still in order. */
+static void test_coarsening(void)
+{
+    struct profile *p = profile_new(&(struct profile_options){.interval_ns = MS, .max_spans = 100, .timeline = true});
+    struct frame frames[] = {{.func = &func_f, .line = 12}};
+    struct trace trace = make_trace(&parent, 1, NULL, frames, 1);
+    uint64_t count = 0, last = 0;
+
+    for (unsigned int i = 0; i < 1000; i++) {
+        frames[0].line = (int)(i % 2) + 1;
+        CHECK_INT(profile_add(p, &trace, i * MS), 0);
+    }
+    CHECK(p->coarsened > 0 && p->threads[0].n_spans <= 101 && p->n_spans == p->threads[0].n_spans);
+    for (size_t i = 0; i < p->threads[0].n_spans; i++) {
+        count += p->threads[0].spans[i].count;
+        CHECK(i == 0 || p->threads[0].spans[i].time_ns > last);
+        last = p->threads[0].spans[i].last_ns;
+    }
+    CHECK_INT(count, 1000);
+    profile_free(p);
+}
+
+/* A stack that was added can be added again by its key alone. */
+static void test_keys(void)
+{
+    struct profile *p = profile_new(&(struct profile_options){.interval_ns = MS});
+    struct frame frames[] = {{.func = &func_f, .line = 12}};
+    struct trace trace = make_trace(&parent, 1, NULL, frames, 1);
+
+    trace.key = 77;
+    CHECK(!profile_knows(77, p));
+    CHECK_INT(profile_add(p, &trace, 0), 0);
+    CHECK(profile_knows(77, p) && !profile_knows(78, p));
+    trace.frames = NULL;
+    CHECK_INT(profile_add(p, &trace, MS), 0);
+    CHECK_INT(p->nodes[1].self, 2);
+    trace.key = 78;
+    CHECK_INT(profile_add(p, &trace, MS), ERR_INTERNAL);
+    profile_free(p);
+}
+
 int main(int argc, char **argv)
 {
     test_start(argc, argv);
@@ -252,5 +329,8 @@ int main(int argc, char **argv)
     TEST_RUN(test_tree_merges_and_sorts);
     TEST_RUN(test_empty_tree);
     TEST_RUN(test_million_stacks);
+    TEST_RUN(test_pruning);
+    TEST_RUN(test_coarsening);
+    TEST_RUN(test_keys);
     return test_finish("test_profile");
 }
