@@ -11,7 +11,7 @@ import time
 import xml.etree.ElementTree as xml
 
 import pytest
-from conftest import DEBIAN, NEWEST_HOST, PY_SPY, SANITIZED, SPYGLASS, finish, run, start, wait_until
+from conftest import DEBIAN, NEWEST_HOST, PY_SPY, SANITIZED, SPYGLASS, finish, run, start, task_states, wait_until
 
 FORMATS = ["raw", "flamegraph", "speedscope", "chrometrace"]
 EXTENSION = {"raw": "txt", "flamegraph": "svg", "speedscope": "json", "chrometrace": "json"}
@@ -96,6 +96,7 @@ def same_shares(counts, total, spent, samples):
 def record_shares(spawn, python, out, *flags):
     """Profiles shares.py for three seconds, at a rate that is in no step with its rounds of 40 ms."""
     target = spawn(python, "shares.py", "1000")
+    wait_until(lambda: task_states(target.pid).count("S") >= 3, "the sleepers asleep")
     result = run("record", "--pid", target.pid, "-d", "3", "-r", "173", "-o", out, *flags).check()
     os.kill(target.pid, signal.SIGTERM)
     samples = int(re.search(r"Samples: (\d+) Errors: 0", messages(result)).group(1))
