@@ -9,6 +9,10 @@
 #include <stdlib.h>
 
 #define CHUNK_SIZE ((size_t)64 * 1024)
+#define BYTES_MAX  ((size_t)48 * 1024 * 1024)
+
+/* What every further text becomes when a target has made up that many: a recording goes on for weeks. */
+static const char full[] = "[too many names]";
 
 struct chunk {
     struct chunk *next;
@@ -26,6 +30,7 @@ struct intern {
     struct chunk *chunks;
     struct slot *slots;
     size_t n, cap; /* cap is a power of two */
+    size_t bytes;  /* of all chunks */
 };
 
 struct intern *intern_new(void)
@@ -64,6 +69,7 @@ static char *chunk_alloc(struct intern *in, size_t len)
         if (!c)
             return NULL;
         *c = (struct chunk){.next = in->chunks, .size = size};
+        in->bytes += size;
         in->chunks = c;
     }
     c->used += len;
@@ -106,6 +112,8 @@ const char *intern_bytes(struct intern *in, const char *s, size_t len)
         if (slot->hash == hash && slot->len == len && memcmp(slot->s, s, len) == 0)
             return slot->s;
     }
+    if (in->bytes > BYTES_MAX)
+        return full;
     copy = chunk_alloc(in, len + 1);
     if (!copy)
         return NULL;

@@ -12,13 +12,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The parts of the mark: the fields of the code object, length and hash of its name and file name, the end
- * of the file name (which need not be hashed), size and start of the line table. */
+/* The parts of the mark: the fields of the code object; length and hash of its name and file name, and the ends of
+ * both, which need not be hashed; size and start of the line table. From 3.12 on the fields hold a number that is
+ * given to each code object once: then they are enough. */
 #define MARK_CODE  128
 #define MARK_STR   16
-#define MARK_TAIL  32
-#define MARK_LINES (CODE_MARK_BYTES - MARK_CODE - 2 * MARK_STR - MARK_TAIL)
-#define SPANS      5
+#define MARK_TAIL  24
+#define MARK_LINES (CODE_MARK_BYTES - MARK_CODE - 2 * (MARK_STR + MARK_TAIL))
+#define SPANS      6
 #define BATCH      64
 
 /* Bounds on what a target can make us keep and do: no real stack comes near them. Above half of the first two the
@@ -33,6 +34,7 @@ struct code_cache {
     size_t row_bytes, read_bytes;
     uint64_t round;
     uint64_t serial;
+    bool brief; /* in this round the fields and the name are looked at, not all the rest */
 };
 
 struct code_cache *code_cache_new(void)
@@ -67,9 +69,10 @@ struct code_cache *code_cache_free(struct code_cache *cache)
     return NULL;
 }
 
-void code_cache_round(struct code_cache *cache)
+void code_cache_round(struct code_cache *cache, bool calm)
 {
     cache->round++;
+    cache->brief = calm;
     cache->read_bytes = 0;
     if (cache->n > MAX_CODES / 2 || cache->row_bytes > MAX_ROW_BYTES / 2)
         cache_empty(cache);
@@ -127,33 +130,57 @@ static size_t size_min(size_t a, size_t b)
 }
 
 /* 3.11 counts a code object's warm-up below 56; the rest up to co_lines does not change. */
-static void mark_spans(const struct python *py, const struct code *c, unsigned char *mark, struct mem_span *spans)
+static size_t mark_spans(const struct python *py, const struct code *c, bool brief, unsigned char *mark,
+                         struct mem_span *spans)
 {
     const struct layout *l = &py->layout;
     size_t from = l->co_bytecode == NO ? 16 : 56, to = (size_t)l->co_size;
     size_t head = (size_t)(l->by_data - l->by_size);
 
     spans[0] = (struct mem_span){c->addr + from, mark, size_min(to > from ? to - from : 0, MARK_CODE)};
+    if (c->versioned)
+        return 1;
     mark += MARK_CODE;
     spans[1] = (struct mem_span){c->name_at + (addr_t)l->str_length, mark, MARK_STR};
+    if (brief)
+        return 2;
     mark += MARK_STR;
     spans[2] = (struct mem_span){c->file_at + (addr_t)l->str_length, mark, MARK_STR};
     mark += MARK_STR;
-    spans[3] = (struct mem_span){c->file_tail_at, mark, c->file_tail_len};
+    spans[3] = (struct mem_span){c->name_tail_at, mark, c->name_tail_len};
     mark += MARK_TAIL;
-    spans[4] = (struct mem_span){c->lines_at + (addr_t)l->by_size, mark, size_min(head + c->lines_len, MARK_LINES)};
+    spans[4] = (struct mem_span){c->file_tail_at, mark, c->file_tail_len};
+    mark += MARK_TAIL;
+    spans[5] = (struct mem_span){c->lines_at + (addr_t)l->by_size, mark, size_min(head + c->lines_len, MARK_LINES)};
+    return SPANS;
 }
 
-static int find_tail(const struct python *py, struct code *c)
+/* How much of the mark those spans fill. */
+static size_t mark_len(const struct code *c, bool brief)
+{
+    return c->versioned ? MARK_CODE : brief ? MARK_CODE + MARK_STR : CODE_MARK_BYTES;
+}
+
+static int find_tail(const struct python *py, addr_t object, addr_t *ret_at, size_t *ret_len)
 {
     struct str_shape shape;
-    int r = strings_shape(py, c->file_at, &shape);
+    int r = strings_shape(py, object, &shape);
 
     if (r < 0)
         return r;
-    c->file_tail_len = size_min(shape.length * (size_t)shape.kind, MARK_TAIL);
-    c->file_tail_at = shape.data + shape.length * (size_t)shape.kind - c->file_tail_len;
+    *ret_len = size_min(shape.length * (size_t)shape.kind, MARK_TAIL);
+    *ret_at = shape.data + shape.length * (size_t)shape.kind - *ret_len;
     return 0;
+}
+
+/* The numbers may run out: then it is 0 (Objects/codeobject.c). */
+static bool has_version(const struct layout *l, const unsigned char *bytes)
+{
+    uint32_t version = 0;
+
+    if (l->co_version != NO && l->co_version + 4 <= l->co_filename)
+        memcpy(&version, bytes + l->co_version, sizeof(version));
+    return version != 0;
 }
 
 static int read_fields(const struct python *py, struct code *c)
@@ -171,10 +198,13 @@ static int read_fields(const struct python *py, struct code *c)
     memcpy(&c->first_line, bytes + l->co_firstline, sizeof(c->first_line));
     if (c->first_line < 0)
         c->first_line = 0;
+    c->versioned = has_version(l, bytes);
     r = strings_read(py, c->name_at, &c->name);
     if (r == 0)
         r = strings_read(py, c->file_at, &c->filename);
-    return r < 0 ? r : find_tail(py, c);
+    if (r == 0)
+        r = find_tail(py, c->name_at, &c->name_tail_at, &c->name_tail_len);
+    return r < 0 ? r : find_tail(py, c->file_at, &c->file_tail_at, &c->file_tail_len);
 }
 
 /* A line table that cannot be read or is too large leaves the first line: the frame itself is kept. */
@@ -207,6 +237,7 @@ static int read_lines(struct code_cache *cache, const struct python *py, struct 
 static int code_read(struct code_cache *cache, const struct python *py, struct code *c)
 {
     struct mem_span spans[SPANS];
+    size_t n;
     int r = read_fields(py, c);
 
     c->func = NULL;
@@ -215,8 +246,8 @@ static int code_read(struct code_cache *cache, const struct python *py, struct c
     if (r < 0)
         return r;
     memset(c->mark, 0, sizeof(c->mark));
-    mark_spans(py, c, c->mark, spans);
-    if (mem_readv(py->mem, spans, SPANS) != SPANS)
+    n = mark_spans(py, c, false, c->mark, spans);
+    if (mem_readv(py->mem, spans, n) != n)
         return ERR_READ;
     c->serial = ++cache->serial;
     return 0;
@@ -227,19 +258,21 @@ static int check_batch(struct code_cache *cache, const struct python *py, struct
 {
     struct mem_span spans[BATCH * SPANS];
     unsigned char marks[BATCH][CODE_MARK_BYTES];
-    size_t n = *n_codes, whole;
+    size_t n = *n_codes, n_spans = 0, whole, ends[BATCH];
 
     if (!n)
         return 0;
     *n_codes = 0;
     memset(marks, 0, n * sizeof(marks[0]));
-    for (size_t i = 0; i < n; i++)
-        mark_spans(py, codes[i], marks[i], spans + i * SPANS);
-    whole = mem_readv(py->mem, spans, n * SPANS) / SPANS;
+    for (size_t i = 0; i < n; i++) {
+        n_spans += mark_spans(py, codes[i], cache->brief, marks[i], spans + n_spans);
+        ends[i] = n_spans;
+    }
+    whole = mem_readv(py->mem, spans, n_spans);
     for (size_t i = 0; i < n; i++) {
         int r = 0;
 
-        if (i >= whole || memcmp(marks[i], codes[i]->mark, sizeof(marks[i])) != 0)
+        if (ends[i] > whole || memcmp(marks[i], codes[i]->mark, mark_len(codes[i], cache->brief)) != 0)
             r = code_read(cache, py, codes[i]);
         if (r == ERR_NOMEM)
             return r;

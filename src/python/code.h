@@ -21,8 +21,9 @@ struct code {
     struct line_table lines;
     const void *func; /* for the caller: what this code is in its own terms; NULL when new or renewed */
     /* What was there when it was read: parts of the code object, its names and its line table. */
-    addr_t name_at, file_at, file_tail_at, lines_at;
-    size_t file_tail_len, lines_len;
+    addr_t name_at, file_at, name_tail_at, file_tail_at, lines_at;
+    size_t name_tail_len, file_tail_len, lines_len;
+    bool versioned; /* its version number alone tells it from any other */
     unsigned char mark[CODE_MARK_BYTES];
     uint64_t checked; /* the round in which it was found unchanged */
     uint64_t serial;  /* another one each time that it is read anew */
@@ -31,8 +32,9 @@ struct code {
 struct code_cache *code_cache_new(void);
 struct code_cache *code_cache_free(struct code_cache *cache);
 
-/* Begins a round: code objects are checked again, once each. */
-void code_cache_round(struct code_cache *cache);
+/* Begins a round: code objects are checked again, once each; less thoroughly while the program is `calm`, that is,
+ * while no new ones come. */
+void code_cache_round(struct code_cache *cache, bool calm);
 
 /* The code objects at `n` addresses, checked in one go. An entry is NULL where it could not be read.
  * Pointers are good until the next call. 0 or ERR_NOMEM. */

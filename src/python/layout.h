@@ -50,7 +50,8 @@ struct layout {
 
     /* PyCodeObject */
     int co_filename, co_name, co_qualname, co_lines, co_firstline, co_bytecode;
-    int co_size; /* bytes to read to have all of the above but the bytecode */
+    int co_version; /* a number of its own: 3.12+ */
+    int co_size;    /* bytes to read to have all of the above but the bytecode */
 
     enum line_kind line_kind;
 

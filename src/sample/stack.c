@@ -29,7 +29,7 @@ static int resolve_codes(struct stack *st, const struct stack_source *src, uint6
     for (size_t i = 0; i < n; i++)
         st->addrs[i] = st->frames.items[i].code;
     if (now - st->checked_ns > CHECK_NS || now - st->new_ns < NEW_NS) {
-        code_cache_round(src->codes);
+        code_cache_round(src->codes, now - st->new_ns >= NEW_NS);
         st->checked_ns = now;
     }
     r = code_cache_get(src->codes, src->py, st->addrs, n, st->codes);

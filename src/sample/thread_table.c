@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "base/err.h"
+#include "base/grow.h"
 #include "base/hash.h"
 #include "target/proc.h"
 
@@ -27,6 +28,7 @@ void thread_table_free(struct thread_table *t)
         thread_drop(&t->slots[i]);
     free(t->slots);
     free(t->names.items);
+    free(t->tids);
     *t = (struct thread_table){0};
 }
 
@@ -49,8 +51,8 @@ struct known_thread *thread_table_find(struct thread_table *t, addr_t tstate)
     return k->tstate ? k : NULL;
 }
 
-/* A table with the living threads only, and room for `need`. */
-static int table_rebuild(struct thread_table *t, size_t need)
+/* A table with room for `need`; unless `all`, with the threads only that were seen in this round. */
+static int table_rebuild(struct thread_table *t, size_t need, bool all)
 {
     struct thread_table next = {.cap = 64};
 
@@ -64,7 +66,7 @@ static int table_rebuild(struct thread_table *t, size_t need)
 
         if (!k->tstate)
             continue;
-        if (k->seen == t->round) {
+        if (all || k->seen == t->round) {
             next.slots[slot_of(&next, k->tstate)] = *k;
             next.n++;
         } else {
@@ -78,32 +80,54 @@ static int table_rebuild(struct thread_table *t, size_t need)
     return 0;
 }
 
-/* The ids of the threads as the target itself sees them. Caller frees. */
-static int inner_tids(pid_t pid, bool in_pid_ns, pid_t **ret, size_t *ret_n)
+/* The ids of all threads, as the target itself sees them and as we do. */
+static int read_tids(struct thread_table *t, pid_t pid, bool in_pid_ns)
 {
-    int r = proc_tasks_read(pid, ret, ret_n);
+    pid_t *tids;
+    size_t n;
+    int r = proc_tasks_read(pid, &tids, &n);
 
-    for (size_t i = 0; r == 0 && in_pid_ns && i < *ret_n; i++) {
-        struct proc_status st;
+    t->n_tids = 0;
+    t->tids_round = t->round;
+    if (r < 0)
+        return r;
+    r = grow_array((void **)&t->tids, &t->cap_tids, n, sizeof(*t->tids));
+    for (size_t i = 0; r == 0 && i < n; i++) {
+        struct proc_status st = {.ns_pid = tids[i]};
 
-        if (proc_status_read(pid, (*ret)[i], &st) == 0)
-            (*ret)[i] = st.ns_pid;
+        if (!in_pid_ns || proc_status_read(pid, tids[i], &st) == 0)
+            t->tids[t->n_tids++] = (struct tid_pair){st.ns_pid, tids[i]};
     }
+    free(tids);
     return r;
 }
 
 static void search_tid_offset(struct thread_table *t, const struct python *py, pid_t pid, bool in_pid_ns,
                               const struct py_threads *threads)
 {
-    pid_t *tids;
-    size_t n;
+    pid_t *inner;
 
     t->tid_searched = true;
     t->tid_offset = NO;
-    if (inner_tids(pid, in_pid_ns, &tids, &n) < 0)
+    if (read_tids(t, pid, in_pid_ns) < 0 || !(inner = calloc(t->n_tids + 1, sizeof(*inner))))
         return;
-    t->tid_offset = threads_find_tid_offset(py, threads, tids, n);
-    free(tids);
+    for (size_t i = 0; i < t->n_tids; i++)
+        inner[i] = t->tids[i].inner;
+    t->tid_offset = threads_find_tid_offset(py, threads, inner, t->n_tids);
+    free(inner);
+}
+
+/* Reads the ids again once a round, when one is not among them. */
+static pid_t tid_outside(struct thread_table *t, pid_t pid, pid_t inner)
+{
+    for (int pass = 0; pass < 2; pass++) {
+        for (size_t i = 0; i < t->n_tids; i++)
+            if (t->tids[i].inner == inner)
+                return t->tids[i].outer;
+        if (t->tids_round == t->round || read_tids(t, pid, true) < 0)
+            break;
+    }
+    return 0;
 }
 
 /* The kernel's id of a thread, as we see it. */
@@ -119,7 +143,7 @@ static pid_t tid_of(struct thread_table *t, const struct python *py, pid_t pid, 
     }
     if (!inner || inner > INT32_MAX)
         return 0;
-    return in_pid_ns ? proc_tid_from_ns(pid, (pid_t)inner) : (pid_t)inner;
+    return in_pid_ns ? tid_outside(t, pid, (pid_t)inner) : (pid_t)inner;
 }
 
 static bool is_same(const struct known_thread *k, const struct py_thread *thread)
@@ -184,7 +208,7 @@ int thread_table_update(struct thread_table *t, const struct python *py, pid_t p
 
     t->round++;
     if ((t->n + threads->n) * 2 > t->cap)
-        r = table_rebuild(t, t->n + threads->n);
+        r = table_rebuild(t, t->n + threads->n, true);
     for (size_t i = 0; r == 0 && i < threads->n; i++) {
         const struct py_thread *thread = &threads->items[i];
         struct known_thread *k = &t->slots[slot_of(t, thread->tstate)];
@@ -203,7 +227,7 @@ int thread_table_update(struct thread_table *t, const struct python *py, pid_t p
         k->seen = t->round;
     }
     if (r == 0 && t->n > threads->n)
-        r = table_rebuild(t, threads->n);
+        r = table_rebuild(t, threads->n, false);
     if (r == 0 && (is_new || clock_now_ns() - t->named_ns > NAMES_AGE_NS))
         r = read_names(t, py, threads);
     return r;

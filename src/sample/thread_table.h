@@ -32,6 +32,10 @@ struct known_thread {
     uint64_t look_again_ns; /* unheld: until then it counts as running */
 };
 
+struct tid_pair {
+    pid_t inner, outer;
+};
+
 struct thread_table {
     struct known_thread *slots;
     size_t n, cap;
@@ -41,6 +45,10 @@ struct thread_table {
     bool changed;      /* threads came or went in the last update */
     uint64_t named_ns; /* when the names were read last */
     struct thread_names names;
+    /* Thread ids inside the target's pid namespace and ours, when that is not our own. */
+    struct tid_pair *tids;
+    size_t n_tids, cap_tids;
+    uint64_t tids_round; /* the round in which they were read */
 };
 
 void thread_table_free(struct thread_table *t);

@@ -74,7 +74,4 @@ int proc_exe_read(pid_t pid, char **ret_path);
 /* A descriptor that becomes readable when the process ends; -1 on kernels before 5.3. */
 int proc_pidfd_open(pid_t pid);
 
-/* Thread id inside the target's pid namespace -> ours; 0 when there is none. */
-pid_t proc_tid_from_ns(pid_t pid, pid_t ns_tid);
-
 #endif

@@ -398,20 +398,3 @@ int proc_pidfd_open(pid_t pid)
 {
     return (int)syscall(SYS_pidfd_open, pid, 0);
 }
-
-pid_t proc_tid_from_ns(pid_t pid, pid_t ns_tid)
-{
-    pid_t *tids, found = 0;
-    size_t n;
-
-    if (proc_tasks_read(pid, &tids, &n) < 0)
-        return 0;
-    for (size_t i = 0; i < n && !found; i++) {
-        struct proc_status st;
-
-        if (proc_status_read(pid, tids[i], &st) == 0 && st.ns_pid == ns_tid)
-            found = tids[i];
-    }
-    free(tids);
-    return found;
-}

@@ -23,7 +23,7 @@ static const struct code *get(struct code_cache *cache, const struct fake_python
 {
     const struct code *code = NULL;
 
-    code_cache_round(cache);
+    code_cache_round(cache, false);
     CHECK_INT(code_cache_get(cache, &p->py, &addr, 1, &code), 0);
     return code;
 }
@@ -51,7 +51,7 @@ static void test_many_tables(void)
         addrs[i] = fake_code_of(&p, name, file, (int)i, big);
     before = cost_resident_mb();
     begin = cost_seconds();
-    code_cache_round(cache);
+    code_cache_round(cache, false);
     CHECK_INT(code_cache_get(cache, &p.py, addrs, 64, ret), 0);
     for (size_t i = 0; i < 64; i++)
         CHECK(ret[i] != NULL && ret[i]->name != NULL);
@@ -83,7 +83,7 @@ static void test_code(void)
             CHECK_INT(code_line(code, 4 * line + 2), 10 + line);
         }
         CHECK_INT(code ? code_line(code, -2) : 0, 10);
-        code_cache_round(cache);
+        code_cache_round(cache, false);
         CHECK_INT(code_cache_get(cache, &p.py, addrs, 3, both), 0);
         CHECK(both[0] == code && both[2] == code && both[1] && strcmp(both[1]->name, "other") == 0);
         CHECK(both[0]->func == NULL);
@@ -153,16 +153,16 @@ static void test_unreadable(void)
         addrs[0] = fake_code(&p, "good", "/a.py", 10);
         addrs[1] = 0x7f9900000000;                                   /* nothing there */
         addrs[2] = fake_code_of(&p, bad_name, good_name, 1, p.none); /* a length that cannot be */
-        code_cache_round(cache);
+        code_cache_round(cache, false);
         CHECK_INT(code_cache_get(cache, &p.py, addrs, 3, got), 0);
         CHECK(got[0] && !got[1] && !got[2]);
         fake_mem_put(p.mem, addrs[2] + (addr_t)(l->co_qualname != NO ? l->co_qualname : l->co_name), good_name);
-        code_cache_round(cache);
+        code_cache_round(cache, false);
         CHECK_INT(code_cache_get(cache, &p.py, addrs, 3, got), 0);
         CHECK(got[0] && !got[1] && got[2] && strcmp(got[2]->name, "good") == 0);
         /* A line table that cannot be read leaves the first line. */
         fake_mem_put(p.mem, addrs[0] + (addr_t)l->co_lines, 0x7f9900000000);
-        code_cache_round(cache);
+        code_cache_round(cache, false);
         CHECK_INT(code_cache_get(cache, &p.py, addrs, 3, got), 0);
         CHECK(!got[0] || code_line(got[0], 8) == 10);
         code_cache_free(cache);
@@ -187,7 +187,7 @@ static void test_unreadable_once(void)
     for (size_t i = 1; i < 200; i++)
         addrs[i] = addrs[0];
     reads = p.mem->reads;
-    code_cache_round(cache);
+    code_cache_round(cache, false);
     CHECK_INT(code_cache_get(cache, &p.py, addrs, 200, got), 0);
     CHECK(!got[0] && !got[199]);
     CHECK(p.mem->reads - reads < 50);
@@ -254,7 +254,7 @@ static void test_many_codes(void)
     for (int round = 0; round < 3; round++) {
         size_t wrong = 0;
 
-        code_cache_round(cache);
+        code_cache_round(cache, false);
         CHECK_INT(code_cache_get(cache, &p.py, addrs, n, ret), 0);
         for (size_t i = 0; i < n; i++)
             wrong += !ret[i] || ret[i]->addr != addrs[i] || ret[i]->first_line != (int)i;
