@@ -7,6 +7,7 @@
 #include "base/grow.h"
 #include "base/hash.h"
 #include "python/detect.h"
+#include "sample/hot.h"
 #include "sample/shorten.h"
 #include "sample/stack.h"
 #include "sample/thread_table.h"
@@ -17,7 +18,6 @@
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #define LIST_TRIES   8
@@ -27,8 +27,6 @@
 #define HEADS_AGE_NS (500 * NS_PER_US)
 #define LIST_AGE_NS  NS_PER_S
 #define FEW_THREADS  8
-#define POLL_AGE_NS  (200 * NS_PER_MS)
-#define UNSEEN_NS    (50 * NS_PER_US) /* CPU time of threads that were not looked at: more, and all are */
 
 struct process {
     struct sampler *sampler;
@@ -47,12 +45,7 @@ struct process {
     size_t failed; /* samples in a row that got nothing */
     uint64_t detected_ns;
     uint64_t listed_ns; /* when the list of threads was read; 0: it must be */
-    clockid_t clock;    /* the CPU time of the whole process */
-    bool has_clock;
-    uint64_t polled_ns;                    /* when all threads were last looked at */
-    uint64_t polled_cpu_ns, polled_hot_ns; /* CPU time then: of the process, of the threads that ran */
-    struct known_thread **hot;             /* threads that were not asleep then */
-    size_t n_hot, cap_hot;
+    struct hot hot;
     uint64_t heads_ns; /* when it was last looked whether new ones have come */
 };
 
@@ -68,7 +61,7 @@ struct process *process_free(struct process *p)
     code_cache_free(p->codes);
     mem_close(p->mem);
     free(p->frames);
-    free(p->hot);
+    hot_free(&p->hot);
     free(p);
     return NULL;
 }
@@ -195,7 +188,7 @@ static int open_process(struct process *p, struct err_note *note)
         return r == ERR_NO_PROCESS ? err_note_what(note, r, "no process has the pid %d", (int)p->pid) : r;
     p->start_time = st.start_time;
     p->pidfd = proc_pidfd_open(p->pid);
-    p->has_clock = clock_getcpuclockid(p->pid, &p->clock) == 0;
+    hot_open(&p->hot, p->pid);
     p->codes = code_cache_new();
     p->info = sampler_keep(p->sampler, sizeof(*p->info));
     if (!p->codes || !p->info)
@@ -390,7 +383,7 @@ static int list_threads(struct process *p, uint64_t now)
         r = thread_table_update(&p->table, &p->py, p->pid, &p->threads);
     if (r == 0)
         p->listed_ns = now;
-    p->polled_cpu_ns = 0; /* the threads may have moved in the table */
+    hot_forget(&p->hot);
     return r;
 }
 
@@ -421,69 +414,19 @@ static int detect_again(struct process *p)
     if (!p->codes)
         return ERR_NOMEM;
     thread_table_free(&p->table);
+    hot_forget(&p->hot);
     r = detect_once(p, NULL);
     return r == 0 ? fill_info(p) : r;
-}
-
-static uint64_t cpu_ns(const struct process *p)
-{
-    struct timespec ts;
-
-    if (!p->has_clock || clock_gettime(p->clock, &ts) < 0)
-        return 0;
-    return (uint64_t)ts.tv_sec * NS_PER_S + (uint64_t)ts.tv_nsec;
-}
-
-static uint64_t hot_ns(const struct process *p)
-{
-    uint64_t sum = 0;
-    struct task_turns turns;
-
-    for (size_t i = 0; i < p->n_hot; i++)
-        sum += task_turns(&p->hot[i]->task, &turns) < 0 ? 0 : turns.run_ns;
-    return sum;
-}
-
-/* Sleeping threads cost nothing to the process, and so must they to us: if the threads that ran account for all of
- * its CPU time, the others still sleep and need not be looked at one by one. */
-static bool others_sleep(const struct process *p)
-{
-    uint64_t total, hot;
-
-    if (p->threads.n < FEW_THREADS || p->sampler->options.idle || !p->polled_cpu_ns ||
-        clock_now_ns() - p->polled_ns > POLL_AGE_NS)
-        return false;
-    hot = hot_ns(p);
-    total = cpu_ns(p);
-    return total && total - p->polled_cpu_ns < hot - p->polled_hot_ns + UNSEEN_NS;
 }
 
 static int sample_hot(struct process *p, process_sink sink, void *arg)
 {
     int r = 0;
 
-    for (size_t i = 0; r == 0 && i < p->n_hot; i++)
-        r = sample_thread(p, p->hot[i], sink, arg);
-    p->sampler->idle += p->threads.n - p->n_hot;
+    for (size_t i = 0; r == 0 && i < p->hot.n; i++)
+        r = sample_thread(p, p->hot.items[i], sink, arg);
+    p->sampler->idle += p->threads.n - p->hot.n;
     return r;
-}
-
-static int note_hot(struct process *p)
-{
-    p->n_hot = 0;
-    for (size_t i = 0; i < p->threads.n; i++) {
-        struct known_thread *k = thread_table_find(&p->table, p->threads.items[i].tstate);
-
-        if (!k || !k->tid || (k->still && !k->active))
-            continue;
-        if (grow_array((void **)&p->hot, &p->cap_hot, p->n_hot + 1, sizeof(struct known_thread *)) < 0)
-            return ERR_NOMEM;
-        p->hot[p->n_hot++] = k;
-    }
-    p->polled_ns = clock_now_ns();
-    p->polled_hot_ns = hot_ns(p);
-    p->polled_cpu_ns = cpu_ns(p);
-    return 0;
 }
 
 /* Main thread first, then from the oldest to the newest: the list has the newest first. */
@@ -491,7 +434,7 @@ static int sample_all(struct process *p, process_sink sink, void *arg)
 {
     int r = 0;
 
-    if (others_sleep(p))
+    if (p->threads.n >= FEW_THREADS && !p->sampler->options.idle && hot_are_all(&p->hot))
         return sample_hot(p, sink, arg);
     for (int pass = 0; pass < 2; pass++)
         for (size_t i = p->threads.n; r == 0 && i > 0; i--) {
@@ -500,7 +443,7 @@ static int sample_all(struct process *p, process_sink sink, void *arg)
             if (k && (k->tid == p->pid) == (pass == 0))
                 r = sample_thread(p, k, sink, arg);
         }
-    return r == 0 && p->threads.n >= FEW_THREADS ? note_hot(p) : r;
+    return r == 0 && p->threads.n >= FEW_THREADS ? hot_note(&p->hot, &p->table, &p->threads) : r;
 }
 
 int process_sample(struct process *p, process_sink sink, void *arg)
