@@ -61,7 +61,9 @@ static int read_once(struct stack *st, const struct stack_source *src, struct kn
     size_t sure;
     int r;
 
-    k->hint.any_root = st->tries > GENTLE_TRIES && fz->way != FREEZE_NOT;
+    /* Seen again after the thread has run: then it is no passing state. */
+    k->hint.any_root = st->tries > GENTLE_TRIES && fz->way != FREEZE_NOT && fz->turns.count != st->torn_turns;
+    st->torn_turns = fz->turns.count;
     if (fz->way == FREEZE_NOT) {
         r = frames_read_twice(&st->frames, src->py, k->tstate, &k->hint, &sure);
         st->unsure = r == 0 && sure < st->frames.n;
