@@ -15,6 +15,7 @@
 
 #define STATE_BYTES  2048
 #define CFRAME_BYTES 24
+#define NEAR         1024
 #define CHUNK_HEADER 24                        /* previous, size, top (pystate.h, _stack_chunk) */
 #define CHUNK_MAX    ((size_t)8 * 1024 * 1024) /* the interpreter makes them 16 KB, larger for huge frames */
 #define CHUNK_SLACK  512                       /* room for some more frames than there were */
@@ -319,19 +320,46 @@ static int walk_from_cframe(struct frames *f, const struct python *py, addr_t cf
     return r == 0 && !is_whole(f, &w, hint) ? ERR_TORN : r;
 }
 
+/* Each piece costs: one that lies close behind another is read with it. The root of the _PyCFrames is part of the
+ * thread state, the others are on the C stack. Returns the length that holds both. */
+static size_t with_cframe(addr_t start, size_t len, addr_t cframe)
+{
+    size_t end = cframe > start && cframe - start < NEAR ? cframe - start + CFRAME_BYTES : 0;
+
+    return end > len ? end : len;
+}
+
+static int add_cframes(struct frames *f, const struct frames_hint *hint)
+{
+    addr_t a = hint->cframe[0], b = hint->cframe[1], low = a && (a < b || !b) ? a : b;
+    size_t len = with_cframe(low, with_cframe(low, CFRAME_BYTES, a), b);
+
+    for (int i = 0; i < 2; i++) {
+        addr_t cframe = i == 0 ? low : low == a ? b : a;
+        int r;
+
+        if (!cframe || window_bytes(f, 0, cframe, CFRAME_BYTES) || (i == 1 && cframe + CFRAME_BYTES <= low + len))
+            continue;
+        r = window_add(f, cframe, i == 0 ? len : CFRAME_BYTES);
+        if (r < 0)
+            return r;
+        f->windows[f->n_windows - 1].once = true;
+    }
+    return 0;
+}
+
 /* Fetches the thread state and, in the same call, all that the hint tells. */
 static int fetch_hinted(struct frames *f, const struct python *py, addr_t tstate, size_t size,
                         const struct frames_hint *hint)
 {
-    int r = window_add(f, tstate, size);
+    int r = window_add(f, tstate, with_cframe(tstate, with_cframe(tstate, size, hint->cframe[0]), hint->cframe[1]));
 
     if (r == 0)
         f->windows[0].once = true;
     for (size_t i = 0; r == 0 && i < hint->n_chunks; i++)
         r = window_add(f, hint->chunk[i].start, hint->chunk[i].len);
-    for (size_t i = 0; r == 0 && i < 2; i++)
-        if (hint->cframe[i] && (r = window_add(f, hint->cframe[i], CFRAME_BYTES)) == 0)
-            f->windows[f->n_windows - 1].once = true;
+    if (r == 0)
+        r = add_cframes(f, hint);
     for (size_t i = 0; r == 0 && i < hint->n_extra; i++)
         r = window_add(f, hint->extra[i], (size_t)py->layout.fr_size);
     if (r == 0)

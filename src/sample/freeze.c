@@ -14,6 +14,9 @@
 static int begin_still(struct freeze *fz, struct sampler *s, struct known_thread *k)
 {
     for (int i = 0; i < LOOKS; i++) {
+        /* Unheld, a thread that runs is not kept still, whatever its turns. */
+        if (s->options.nonblocking && task_look(&k->task, &fz->look) == 0 && fz->look.state == 'R')
+            return ERR_UNSUPPORTED;
         if (task_turns(&k->task, &fz->turns) < 0)
             return ERR_UNSUPPORTED;
         if (task_look(&k->task, &fz->look) < 0)

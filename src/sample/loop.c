@@ -9,7 +9,7 @@
 /* How long a sleep may last without a look at signals and the target. */
 #define LOOK_NS        (100 * NS_PER_MS)
 #define LEAST_SLEEP_NS (2 * NS_PER_US)
-#define BURST_NS       (20 * NS_PER_US) /* how long we stay on the target's core at a time */
+#define BURST_NS       (40 * NS_PER_US) /* how long we stay on the target's core at a time */
 #define LOOK_LEAST_NS  (200 * NS_PER_US)
 
 struct moment {

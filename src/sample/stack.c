@@ -15,8 +15,8 @@
 /* Code objects that were found unchanged so short a time ago are not looked at again: at up to two thousand samples
  * a second each one is, at each sample. While new ones come, none is trusted: an old one may have made room for it. */
 #define CHECK_NS     (NS_PER_MS / 2)
-#define NEW_NS       (2 * NS_PER_S)
-#define LOOK_SOON_NS (50 * NS_PER_US)
+#define NEW_NS       (100 * NS_PER_MS)
+#define LOOK_SOON_NS (150 * NS_PER_US)
 
 static int resolve_codes(struct stack *st, const struct stack_source *src, uint64_t now)
 {
