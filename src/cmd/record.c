@@ -259,6 +259,19 @@ static void say_ways(struct record *rec, double held, double elapsed)
         (double)usage.ru_maxrss / 1024);
 }
 
+static void say_holds(struct record *rec, double held)
+{
+    const struct sampler *s = rec->sampler;
+
+    if (s->holds)
+        say(rec,
+            "%.1f samples a second; running threads stood still %llu times for it, median %.1f us, longest %.1f us.",
+            held, (unsigned long long)s->holds, (double)sampler_median_hold_ns(s) / 1000,
+            (double)s->hold_longest_ns / 1000);
+    else if (rec->loop.ticks)
+        say(rec, "%.1f samples a second; no running thread had to stand still for it.", held);
+}
+
 /* What was held and what it cost. */
 static void say_cost(struct record *rec)
 {
@@ -284,10 +297,7 @@ static void say_cost(struct record *rec)
             (unsigned long long)rec->profile->coarsened);
     if (rec->o->verbose)
         say_ways(rec, held, elapsed);
-    if (rec->sampler->holds)
-        say(rec, "Running threads stood still %llu times for us: median %.1f us, longest %.1f us.",
-            (unsigned long long)rec->sampler->holds, (double)sampler_median_hold_ns(rec->sampler) / 1000,
-            (double)rec->sampler->hold_longest_ns / 1000);
+    say_holds(rec, held);
     if (rec->sampler->hold_refused && !rec->o->nonblocking)
         say(rec, "The process may not be held (another tracer has it, or ptrace is forbidden): it was read while it "
                  "ran.");

@@ -16,11 +16,11 @@
 #define STATE_BYTES  2048
 #define CFRAME_BYTES 24
 #define NEAR         1024
+#define TWICE_TRIES  6
 #define CHUNK_HEADER 24                        /* previous, size, top (pystate.h, _stack_chunk) */
 #define CHUNK_MAX    ((size_t)8 * 1024 * 1024) /* the interpreter makes them 16 KB, larger for huge frames */
-#define CHUNK_SLACK  512                       /* room for some more frames than there were */
+#define CHUNK_SLACK  1024                      /* room for some more frames than there were */
 #define COPY_MAX     ((size_t)8 * 1024 * 1024) /* of all chunks; frames in the others are read singly */
-#define MISSES_MAX   64 /* after so many the stack is another one, and the list of the others no longer searched */
 
 /* _PyInterpreterFrame.owner, pycore_frame.h: from 3 on it is not a Python function's frame. */
 #define OWNER_GENERATOR  1
@@ -29,7 +29,7 @@
 struct raw_frame {
     addr_t addr, code, back, instr;
     int lasti, owner;
-    bool is_entry;
+    bool is_entry, copied;
 };
 
 static addr_t addr_at(const unsigned char *bytes, int at)
@@ -40,128 +40,14 @@ static addr_t addr_at(const unsigned char *bytes, int at)
     return value;
 }
 
-/* Makes room for a copy; its bytes are to be read yet. */
-static int window_add(struct frames *f, addr_t start, size_t len)
-{
-    if (grow_array((void **)&f->windows, &f->cap_windows, f->n_windows + 1, sizeof(*f->windows)) < 0 ||
-        grow_array((void **)&f->bytes, &f->cap_bytes, f->used + len, 1) < 0)
-        return ERR_NOMEM;
-    f->windows[f->n_windows++] = (struct frames_window){.start = start, .len = len, .at = f->used};
-    f->used += (len + 7) & ~(size_t)7;
-    return 0;
-}
-
-/* Reads the windows from number `first` on, in one call; those that could not be read are dropped. */
-static int windows_read(struct frames *f, const struct python *py, size_t first)
-{
-    size_t n = f->n_windows - first, whole;
-
-    if (grow_array((void **)&f->spans, &f->cap_spans, n, sizeof(*f->spans)) < 0)
-        return ERR_NOMEM;
-    for (size_t i = 0; i < n; i++) {
-        const struct frames_window *w = &f->windows[first + i];
-
-        f->spans[i] = (struct mem_span){w->start, f->bytes + w->at, w->len};
-    }
-    whole = mem_readv(py->mem, f->spans, n);
-    f->n_windows = first + whole;
-    return 0;
-}
-
-static void span_add(struct frames *f, size_t *n, size_t window, size_t base)
-{
-    const struct frames_window *w = &f->windows[window];
-
-    f->spans[(*n)++] = (struct mem_span){w->start, f->bytes + base + w->at, w->len};
-}
-
-/* The frames, then what tells which of them is the innermost, then the frames again, in one call. If the frames
- * up to that one are the same in both copies, they were the stack when it was read. */
-static int windows_read_twice(struct frames *f, const struct python *py)
-{
-    size_t windows = f->n_windows, n = 0;
-
-    f->half = f->used;
-    if (grow_array((void **)&f->spans, &f->cap_spans, 2 * windows, sizeof(*f->spans)) < 0 ||
-        grow_array((void **)&f->bytes, &f->cap_bytes, 2 * f->half, 1) < 0)
-        return ERR_NOMEM;
-    for (int pass = 0; pass < 3; pass++)
-        for (size_t i = 0; i < windows; i++)
-            if (f->windows[i].once == (pass == 1))
-                span_add(f, &n, i, pass == 2 ? f->half : 0);
-    f->used = 2 * f->half;
-    if (mem_readv(py->mem, f->spans, n) < n) {
-        f->n_windows = f->n_copied = 0;
-        return ERR_TORN;
-    }
-    f->n_copied = windows;
-    return 0;
-}
-
-static const unsigned char *window_bytes(const struct frames *f, size_t i, addr_t addr, size_t len)
-{
-    const struct frames_window *w = &f->windows[i];
-
-    if (addr < w->start || addr - w->start > w->len || len > w->len - (addr - w->start))
-        return NULL;
-    return f->bytes + (i < f->n_copied && !w->once ? f->base : 0) + w->at + (addr - w->start);
-}
-
-/* Frames follow each other in the chunks and in the list of the others: where the last one was comes first. */
-static const unsigned char *window_find(struct frames *f, addr_t addr, size_t len)
-{
-    const unsigned char *bytes;
-
-    for (size_t k = 0; k < f->n_chunks; k++) {
-        size_t i = (f->at_chunk + k) % f->n_chunks;
-
-        if ((bytes = window_bytes(f, i, addr, len))) {
-            f->at_chunk = i;
-            return bytes;
-        }
-    }
-    for (size_t k = 0, n = f->n_fetched - f->n_chunks; k < n && f->misses < MISSES_MAX; k++) {
-        size_t i = (f->at_extra + k) % n;
-
-        if ((bytes = window_bytes(f, f->n_chunks + i, addr, len))) {
-            f->at_extra = i + 1;
-            f->misses = 0;
-            return bytes;
-        }
-    }
-    f->misses++;
-    return NULL;
-}
-
-/* From here on windows are read singly. */
-static void windows_keep(struct frames *f)
-{
-    f->n_fetched = f->n_windows;
-    f->used_fetched = f->used;
-}
-
-/* Good until the next fetch. */
-static const unsigned char *fetch(struct frames *f, const struct python *py, addr_t addr, size_t len)
-{
-    const unsigned char *bytes = window_find(f, addr, len);
-
-    if (bytes)
-        return bytes;
-    f->n_windows = f->n_fetched;
-    f->used = f->used_fetched;
-    if (window_add(f, addr, len) < 0 || windows_read(f, py, f->n_fetched) < 0 || f->n_windows == f->n_fetched)
-        return NULL;
-    return window_bytes(f, f->n_fetched, addr, len);
-}
-
 static int frame_read(struct frames *f, const struct python *py, addr_t addr, struct raw_frame *ret)
 {
     const struct layout *l = &py->layout;
-    const unsigned char *bytes = addr & 7 ? NULL : fetch(f, py, addr, (size_t)l->fr_size);
+    const unsigned char *bytes = addr & 7 ? NULL : windows_fetch(&f->w, py->mem, addr, (size_t)l->fr_size);
 
     if (!bytes)
         return ERR_TORN;
-    *ret = (struct raw_frame){.addr = addr};
+    *ret = (struct raw_frame){.addr = addr, .copied = f->w.found < f->w.n_copied && !f->w.items[f->w.found].once};
     ret->code = addr_at(bytes, l->fr_code) & ~3ull; /* tagged from 3.14 on */
     ret->back = addr_at(bytes, l->fr_back);
     if (l->fr_lasti != NO)
@@ -192,6 +78,7 @@ static int frame_add(struct frames *f, const struct layout *l, const struct raw_
         .code = raw->code,
         .at = instruction_of(l, raw),
         .is_entry = raw->is_entry,
+        .copied = raw->copied,
     };
     return 0;
 }
@@ -199,10 +86,10 @@ static int frame_add(struct frames *f, const struct layout *l, const struct raw_
 /* Remembers a frame outside the chunks for the next hint. */
 static int frame_touch(struct frames *f, addr_t addr)
 {
-    if (f->n_touched == FRAMES_EXTRA || (f->n_chunks && window_bytes(f, f->at_chunk, addr, 1)))
+    if (f->n_touched == FRAMES_EXTRA || (f->w.n_chunks && windows_bytes(&f->w, f->w.at_chunk, addr, 1)))
         return 0;
-    for (size_t i = 0; i < f->n_chunks; i++)
-        if (window_bytes(f, i, addr, 1))
+    for (size_t i = 0; i < f->w.n_chunks; i++)
+        if (windows_bytes(&f->w, i, addr, 1))
             return 0;
     if (grow_array((void **)&f->touched, &f->cap_touched, f->n_touched + 1, sizeof(*f->touched)) < 0)
         return ERR_NOMEM;
@@ -291,7 +178,7 @@ static bool is_whole(const struct frames *f, const struct walk *w, const struct 
 static int walk_from_cframe(struct frames *f, const struct python *py, addr_t cframe, struct frames_hint *hint)
 {
     const struct layout *l = &py->layout;
-    const unsigned char *bytes = fetch(f, py, cframe, CFRAME_BYTES);
+    const unsigned char *bytes = windows_fetch(&f->w, py->mem, cframe, CFRAME_BYTES);
     addr_t frame, previous, before = 0;
     struct walk w;
     int r;
@@ -301,7 +188,7 @@ static int walk_from_cframe(struct frames *f, const struct python *py, addr_t cf
     frame = addr_at(bytes, l->cf_frame);
     previous = addr_at(bytes, l->cf_previous);
     if (previous) {
-        bytes = fetch(f, py, previous, CFRAME_BYTES);
+        bytes = windows_fetch(&f->w, py->mem, previous, CFRAME_BYTES);
         if (!bytes)
             return ERR_TORN;
         before = addr_at(bytes, l->cf_frame);
@@ -338,36 +225,37 @@ static int add_cframes(struct frames *f, const struct frames_hint *hint)
         addr_t cframe = i == 0 ? low : low == a ? b : a;
         int r;
 
-        if (!cframe || window_bytes(f, 0, cframe, CFRAME_BYTES) || (i == 1 && cframe + CFRAME_BYTES <= low + len))
+        if (!cframe || windows_bytes(&f->w, 0, cframe, CFRAME_BYTES) || (i == 1 && cframe + CFRAME_BYTES <= low + len))
             continue;
-        r = window_add(f, cframe, i == 0 ? len : CFRAME_BYTES);
+        r = windows_add(&f->w, cframe, i == 0 ? len : CFRAME_BYTES);
         if (r < 0)
             return r;
-        f->windows[f->n_windows - 1].once = true;
+        f->w.items[f->w.n - 1].once = true;
     }
     return 0;
 }
 
 /* Fetches the thread state and, in the same call, all that the hint tells. */
 static int fetch_hinted(struct frames *f, const struct python *py, addr_t tstate, size_t size,
-                        const struct frames_hint *hint)
+                        const struct frames_hint *hint, size_t copies)
 {
-    int r = window_add(f, tstate, with_cframe(tstate, with_cframe(tstate, size, hint->cframe[0]), hint->cframe[1]));
+    int r =
+        windows_add(&f->w, tstate, with_cframe(tstate, with_cframe(tstate, size, hint->cframe[0]), hint->cframe[1]));
 
     if (r == 0)
-        f->windows[0].once = true;
+        f->w.items[0].once = true;
     for (size_t i = 0; r == 0 && i < hint->n_chunks; i++)
-        r = window_add(f, hint->chunk[i].start, hint->chunk[i].len);
+        r = windows_add(&f->w, hint->chunk[i].start, hint->chunk[i].len);
     if (r == 0)
         r = add_cframes(f, hint);
     for (size_t i = 0; r == 0 && i < hint->n_extra; i++)
-        r = window_add(f, hint->extra[i], (size_t)py->layout.fr_size);
+        r = windows_add(&f->w, hint->extra[i], (size_t)py->layout.fr_size);
     if (r == 0)
-        r = f->copies == 2 ? windows_read_twice(f, py) : windows_read(f, py, 0);
-    if (r == 0 && f->n_windows == 0)
+        r = copies == 2 ? windows_read_twice(&f->w, py->mem) : windows_read(&f->w, py->mem, 0);
+    if (r == 0 && f->w.n == 0)
         r = ERR_READ;
-    f->n_chunks = hint->n_chunks + 1 < f->n_windows ? hint->n_chunks + 1 : f->n_windows;
-    windows_keep(f);
+    f->w.n_chunks = hint->n_chunks + 1 < f->w.n ? hint->n_chunks + 1 : f->w.n;
+    windows_keep(&f->w);
     return r;
 }
 
@@ -375,9 +263,9 @@ static int fetch_hinted(struct frames *f, const struct python *py, addr_t tstate
 static bool chunks_current(const struct frames *f, addr_t chunk, addr_t top)
 {
     for (size_t i = 1; chunk; i++) {
-        if (i >= f->n_chunks || f->windows[i].start != chunk || top > chunk + f->windows[i].len)
+        if (i >= f->w.n_chunks || f->w.items[i].start != chunk || top > chunk + f->w.items[i].len)
             return false;
-        chunk = addr_at(f->bytes + f->base + f->windows[i].at, 0);
+        chunk = addr_at(f->w.bytes + f->w.base + f->w.items[i].at, 0);
         top = 0; /* older chunks are full: their length is as it was */
     }
     return true;
@@ -400,22 +288,22 @@ static int copy_chunks(struct frames *f, const struct python *py, addr_t chunk, 
     size_t copied = 0;
     int r = 0;
 
-    f->n_windows = f->n_chunks = 1;
-    f->n_copied = f->n_copied ? 1 : 0;
+    f->w.n = f->w.n_chunks = 1;
+    f->w.n_copied = f->w.n_copied ? 1 : 0;
     hint->n_chunks = 0;
-    while (r == 0 && chunk && top > chunk && top - chunk <= CHUNK_MAX && f->n_windows < FRAMES_CHUNKS &&
+    while (r == 0 && chunk && top > chunk && top - chunk <= CHUNK_MAX && f->w.n < FRAMES_CHUNKS &&
            copied + (top - chunk) <= COPY_MAX) {
-        size_t first = f->n_windows, used = top - chunk;
+        size_t first = f->w.n, used = top - chunk;
         const unsigned char *bytes;
         uint64_t size, next_top;
 
         copied += used;
-        r = window_add(f, chunk, used);
+        r = windows_add(&f->w, chunk, used);
         if (r == 0)
-            r = windows_read(f, py, first);
-        if (r < 0 || f->n_windows == first)
+            r = windows_read(&f->w, py->mem, first);
+        if (r < 0 || f->w.n == first)
             break;
-        bytes = f->bytes + f->windows[first].at;
+        bytes = f->w.bytes + f->w.items[first].at;
         size = used >= CHUNK_HEADER ? addr_at(bytes, 8) : 0;
         if (size < used || size > CHUNK_MAX)
             size = used;
@@ -425,8 +313,8 @@ static int copy_chunks(struct frames *f, const struct python *py, addr_t chunk, 
             break;
         top = chunk + CHUNK_HEADER + next_top * 8;
     }
-    f->n_chunks = f->n_windows;
-    windows_keep(f);
+    f->w.n_chunks = f->w.n;
+    windows_keep(&f->w);
     return r;
 }
 
@@ -456,7 +344,7 @@ static size_t state_size(const struct layout *l)
 /* The thread state as it was copied. */
 static addr_t state_at(const struct frames *f, int at)
 {
-    return addr_at(f->bytes + f->windows[0].at, at);
+    return addr_at(f->w.bytes + f->w.items[0].at, at);
 }
 
 /* From what was fetched to the frames; fetches singly what is not there. */
@@ -483,10 +371,9 @@ static int read_copies(struct frames *f, const struct python *py, addr_t tstate,
     const struct layout *l = &py->layout;
     int r;
 
-    f->n = f->used = f->n_windows = f->n_chunks = f->at_chunk = f->at_extra = f->n_touched = 0;
-    f->n_copied = f->base = f->n_fetched = f->used_fetched = f->misses = 0;
-    f->copies = copies;
-    r = fetch_hinted(f, py, tstate, state_size(l), hint);
+    windows_clear(&f->w);
+    f->n = f->n_touched = 0;
+    r = fetch_hinted(f, py, tstate, state_size(l), hint, copies);
     if (r == 0 && hint->interp &&
         (state_at(f, l->ts_interp) != hint->interp || state_at(f, l->ts_thread_id) != hint->thread_id))
         r = ERR_GONE;
@@ -504,7 +391,8 @@ int frames_read(struct frames *f, const struct python *py, addr_t tstate, struct
     return read_copies(f, py, tstate, hint, 1);
 }
 
-/* Frames in common from the root on. The innermost one may have moved on within its function. */
+/* Frames in common from the root on, as far as they are in both copies. The innermost one may have moved on within
+ * its function. */
 static size_t common_frames(const struct frames *f)
 {
     size_t n = f->n < f->n_other ? f->n : f->n_other, same = 0;
@@ -512,22 +400,18 @@ static size_t common_frames(const struct frames *f)
     while (same < n) {
         const struct py_frame *a = &f->items[f->n - 1 - same], *b = &f->other[f->n_other - 1 - same];
 
-        if (a->code != b->code || (a->at != b->at && (same + 1 < n || f->n != f->n_other)))
+        if (a->code != b->code || !a->copied || !b->copied || (a->at != b->at && (same + 1 < n || f->n != f->n_other)))
             break;
         same++;
     }
     return same;
 }
 
-/* Nothing at all changed: most often so when the thread stays in one function. */
-static bool copies_equal(const struct frames *f)
+static bool all_copied(const struct frames *f)
 {
-    for (size_t i = 0; i < f->n_copied; i++) {
-        const unsigned char *bytes = f->bytes + f->windows[i].at;
-
-        if (!f->windows[i].once && memcmp(bytes, bytes + f->half, f->windows[i].len) != 0)
+    for (size_t i = 0; i < f->n; i++)
+        if (!f->items[i].copied)
             return false;
-    }
     return true;
 }
 
@@ -541,46 +425,55 @@ static int root_check(const struct frames *f, struct frames_hint *hint)
     return same ? 0 : ERR_TORN;
 }
 
-int frames_read_twice(struct frames *f, const struct python *py, addr_t tstate, struct frames_hint *hint,
-                      size_t *ret_sure)
+/* Puts the stack by the first copy aside, for the one by the second. */
+static void swap_copies(struct frames *f)
 {
-    struct py_frame *items;
-    size_t cap, fetched;
-    int r = ERR_TORN;
+    struct py_frame *items = f->other;
+    size_t cap = f->cap_other;
 
-    /* Where the stack has moved the first reading is without a second one, but makes a hint for the next. */
-    for (int i = 0; i < 4; i++) {
-        r = read_copies(f, py, tstate, hint, 2);
-        fetched = f->n_windows;
-        if (r == 0 && f->n_copied && f->n_copied == fetched)
-            break;
-        if (r == 0)
-            r = ERR_TORN;
-        else if (r == ERR_TORN)
-            r = read_copies(f, py, tstate, hint, 1) == ERR_NOMEM ? ERR_NOMEM : ERR_TORN;
-        if (r == ERR_NOMEM)
-            return r;
-    }
-    if (r < 0)
-        return r;
-    if (copies_equal(f)) {
-        *ret_sure = f->n;
-        return root_check(f, hint);
-    }
-    items = f->other;
-    cap = f->cap_other;
     f->other = f->items;
     f->cap_other = f->cap;
     f->n_other = f->n;
     f->items = items;
     f->cap = cap;
-    f->base = f->half;
+    f->w.base = f->w.half;
+}
+
+/* One double reading. What has moved to where the hint did not tell is read singly and is not sure; but it makes a
+ * better hint. */
+static int read_twice_once(struct frames *f, const struct python *py, addr_t tstate, struct frames_hint *hint,
+                           size_t *ret_sure)
+{
+    int r = read_copies(f, py, tstate, hint, 2);
+
+    if (r == ERR_TORN && !f->w.n_copied) /* a place of the hint is gone */
+        hint->n_extra = hint->n_chunks = 0;
+    if (r < 0)
+        return r;
+    if (!f->n)
+        return 0;
+    if (all_copied(f) && windows_copies_equal(&f->w)) {
+        *ret_sure = f->n;
+        return root_check(f, hint);
+    }
+    swap_copies(f);
     r = walk_fetched(f, py, hint);
     if (r < 0)
         return r;
     hint_update(f, hint);
     *ret_sure = common_frames(f);
-    return *ret_sure || !f->n ? root_check(f, hint) : ERR_TORN;
+    return *ret_sure ? root_check(f, hint) : ERR_TORN;
+}
+
+int frames_read_twice(struct frames *f, const struct python *py, addr_t tstate, struct frames_hint *hint,
+                      size_t *ret_sure)
+{
+    int r = ERR_TORN;
+
+    *ret_sure = 0;
+    for (int i = 0; i < TWICE_TRIES && r == ERR_TORN; i++)
+        r = read_twice_once(f, py, tstate, hint, ret_sure);
+    return r;
 }
 
 void frames_keep_outermost(struct frames *f, size_t n)
@@ -599,9 +492,7 @@ void frames_free(struct frames *f)
 {
     free(f->items);
     free(f->other);
-    free(f->bytes);
-    free(f->windows);
-    free(f->spans);
+    windows_free(&f->w);
     free(f->touched);
     *f = (struct frames){0};
 }

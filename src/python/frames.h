@@ -5,13 +5,14 @@
 #define PYTHON_FRAMES_H
 
 #include "python/python.h"
-#include "target/mem.h"
+#include "python/windows.h"
 
 struct py_frame {
     addr_t code;
     int64_t at; /* bytes into the bytecode; negative: before the first instruction */
     bool is_entry;
     bool is_shim_entry; /* the interpreter was entered from C for this one */
+    bool copied;        /* it is in both copies of a double reading */
 };
 
 #define FRAMES_CHUNKS 256
@@ -33,31 +34,12 @@ struct frames_hint {
     bool any_root; /* a generator as the outermost frame is accepted when it is seen twice: other tries have failed */
 };
 
-/* A copy of a piece of the target's memory, in `bytes` of struct frames. */
-struct frames_window {
-    addr_t start;
-    size_t len, at;
-    bool once; /* there is one copy, made between the two of the others */
-};
-
 /* Reused from one stack to the next. */
 struct frames {
     struct py_frame *items; /* innermost first */
     size_t n, cap;
     addr_t root; /* address of the outermost */
-    unsigned char *bytes;
-    size_t used, cap_bytes;
-    size_t copies;                 /* how often each window is read: 1 or 2 */
-    size_t half;                   /* where the second copy begins */
-    size_t base;                   /* where the copy begins that the walk looks at */
-    size_t n_copied;               /* windows that have all copies */
-    struct frames_window *windows; /* first the chunks, then the others */
-    size_t n_windows, cap_windows, n_chunks;
-    size_t n_fetched, used_fetched; /* windows that stay; what is read singly comes after them, one at a time */
-    size_t at_chunk, at_extra;      /* where the last frame was: the next one is most often beside it */
-    size_t misses;                  /* frames in a row that were in no window */
-    struct mem_span *spans;
-    size_t cap_spans;
+    struct windows w;
     struct py_frame *other; /* the stack by the other copy */
     size_t n_other, cap_other;
     addr_t *touched; /* frames that the walk found outside the chunks: the next hint */

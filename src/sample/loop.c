@@ -11,6 +11,7 @@
 #define LEAST_SLEEP_NS (2 * NS_PER_US)
 #define BURST_NS       (40 * NS_PER_US) /* how long we stay on the target's core at a time */
 #define LOOK_LEAST_NS  (200 * NS_PER_US)
+#define ROOT_NS        (50 * NS_PER_MS) /* sampling itself notices the end of a Python sooner */
 
 struct moment {
     struct loop *loop;
@@ -34,6 +35,9 @@ static bool look_around(struct loop *l, uint64_t start, uint64_t now)
         l->end = LOOP_ASKED;
         return false;
     }
+    if (now - l->root_ns < ROOT_NS)
+        return true;
+    l->root_ns = now;
     if (!family_root_alive(l->family) && (l->ends_with_root || l->family->n == 1)) {
         l->end = LOOP_GONE;
         return false;

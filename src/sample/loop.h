@@ -27,6 +27,7 @@ struct loop {
     enum loop_end end;
     uint64_t random;    /* state of the jitter */
     uint64_t woke_ns;   /* when we last slept */
+    uint64_t root_ns;   /* when the root was last looked at */
     uint64_t looked_ns; /* when signals and the target were last looked at */
 };
 

@@ -24,7 +24,7 @@
 #define POLL_NS      (2 * NS_PER_MS)
 #define REDETECT_NS  (50 * NS_PER_MS)
 #define MAX_FAILED   3
-#define HEADS_AGE_NS (500 * NS_PER_US)
+#define HEADS_AGE_NS (5 * NS_PER_MS)
 #define LIST_AGE_NS  NS_PER_S
 #define FEW_THREADS  8
 

@@ -1,0 +1,142 @@
+/*
+ * Copies of a target's memory. Called by frames.c for every stack: the number of pieces is what a reading costs.
+ */
+#include "python/windows.h"
+
+#include "base/err.h"
+#include "base/grow.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define MISSES_MAX 64 /* a stack that has moved altogether is not looked for in every old place */
+
+void windows_clear(struct windows *w)
+{
+    w->used = w->n = w->n_chunks = w->n_copied = w->half = w->base = 0;
+    w->n_fetched = w->used_fetched = w->found = w->at_chunk = w->at_extra = w->misses = 0;
+}
+
+void windows_free(struct windows *w)
+{
+    free(w->bytes);
+    free(w->items);
+    free(w->spans);
+    *w = (struct windows){0};
+}
+
+int windows_add(struct windows *w, addr_t start, size_t len)
+{
+    if (grow_array((void **)&w->items, &w->cap, w->n + 1, sizeof(*w->items)) < 0 ||
+        grow_array((void **)&w->bytes, &w->cap_bytes, w->used + len, 1) < 0)
+        return ERR_NOMEM;
+    w->items[w->n++] = (struct window){.start = start, .len = len, .at = w->used};
+    w->used += (len + 7) & ~(size_t)7;
+    return 0;
+}
+
+static void span_add(struct windows *w, size_t *n, size_t window, size_t base)
+{
+    const struct window *win = &w->items[window];
+
+    w->spans[(*n)++] = (struct mem_span){win->start, w->bytes + base + win->at, win->len};
+}
+
+int windows_read(struct windows *w, struct mem *m, size_t first)
+{
+    size_t n = 0;
+
+    if (grow_array((void **)&w->spans, &w->cap_spans, w->n - first, sizeof(*w->spans)) < 0)
+        return ERR_NOMEM;
+    for (size_t i = first; i < w->n; i++)
+        span_add(w, &n, i, 0);
+    w->n = first + mem_readv(m, w->spans, n);
+    return 0;
+}
+
+int windows_read_twice(struct windows *w, struct mem *m)
+{
+    size_t n = 0;
+
+    w->half = w->used;
+    if (grow_array((void **)&w->spans, &w->cap_spans, 2 * w->n, sizeof(*w->spans)) < 0 ||
+        grow_array((void **)&w->bytes, &w->cap_bytes, 2 * w->half, 1) < 0)
+        return ERR_NOMEM;
+    for (int pass = 0; pass < 3; pass++)
+        for (size_t i = 0; i < w->n; i++)
+            if (w->items[i].once == (pass == 1))
+                span_add(w, &n, i, pass == 2 ? w->half : 0);
+    w->used = 2 * w->half;
+    if (mem_readv(m, w->spans, n) < n) {
+        w->n = 0;
+        return ERR_TORN;
+    }
+    w->n_copied = w->n;
+    return 0;
+}
+
+void windows_keep(struct windows *w)
+{
+    w->n_fetched = w->n;
+    w->used_fetched = w->used;
+}
+
+const unsigned char *windows_bytes(const struct windows *w, size_t i, addr_t addr, size_t len)
+{
+    const struct window *win = &w->items[i];
+
+    if (addr < win->start || addr - win->start > win->len || len > win->len - (addr - win->start))
+        return NULL;
+    return w->bytes + (i < w->n_copied && !win->once ? w->base : 0) + win->at + (addr - win->start);
+}
+
+/* Frames follow each other in the chunks and in the list of the others: where the last one was comes first. */
+static const unsigned char *find(struct windows *w, addr_t addr, size_t len)
+{
+    const unsigned char *bytes;
+
+    for (size_t k = 0; k < w->n_chunks; k++) {
+        size_t i = (w->at_chunk + k) % w->n_chunks;
+
+        if ((bytes = windows_bytes(w, i, addr, len))) {
+            w->at_chunk = w->found = i;
+            return bytes;
+        }
+    }
+    for (size_t k = 0, n = w->n_fetched - w->n_chunks; k < n && w->misses < MISSES_MAX; k++) {
+        size_t i = (w->at_extra + k) % n;
+
+        if ((bytes = windows_bytes(w, w->n_chunks + i, addr, len))) {
+            w->at_extra = i + 1;
+            w->found = w->n_chunks + i;
+            w->misses = 0;
+            return bytes;
+        }
+    }
+    w->misses++;
+    return NULL;
+}
+
+const unsigned char *windows_fetch(struct windows *w, struct mem *m, addr_t addr, size_t len)
+{
+    const unsigned char *bytes = find(w, addr, len);
+
+    if (bytes)
+        return bytes;
+    w->n = w->found = w->n_fetched;
+    w->used = w->used_fetched;
+    if (windows_add(w, addr, len) < 0 || windows_read(w, m, w->n_fetched) < 0 || w->n == w->n_fetched)
+        return NULL;
+    return windows_bytes(w, w->n_fetched, addr, len);
+}
+
+bool windows_copies_equal(const struct windows *w)
+{
+    for (size_t i = 0; i < w->n_copied; i++) {
+        const unsigned char *bytes = w->bytes + w->items[i].at;
+
+        if (!w->items[i].once && memcmp(bytes, bytes + w->half, w->items[i].len) != 0)
+            return false;
+    }
+    return true;
+}

@@ -1,0 +1,58 @@
+/*
+ * Copies of pieces of a target's memory, made in one call and good for one reading of a stack.
+ */
+#ifndef PYTHON_WINDOWS_H
+#define PYTHON_WINDOWS_H
+
+#include "target/mem.h"
+
+#include <stdbool.h>
+
+struct window {
+    addr_t start;
+    size_t len, at; /* its bytes are at `at` in `bytes` below */
+    bool once;      /* in a double reading: there is one copy, made between the two of the others */
+};
+
+struct windows {
+    unsigned char *bytes;
+    size_t used, cap_bytes;
+    struct window *items; /* first the large ones (`n_chunks`), then single frames */
+    size_t n, cap, n_chunks;
+    size_t n_copied;                /* windows of a double reading */
+    size_t half;                    /* where the second copy begins */
+    size_t base;                    /* where the copy begins that is looked at: 0 or half */
+    size_t n_fetched, used_fetched; /* windows that stay; behind them, one that is read when it is asked for */
+    size_t found;                   /* the window of the last find */
+    size_t at_chunk, at_extra;      /* where the last finds were: the next is most often beside them */
+    size_t misses;                  /* finds in vain, one after the other */
+    struct mem_span *spans;
+    size_t cap_spans;
+};
+
+void windows_clear(struct windows *w);
+void windows_free(struct windows *w);
+
+/* Makes room for a copy; its bytes are to be read yet. 0 or ERR_NOMEM. */
+int windows_add(struct windows *w, addr_t start, size_t len);
+
+/* Reads the windows from number `first` on, in one call; those that could not be read are dropped. */
+int windows_read(struct windows *w, struct mem *m, size_t first);
+
+/* Reads all but those marked `once`, then those, then the others again, in one call. ERR_TORN when one could not be
+ * read: then there are none. */
+int windows_read_twice(struct windows *w, struct mem *m);
+
+/* From here on windows are read singly, when they are asked for. */
+void windows_keep(struct windows *w);
+
+/* Bytes of window `i`, or NULL when it does not hold them. */
+const unsigned char *windows_bytes(const struct windows *w, size_t i, addr_t addr, size_t len);
+
+/* The bytes at `addr`, from a copy or read now; NULL when they cannot be read. Good until the next call. */
+const unsigned char *windows_fetch(struct windows *w, struct mem *m, addr_t addr, size_t len);
+
+/* True when nothing in a double reading changed from the first copy to the second. */
+bool windows_copies_equal(const struct windows *w);
+
+#endif
