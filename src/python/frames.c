@@ -75,6 +75,7 @@ static int frame_add(struct frames *f, const struct layout *l, const struct raw_
     if (grow_array((void **)&f->items, &f->cap, f->n + 1, sizeof(*f->items)) < 0)
         return ERR_NOMEM;
     f->items[f->n++] = (struct py_frame){
+        .addr = raw->addr,
         .code = raw->code,
         .at = instruction_of(l, raw),
         .is_entry = raw->is_entry,
@@ -83,9 +84,14 @@ static int frame_add(struct frames *f, const struct layout *l, const struct raw_
     return 0;
 }
 
-/* Remembers a frame outside the chunks for the next hint. */
+/* Remembers where a frame is, for the next hint. */
 static int frame_touch(struct frames *f, addr_t addr)
 {
+    if (f->n_chain < FRAMES_EXTRA) {
+        if (grow_array((void **)&f->chain, &f->cap_chain, f->n_chain + 1, sizeof(*f->chain)) < 0)
+            return ERR_NOMEM;
+        f->chain[f->n_chain++] = addr;
+    }
     if (f->n_touched == FRAMES_EXTRA || (f->w.n_chunks && windows_bytes(&f->w, f->w.at_chunk, addr, 1)))
         return 0;
     for (size_t i = 0; i < f->w.n_chunks; i++)
@@ -138,7 +144,7 @@ static int walk_frames(struct frames *f, const struct python *py, addr_t addr, s
     unsigned long steps = 0, move = 1;
     int r = 0;
 
-    f->n = f->n_touched = 0;
+    f->n = f->n_touched = f->n_chain = 0;
     *w = (struct walk){0};
     for (; addr && r == 0; addr = raw.back) {
         r = frame_read(f, py, addr, &raw);
@@ -318,17 +324,25 @@ static int copy_chunks(struct frames *f, const struct python *py, addr_t chunk, 
     return r;
 }
 
+static void swap_addrs(addr_t **a, size_t *cap_a, addr_t **b, size_t *cap_b)
+{
+    addr_t *addrs = *a;
+    size_t cap = *cap_a;
+
+    *a = *b;
+    *cap_a = *cap_b;
+    *b = addrs;
+    *cap_b = cap;
+}
+
+/* What the walk found is where the next one looks. */
 static void hint_update(struct frames *f, struct frames_hint *hint)
 {
-    addr_t *touched = f->touched;
-    size_t cap = f->cap_touched;
-
-    f->touched = hint->extra;
-    f->cap_touched = hint->cap_extra;
-    hint->extra = touched;
-    hint->cap_extra = cap;
+    swap_addrs(&f->touched, &f->cap_touched, &hint->extra, &hint->cap_extra);
     hint->n_extra = f->n_touched;
-    f->n_touched = 0;
+    swap_addrs(&f->chain, &f->cap_chain, &hint->chain, &hint->cap_chain);
+    hint->n_chain = f->n_chain;
+    f->n_touched = f->n_chain = 0;
 }
 
 static size_t state_size(const struct layout *l)
@@ -391,8 +405,8 @@ int frames_read(struct frames *f, const struct python *py, addr_t tstate, struct
     return read_copies(f, py, tstate, hint, 1);
 }
 
-/* Frames in common from the root on, as far as they are in both copies. The innermost one may have moved on within
- * its function. */
+/* Frames in common from the root on, as far as they are in both copies. One that has moved on within its function is
+ * the last: what it called then is another call. */
 static size_t common_frames(const struct frames *f)
 {
     size_t n = f->n < f->n_other ? f->n : f->n_other, same = 0;
@@ -400,9 +414,11 @@ static size_t common_frames(const struct frames *f)
     while (same < n) {
         const struct py_frame *a = &f->items[f->n - 1 - same], *b = &f->other[f->n_other - 1 - same];
 
-        if (a->code != b->code || !a->copied || !b->copied || (a->at != b->at && (same + 1 < n || f->n != f->n_other)))
+        if (a->code != b->code || a->addr != b->addr || !a->copied || !b->copied)
             break;
         same++;
+        if (a->at != b->at)
+            break;
     }
     return same;
 }
@@ -439,8 +455,7 @@ static void swap_copies(struct frames *f)
     f->w.base = f->w.half;
 }
 
-/* One double reading. What has moved to where the hint did not tell is read singly and is not sure; but it makes a
- * better hint. */
+/* One double reading. What has moved to where the hint did not tell is read singly and is not sure. */
 static int read_twice_once(struct frames *f, const struct python *py, addr_t tstate, struct frames_hint *hint,
                            size_t *ret_sure)
 {
@@ -448,10 +463,8 @@ static int read_twice_once(struct frames *f, const struct python *py, addr_t tst
 
     if (r == ERR_TORN && !f->w.n_copied) /* a place of the hint is gone */
         hint->n_extra = hint->n_chunks = 0;
-    if (r < 0)
+    if (r < 0 || !f->n)
         return r;
-    if (!f->n)
-        return 0;
     if (all_copied(f) && windows_copies_equal(&f->w)) {
         *ret_sure = f->n;
         return root_check(f, hint);
@@ -465,14 +478,63 @@ static int read_twice_once(struct frames *f, const struct python *py, addr_t tst
     return *ret_sure ? root_check(f, hint) : ERR_TORN;
 }
 
+/* A frame as it is in one of the copies; false when it is not in both. */
+static bool frame_copied(struct frames *f, const struct python *py, addr_t addr, size_t base, struct raw_frame *ret)
+{
+    f->w.base = base;
+    return frame_read(f, py, addr, ret) == 0 && ret->copied;
+}
+
+/* In the data stack all below the top is in use: a frame there belongs to the stack, whatever is above it. */
+static bool is_in_use(const struct frames *f, const struct layout *l, const struct raw_frame *raw)
+{
+    addr_t chunk = state_at(f, l->ts_chunk), top = state_at(f, l->ts_chunk + 8);
+
+    return raw->owner != OWNER_GENERATOR &&
+           (raw->addr < chunk || raw->addr >= chunk + CHUNK_MAX || raw->addr + (addr_t)l->fr_size <= top);
+}
+
+/* When the thread moved too fast for its innermost frames to be made out: those of the last stack that are still in
+ * their place, in both copies, from the root on. Trying again instead would favour the moments when it is slow. */
+static size_t known_frames(struct frames *f, const struct python *py, const struct frames_hint *hint)
+{
+    const struct layout *l = &py->layout;
+    struct raw_frame a, b;
+    addr_t below = 0;
+
+    f->n = 0;
+    if (l->ts_chunk == NO || !f->w.n_copied)
+        return 0;
+    for (size_t i = hint->n_chain; i-- > 0; below = a.addr) {
+        if (!frame_copied(f, py, hint->chain[i], 0, &a) || !frame_copied(f, py, hint->chain[i], f->w.half, &b) ||
+            a.code != b.code || a.back != b.back || a.back != below || a.owner != b.owner || !is_in_use(f, l, &a))
+            break;
+        if (!is_shim(l, &a) && frame_add(f, l, &a) < 0)
+            break;
+    }
+    for (size_t i = 0; i < f->n / 2; i++) {
+        struct py_frame frame = f->items[i];
+
+        f->items[i] = f->items[f->n - 1 - i];
+        f->items[f->n - 1 - i] = frame;
+    }
+    return f->n;
+}
+
 int frames_read_twice(struct frames *f, const struct python *py, addr_t tstate, struct frames_hint *hint,
-                      size_t *ret_sure)
+                      size_t *ret_sure, bool *ret_cut)
 {
     int r = ERR_TORN;
 
     *ret_sure = 0;
-    for (int i = 0; i < TWICE_TRIES && r == ERR_TORN; i++)
+    *ret_cut = false;
+    for (int i = 0; i < TWICE_TRIES && r == ERR_TORN; i++) {
         r = read_twice_once(f, py, tstate, hint, ret_sure);
+        if (r == ERR_TORN && (*ret_sure = known_frames(f, py, hint)) > 0)
+            *ret_cut = true;
+        if (*ret_cut)
+            return 0;
+    }
     return r;
 }
 
@@ -485,6 +547,7 @@ void frames_keep_outermost(struct frames *f, size_t n)
 void frames_hint_free(struct frames_hint *hint)
 {
     free(hint->extra);
+    free(hint->chain);
     *hint = (struct frames_hint){0};
 }
 
@@ -494,5 +557,6 @@ void frames_free(struct frames *f)
     free(f->other);
     windows_free(&f->w);
     free(f->touched);
+    free(f->chain);
     *f = (struct frames){0};
 }

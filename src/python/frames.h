@@ -8,6 +8,7 @@
 #include "python/windows.h"
 
 struct py_frame {
+    addr_t addr;
     addr_t code;
     int64_t at; /* bytes into the bytecode; negative: before the first instruction */
     bool is_entry;
@@ -30,6 +31,8 @@ struct frames_hint {
     size_t n_extra, cap_extra;
     addr_t interp; /* what the thread state must say, or it is another's by now; 0: not checked */
     uint64_t thread_id;
+    addr_t *chain; /* all frames of the last stack, the innermost first */
+    size_t n_chain, cap_chain;
     addr_t root;   /* the outermost frame */
     bool any_root; /* a generator as the outermost frame is accepted when it is seen twice: other tries have failed */
 };
@@ -42,6 +45,8 @@ struct frames {
     struct windows w;
     struct py_frame *other; /* the stack by the other copy */
     size_t n_other, cap_other;
+    addr_t *chain; /* addresses of all frames that the walk passed */
+    size_t n_chain, cap_chain;
     addr_t *touched; /* frames that the walk found outside the chunks: the next hint */
     size_t n_touched, cap_touched;
 };
@@ -51,9 +56,9 @@ struct frames {
 int frames_read(struct frames *f, const struct python *py, addr_t tstate, struct frames_hint *hint);
 
 /* Reads the stack twice in one call, for a thread that may run meanwhile. `ret_sure` is how many of the frames,
- * counted from the outermost, were the same both times. */
+ * counted from the outermost, were the same both times; `ret_cut`: there were more, which are not known. */
 int frames_read_twice(struct frames *f, const struct python *py, addr_t tstate, struct frames_hint *hint,
-                      size_t *ret_sure);
+                      size_t *ret_sure, bool *ret_cut);
 /* Drops the innermost frames but `n`. */
 void frames_keep_outermost(struct frames *f, size_t n);
 

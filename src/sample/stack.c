@@ -59,14 +59,15 @@ static void make_key(struct stack *st, const struct known_thread *k)
 static int read_once(struct stack *st, const struct stack_source *src, struct known_thread *k, const struct freeze *fz)
 {
     size_t sure;
+    bool cut;
     int r;
 
     /* Seen again after the thread has run: then it is no passing state. */
     k->hint.any_root = st->tries > GENTLE_TRIES && fz->way != FREEZE_NOT && fz->turns.count != st->torn_turns;
     st->torn_turns = fz->turns.count;
     if (fz->way == FREEZE_NOT) {
-        r = frames_read_twice(&st->frames, src->py, k->tstate, &k->hint, &sure);
-        st->unsure = r == 0 && sure < st->frames.n;
+        r = frames_read_twice(&st->frames, src->py, k->tstate, &k->hint, &sure, &cut);
+        st->unsure = r == 0 && (cut || sure < st->frames.n);
         if (st->unsure)
             frames_keep_outermost(&st->frames, sure);
     } else {

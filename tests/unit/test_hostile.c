@@ -123,12 +123,13 @@ static void read_threads(struct hostile *h, const struct python *py)
     for (size_t i = 0; i < h->list.n && i < MAX_THREADS; i++) {
         const struct py_thread *t = &h->list.items[i];
         size_t sure;
+        bool cut;
 
         if (t->interp != last)
             names_read(py, t->interp, &h->names);
         last = t->interp;
         threads_gil_holder(py, t->interp);
-        if (h->runs % 3 == 0 && frames_read_twice(&h->frames, py, t->tstate, &h->hints[i], &sure) == 0 &&
+        if (h->runs % 3 == 0 && frames_read_twice(&h->frames, py, t->tstate, &h->hints[i], &sure, &cut) == 0 &&
             sure < h->frames.n)
             frames_keep_outermost(&h->frames, sure);
         if (frames_read(&h->frames, py, t->tstate, &h->hints[i]) == 0)
