@@ -5,10 +5,10 @@ from .common import show, table
 NAME = "chains"
 TITLE = "Chains: stacks that never existed"
 NOTES = ["16 chains of 8 functions, called in turn; a stack with frames of two chains, a gap, a wrong order or no root "
-         "is impossible. Full speed, so that each tool has as many chances as it can take. In a million of the samples "
-         "that are inside the chains; ✗ where the tool cannot read that Python. `depth` is the mean number of chain "
-         "frames in the good stacks: a tool that keeps only what it is sure of shows less than one that holds the "
-         "target.",
+         "is impossible. Full speed, so that each tool has as many chances as it can take. In a million of all "
+         "samples; ✗ where the tool cannot read that Python. `inside` are the samples that have frames of a chain, `depth` "
+         "is the mean number of such frames: a tool that keeps only what it is sure of shows less than one that holds "
+         "the target.",
          "A tearing profiler looks honest on a busy machine, where it seldom runs at the same time as its target."]
 KINDS = ("plain", "generator", "method", "coroutine")
 PYTHONS = ("3.9", "3.11", "3.12", "3.14", "3.15")
@@ -49,10 +49,11 @@ def tables(ctx, data):
             got = [by.get(m, {}).get(kind) for m in minors]
             good = [g for g in got if g]
             rows.append([key, *(show(g and g["ppm"], "{:,.0f}", "✗") for g in got),
-                         f"{sum(g['inside'] for g in good):,}", f"{sum(g['errors'] for g in good):,}",
+                         f"{sum(g['total'] for g in good):,}", f"{sum(g['inside'] for g in good):,}",
+                         f"{sum(g['errors'] for g in good):,}",
                          show(sum(g["depth"] for g in good) / len(good) if good else None, "{:.2f}"), ways(good)])
         result.append(table(f"{kind} calls, impossible in a million",
-                            ["", *minors, "samples", "errors told", "depth", "how"], rows))
+                            ["", *minors, "samples", "inside", "errors told", "depth", "how"], rows))
     return result
 
 

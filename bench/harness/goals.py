@@ -84,8 +84,8 @@ def of_chains(data):
             if not all(got):
                 goals.append(Goal(text, "a Python that could not be read", f"≤ {most}", False))
                 continue
-            inside = sum(g["inside"] for g in got)
-            goals.append(limit(text, sum(g["impossible"] for g in got) * 1e6 / inside if inside else None, most))
+            total = sum(g["total"] for g in got)
+            goals.append(limit(text, sum(g["impossible"] for g in got) * 1e6 / total if total else None, most))
     return goals
 
 

@@ -52,8 +52,8 @@ def mega(kilo):
 
 def ppm(by, kind):
     got = [kinds[kind] for kinds in (by or {}).values() if kinds.get(kind)]
-    inside = sum(g["inside"] for g in got)
-    return f"{sum(g['impossible'] for g in got) * 1e6 / inside:,.0f}" if inside else "–"
+    total = sum(g["total"] for g in got)
+    return f"{sum(g['impossible'] for g in got) * 1e6 / total:,.0f}" if total else "–"
 
 
 def goal_table(goals):

@@ -106,8 +106,8 @@ def judge_chain(names):
 
 
 def check_chains(counts):
-    """Counter of stacks -> dict: inside (samples in chains), impossible, ppm, depth (mean frames of a chain in the
-    good ones), kinds (how many of each way)."""
+    """Counter of stacks -> dict: total (samples), inside (those in chains), impossible, ppm (of all), depth (mean frames
+    of a chain in the good ones, those cut down to the dispatcher included), kinds (how many of each way)."""
     kinds = collections.Counter()
     frames = 0
     for names, count in counts.items():
@@ -117,9 +117,9 @@ def check_chains(counts):
     good = kinds.pop("ok", 0)
     outside = kinds.pop("outside", 0)
     bad = sum(kinds.values())
-    inside = good + bad
-    return {"inside": inside, "outside": outside, "impossible": bad, "ppm": bad * 1e6 / inside if inside else None,
-            "depth": frames / good if good else 0.0, "kinds": dict(kinds)}
+    inside, total = good + bad, good + bad + outside
+    return {"total": total, "inside": inside, "impossible": bad, "ppm": bad * 1e6 / total if total else None,
+            "depth": frames / (good + outside) if good else 0.0, "kinds": dict(kinds)}
 
 
 def shares(counts, parts):
