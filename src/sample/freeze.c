@@ -17,8 +17,11 @@ static int begin_still(struct freeze *fz, struct sampler *s, struct known_thread
         /* Unheld, a thread that runs is not kept still, whatever its turns. */
         if (s->options.nonblocking && task_look(&k->task, &fz->look) == 0 && fz->look.state == 'R')
             return ERR_UNSUPPORTED;
-        if (task_turns(&k->task, &fz->turns) < 0)
+        if (i == 0 && k->has_turns)
+            fz->turns = k->turns;
+        else if (task_turns(&k->task, &fz->turns) < 0)
             return ERR_UNSUPPORTED;
+        k->has_turns = false;
         if (task_look(&k->task, &fz->look) < 0)
             return ERR_GONE;
         fz->way = fz->look.state == 'R' ? FREEZE_CORE : FREEZE_ASLEEP;

@@ -301,8 +301,14 @@ static bool deliver_again(struct process *p, struct known_thread *k, process_sin
     struct trace trace = trace_of(p, k);
     struct task_turns turns;
 
-    if (!k->still || task_turns(&k->task, &turns) < 0 || turns.count != k->turns.count)
+    k->has_turns = false;
+    if (!k->still || task_turns(&k->task, &turns) < 0)
         return false;
+    if (turns.count != k->turns.count) {
+        k->turns = turns;
+        k->has_turns = true;
+        return false;
+    }
     if (!k->active && !p->sampler->options.idle) {
         p->sampler->idle++;
         *ret = 0;

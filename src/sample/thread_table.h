@@ -25,6 +25,7 @@ struct known_thread {
     bool still;  /* it did not run, and will not have run while its turns are these */
     bool active; /* it was about to run all the same: we were on its core */
     struct task_turns turns;
+    bool has_turns; /* `turns` were read just now: it has run since the last look */
     bool has_stack; /* the stack of `key` is the one it had then */
     uint64_t key;
     size_t n_frames;
