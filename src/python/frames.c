@@ -169,11 +169,11 @@ static int walk_frames(struct frames *f, const struct python *py, addr_t addr, s
  * while it does not run: in that moment the walk goes astray and ends in a generator that is not running. A whole
  * stack ends in an entry frame, and hardly ever in a generator: only C code that resumes one with no Python below.
  */
-static bool is_whole(const struct frames *f, const struct walk *w, const struct frames_hint *hint)
+static bool is_whole(const struct frames *f, const struct walk *w, struct frames_hint *hint)
 {
-    bool seen_before = hint->any_root && hint->root == f->root;
-
-    return f->n == 0 || (w->ends_in_entry && (!w->ends_in_generator || seen_before));
+    if (f->n && w->ends_in_entry && w->ends_in_generator)
+        hint->generator = f->root;
+    return f->n == 0 || (w->ends_in_entry && (!w->ends_in_generator || hint->accepted == f->root));
 }
 
 /*

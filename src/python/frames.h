@@ -33,8 +33,9 @@ struct frames_hint {
     uint64_t thread_id;
     addr_t *chain; /* all frames of the last stack, the innermost first */
     size_t n_chain, cap_chain;
-    addr_t root;   /* the outermost frame */
-    bool any_root; /* a generator as the outermost frame is accepted when it is seen twice: other tries have failed */
+    addr_t root;      /* the outermost frame */
+    addr_t generator; /* set when a stack ended in a generator: that one */
+    addr_t accepted;  /* a generator that may be the outermost frame; 0: none */
 };
 
 /* Reused from one stack to the next. */

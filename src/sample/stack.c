@@ -16,6 +16,7 @@
  * a second each one is, at each sample. While new ones come, none is trusted: an old one may have made room for it. */
 #define CHECK_NS     (NS_PER_MS / 2)
 #define NEW_NS       (100 * NS_PER_MS)
+#define ODD_NS       (50 * NS_PER_US)
 #define LOOK_SOON_NS (150 * NS_PER_US)
 
 static int resolve_codes(struct stack *st, const struct stack_source *src, uint64_t now)
@@ -62,9 +63,6 @@ static int read_once(struct stack *st, const struct stack_source *src, struct kn
     bool cut;
     int r;
 
-    /* Seen again after the thread has run: then it is no passing state. */
-    k->hint.any_root = st->tries > GENTLE_TRIES && fz->way != FREEZE_NOT && fz->turns.count != st->torn_turns;
-    st->torn_turns = fz->turns.count;
     if (fz->way == FREEZE_NOT) {
         r = frames_read_twice(&st->frames, src->py, k->tstate, &k->hint, &sure, &cut);
         st->unsure = r == 0 && (cut || sure < st->frames.n);
@@ -100,6 +98,25 @@ static void remember(struct known_thread *k, const struct stack *st, const struc
     k->owned_gil = st->owns_gil;
 }
 
+/* A stack that ends in a generator is most often one that was caught between two states; but C code can resume a
+ * generator with no Python below. Then it is still so after the thread has run on for a while. */
+static void judge_root(struct known_thread *k, const struct freeze *fz, int r)
+{
+    if (r == 0 && !k->hint.generator) {
+        k->odd_root = k->hint.accepted = 0;
+        return;
+    }
+    if (fz->way == FREEZE_NOT || !k->hint.generator)
+        return;
+    if (k->odd_root != k->hint.generator) {
+        k->odd_root = k->hint.generator;
+        k->odd_run_ns = fz->turns.run_ns;
+    }
+    /* One that sleeps does so in a call, and is not between two states. */
+    if (fz->way == FREEZE_ASLEEP || fz->turns.run_ns - k->odd_run_ns > ODD_NS)
+        k->hint.accepted = k->odd_root;
+}
+
 /* One try: 0 when what was read is true (or marked as unsure). */
 static int try_read(struct stack *st, const struct stack_source *src, struct known_thread *k, bool idle, bool firm)
 {
@@ -116,7 +133,9 @@ static int try_read(struct stack *st, const struct stack_source *src, struct kno
         k->turns = fz.turns;
         return STACK_IDLE;
     }
+    k->hint.generator = 0;
     r = read_once(st, src, k, &fz);
+    judge_root(k, &fz, r);
     end = freeze_end(&fz, src->sampler, k);
     if (end < 0)
         return end;
@@ -147,7 +166,6 @@ int stack_read(struct stack *st, const struct stack_source *src, struct known_th
     for (int i = 0; i < TRIES && is_passing(r); i++) {
         if (i)
             give_way(src->sampler, i);
-        st->tries = i;
         r = try_read(st, src, k, idle, i >= GENTLE_TRIES);
     }
     return r;

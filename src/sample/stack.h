@@ -15,8 +15,6 @@ struct stack {
     const struct code **codes; /* of each frame */
     size_t cap_addrs, cap_codes;
     uint64_t key;        /* of what was read */
-    int tries;           /* that have failed for this stack */
-    uint64_t torn_turns; /* the thread's turns at the last of them */
     uint64_t checked_ns; /* when the code objects were last checked */
     uint64_t reads;      /* of code objects, as of the last stack */
     uint64_t new_ns;     /* when there was last a new one */

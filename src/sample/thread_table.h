@@ -21,6 +21,8 @@ struct known_thread {
     const char *name;   /* NULL when unknown */
     uint64_t seen;      /* the round it was last there */
     struct frames_hint hint;
+    addr_t odd_root;     /* a generator that its last stacks ended in */
+    uint64_t odd_run_ns; /* how long it had run when that was seen first */
     /* As of the last look at it. */
     bool still;  /* it did not run, and will not have run while its turns are these */
     bool active; /* it was about to run all the same: we were on its core */
