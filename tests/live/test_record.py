@@ -11,7 +11,7 @@ import time
 import xml.etree.ElementTree as xml
 
 import pytest
-from conftest import DEBIAN, NEWEST_HOST, PY_SPY, SANITIZED, SPYGLASS, finish, run, start, task_states, wait_until
+from conftest import DEBIAN, NEWEST_HOST, PY_SPY, SANITIZED, SPYGLASS, at_rest, finish, run, start, task_states, wait_until
 
 FORMATS = ["raw", "flamegraph", "speedscope", "chrometrace"]
 EXTENSION = {"raw": "txt", "flamegraph": "svg", "speedscope": "json", "chrometrace": "json"}
@@ -303,7 +303,7 @@ def test_idle(spawn, tmp_path):
 @pytest.mark.parametrize("program, status", [(SPYGLASS, None), (PY_SPY, 1)], ids=["spyglass", "py-spy"])
 def test_all_idle(spawn, tmp_path, program, status):
     target = spawn(DEBIAN, "situations.py", "many_threads")
-    result = run("record", "-p", target.pid, "-d", "1", "-o", tmp_path / "x.svg", program=program)
+    result = run("record", "-p", at_rest(target.pid), "-d", "1", "-o", tmp_path / "x.svg", program=program)
     assert status is None or result.status == status, result
     assert "No stack counts found" in messages(result) and "--idle" in messages(result), result
     assert re.search(r"\d+", messages(result))
@@ -312,7 +312,7 @@ def test_all_idle(spawn, tmp_path, program, status):
 @pytest.mark.parametrize("format, empty", [("raw", ""), ("speedscope", "profiles"), ("chrometrace", "[")])
 def test_all_idle_other_formats(spawn, tmp_path, format, empty):
     target = spawn(DEBIAN, "situations.py", "plain")
-    result = run("record", "-p", target.pid, "-d", "0.5", "-f", format, "-o", tmp_path / "x", program=PY_SPY).check()
+    result = run("record", "-p", at_rest(target.pid), "-d", "0.5", "-f", format, "-o", tmp_path / "x", program=PY_SPY).check()
     text = (tmp_path / "x").read_text()
     assert READ[format](text)[1] == 0 and empty in text, result
     assert "--idle" in messages(result), result
