@@ -9,6 +9,7 @@
 
 #include <sched.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define TRIES        8
 #define GENTLE_TRIES 3 /* then it is held, even if it looks asleep */
@@ -55,30 +56,66 @@ static void make_key(struct stack *st, const struct known_thread *k)
     st->key = key ? key : 1;
 }
 
-/* A thread that nothing keeps still is read twice: what both readings have in common, from the root on, was
- * there between them. */
-static int read_once(struct stack *st, const struct stack_source *src, struct known_thread *k, const struct freeze *fz)
+/* A thread that nothing keeps still: its frames are read twice, and what both readings have in common, from the root
+ * on, was there between them. */
+static int read_frames_moving(struct stack *st, const struct stack_source *src, struct known_thread *k)
 {
     size_t sure;
     bool cut;
-    int r;
+    int r = frames_read_twice(&st->frames, src->py, k->tstate, &k->hint, &sure, &cut);
 
-    if (fz->way == FREEZE_NOT) {
-        r = frames_read_twice(&st->frames, src->py, k->tstate, &k->hint, &sure, &cut);
-        st->unsure = r == 0 && (cut || sure < st->frames.n);
-        if (st->unsure)
-            frames_keep_outermost(&st->frames, sure);
-    } else {
-        r = frames_read(&st->frames, src->py, k->tstate, &k->hint);
-    }
-    if (r == 0)
-        r = resolve_codes(st, src, fz->since_ns);
-    if (r == 0) {
-        if (src->sampler->options.gil)
-            st->owns_gil = threads_gil_holder(src->py, k->interp) == k->tstate;
-        make_key(st, k);
+    if (r == 0 && (cut || sure < st->frames.n)) {
+        st->unsure = true;
+        frames_keep_outermost(&st->frames, sure);
     }
     return r;
+}
+
+/* A code object that was read just now may have taken the place of the one that the frame had: only if the frame is
+ * still there with it, it is the right one. */
+static int recheck_moving(struct stack *st, const struct stack_source *src, struct known_thread *k)
+{
+    size_t n = st->frames.n, same = 0;
+    int r = read_frames_moving(st, src, k);
+
+    if (r < 0)
+        return r;
+    while (same < n && same < st->frames.n && st->addrs[n - 1 - same] == st->frames.items[st->frames.n - 1 - same].code)
+        same++;
+    st->unsure |= same < n;
+    frames_keep_outermost(&st->frames, same);
+    memmove(st->codes, st->codes + (n - same), same * sizeof(struct code *));
+    return same ? 0 : ERR_TORN;
+}
+
+static int read_moving(struct stack *st, const struct stack_source *src, struct known_thread *k, uint64_t now)
+{
+    int r = read_frames_moving(st, src, k);
+
+    if (r == 0)
+        r = resolve_codes(st, src, now);
+    return r == 0 && st->frames.n && st->new_ns == now ? recheck_moving(st, src, k) : r;
+}
+
+static int read_still(struct stack *st, const struct stack_source *src, struct known_thread *k, uint64_t now)
+{
+    int r = frames_read(&st->frames, src->py, k->tstate, &k->hint);
+
+    return r < 0 ? r : resolve_codes(st, src, now);
+}
+
+static int read_once(struct stack *st, const struct stack_source *src, struct known_thread *k, const struct freeze *fz)
+{
+    int r;
+
+    st->unsure = false;
+    r = fz->way == FREEZE_NOT ? read_moving(st, src, k, fz->since_ns) : read_still(st, src, k, fz->since_ns);
+    if (r < 0)
+        return r;
+    if (src->sampler->options.gil)
+        st->owns_gil = threads_gil_holder(src->py, k->interp) == k->tstate;
+    make_key(st, k);
+    return 0;
 }
 
 /* Some failures are a moment's: the interpreter between two states, memory that has just moved. */
