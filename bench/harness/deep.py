@@ -4,7 +4,11 @@ from .common import median, table, thousands, show
 
 NAME = "deep"
 TITLE = "Deep: full speed on a busy loop"
-NOTES = ["A busy loop at the bottom of so many frames, CPython 3.11; the two of CPython's own on its 3.15, where "
+NOTES = ["At full speed a tool that stops its target looks at it faster than it moves. spyglass leaves the target two thirds "
+         "of its time, and counts a stack again, without reading it again, while the kernel's count of the thread's turns "
+         "proves that it has not run since; py-spy and CPython's --blocking read the standing target anew. The section "
+         "pace shows what is left of the target's speed.",
+         "A busy loop at the bottom of so many frames, CPython 3.11; the two of CPython's own on its 3.15, where "
          "spyglass is run too. Every tool is asked for 1,000,000 samples a second; counts are what each tool says of "
          "itself, errors left out. CPU is all that the profiler's process used, its start included, over its samples."]
 
