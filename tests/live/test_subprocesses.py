@@ -77,7 +77,7 @@ def test_record_finds_children(spawn, tmp_path, host):
                     "--threads", "-o", out)
     target.process.stdin.write(b"x")
     target.process.stdin.flush()
-    *children, _ = target.read_line()["children"]
+    *children, sleep = target.read_line()["children"]
     finish(process).check()
     works = {}
     for line in out.read_text().splitlines():
@@ -87,7 +87,9 @@ def test_record_finds_children(spawn, tmp_path, host):
         assert pids[0] == target.pid and parts[: len(roots)] == roots, line  # the line of descent, eldest first
         assert parts[len(roots)].startswith("thread ("), line
         works.setdefault(pids[-1], set()).update(part.partition(" (")[0] for part in parts[len(roots) + 1:])
-    assert set(works) == {target.pid, *children}, works
+    # `sleep` is Python too, from its fork to its exec: seen or not, it never works.
+    assert set(works) - {sleep} == {target.pid, *children}, works
+    assert not any("works" in name for name in works.get(sleep, ()))
     assert "parent_works" in works[target.pid]
     assert all("forked_works" in works[pid] for pid in children[:-1])
     assert "started_works" in works[children[-1]]
