@@ -4,8 +4,8 @@ from .common import median, table, thousands, show
 
 NAME = "deep"
 TITLE = "Deep: full speed on a busy loop"
-NOTES = ["At full speed a tool that stops its target looks at it faster than it moves. spyglass leaves the target two thirds "
-         "of its time, and counts a stack again, without reading it again, while the kernel's count of the thread's turns "
+NOTES = ["At full speed a tool that stops its target looks at it faster than it moves. spyglass leaves it a quarter to a "
+         "half of its pace, and counts a stack again, without reading it again, while the kernel's count of the thread's turns "
          "proves that it has not run since; py-spy and CPython's --blocking read the standing target anew. The section "
          "pace shows what is left of the target's speed.",
          "A busy loop at the bottom of so many frames, CPython 3.11; the two of CPython's own on its 3.15, where "
