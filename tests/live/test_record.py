@@ -18,7 +18,7 @@ EXTENSION = {"raw": "txt", "flamegraph": "svg", "speedscope": "json", "chrometra
 SVG = "{http://www.w3.org/2000/svg}"
 
 
-# Each reader gives: function name -> number of samples in which it is on the stack, and the number of samples.
+# Each reader gives: function name -> how many samples it is on the stack in, and of how many (or their time).
 
 def read_raw(text):
     counts, total = collections.Counter(), 0
@@ -52,10 +52,10 @@ def read_speedscope(text):
         assert profile["type"] == "sampled" and profile["unit"] == "seconds"
         assert len(profile["samples"]) == len(profile["weights"])
         assert profile["startValue"] <= profile["endValue"]
-        for sample in profile["samples"]:
-            total += 1
+        for sample, weight in zip(profile["samples"], profile["weights"]):
+            total += weight
             for name in {frames[i]["name"] for i in sample}:
-                counts[name] += 1
+                counts[name] += weight
     for frame in frames:
         assert set(frame) == {"name", "file", "line", "col"}
     return counts, total
