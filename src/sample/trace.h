@@ -23,11 +23,20 @@ struct func {
     int first_line;             /* of the code object; 0 when unknown */
 };
 
+/* A variable of a frame: an argument, or another. `value` is as Python's repr() would show it. */
+struct local {
+    const char *name;
+    const char *value;
+    bool is_arg;
+};
+
 struct frame {
     const struct func *func;
     int line; /* being executed; 0 when there is none */
     bool is_entry;
     bool is_shim_entry;
+    size_t n_locals;
+    const struct local *locals; /* arguments first; good as long as the trace */
 };
 
 /* A process as it is shown. `command` is its command line, arguments joined by blanks. */
