@@ -194,6 +194,27 @@ static bool find_image(pid_t pid, struct mem *m, const struct proc_maps *maps, s
     return ok;
 }
 
+/* glibc 2.35 and later tell where their part of the agreement with the kernel lies: rseq(2), cpu_id behind
+ * cpu_id_start. The dynamic loader has the symbols. */
+static int find_cpu_word(struct mem *m, const struct proc_maps *maps)
+{
+    struct image img;
+    addr_t offset_at, size_at, offset;
+    uint32_t size;
+
+    for (size_t i = 0; i < maps->n; i++) {
+        if (maps->items[i].offset || strncmp(base_name(maps->items[i].path), "ld-linux", 8) != 0)
+            continue;
+        if (image_open(m, &maps->items[i], &img) < 0 || image_symbol(m, &img, "__rseq_offset", &offset_at) < 0 ||
+            image_symbol(m, &img, "__rseq_size", &size_at) < 0 || mem_read_addr(m, offset_at, &offset) < 0 ||
+            mem_read(m, size_at, &size, sizeof(size)) < 0)
+            return NO;
+        /* Size 0: it was not agreed on. The offset is a small one, to either side. */
+        return size && (int64_t)offset > -65536 && (int64_t)offset < 65536 ? (int)(int64_t)offset + 4 : NO;
+    }
+    return NO;
+}
+
 int detect_python(pid_t pid, struct mem *mem, const struct proc_maps *maps, struct intern *names, struct python *ret,
                   struct err_note *note)
 {
@@ -219,6 +240,7 @@ int detect_python(pid_t pid, struct mem *mem, const struct proc_maps *maps, stru
     if (!f.interp_head && find_old_head(pid, mem, &f) < 0)
         return ERR_STARTING;
     py.interp_head = f.interp_head;
+    py.cpu_word = find_cpu_word(mem, maps);
     r = check_started(&py);
     if (r == 0)
         *ret = py;

@@ -8,6 +8,17 @@
 #define LOOKS           4
 #define LOOK_AGE_NS     (500 * NS_PER_US) /* unheld: a thread that keeps moving is not looked at each time */
 #define HOLD_TIMEOUT_NS (200 * NS_PER_MS)
+#define SWITCH_NS       (25 * NS_PER_US) /* what two switches and our own look take */
+
+/* It has had its core from when we left it until we came back: it runs, and the kernel need not be asked. One that
+ * went to sleep in the last microseconds passes for running. */
+static bool ran_all_the_while(const struct freeze *fz, const struct sampler *s, const struct known_thread *k)
+{
+    uint64_t away_ns = fz->since_ns - k->left_ns;
+
+    return k->left_ns && k->has_turns && s->core.cpu >= 0 && !s->options.nonblocking &&
+           k->turns.run_ns - k->left_run_ns + SWITCH_NS + away_ns / 256 >= away_ns;
+}
 
 /* Asleep, or on the core where we are: it does not run now. Its turns were counted before, so that an equal count
  * later means that it has not run since. */
@@ -43,13 +54,21 @@ static int begin_held(struct freeze *fz, struct sampler *s, struct known_thread 
     return r;
 }
 
-int freeze_begin(struct freeze *fz, struct sampler *s, struct known_thread *k, bool firm)
+int freeze_begin(struct freeze *fz, struct sampler *s, struct known_thread *k, bool firm, addr_t cpu_word)
 {
     int r;
 
     *fz = (struct freeze){.way = FREEZE_NOT, .look = {.state = 'R', .cpu = -1}, .since_ns = clock_now_ns()};
     if (!k->tid || (s->options.nonblocking && fz->since_ns < k->look_again_ns))
         return 0;
+    if (cpu_word && !firm && ran_all_the_while(fz, s, k)) {
+        fz->way = FREEZE_CORE;
+        fz->look.cpu = s->core.cpu;
+        fz->turns = k->turns;
+        fz->cpu_word = cpu_word;
+        k->has_turns = false;
+        return 0;
+    }
     r = begin_still(fz, s, k);
     if (r != ERR_UNSUPPORTED && !(r == 0 && firm))
         return r;
@@ -80,7 +99,9 @@ static void count_hold(struct sampler *s, uint64_t ns)
 int freeze_end(struct freeze *fz, struct sampler *s, struct known_thread *k)
 {
     struct task_turns after;
+    uint64_t now;
 
+    k->left_ns = 0;
     if (fz->way == FREEZE_HELD) {
         stop_release(&s->stop);
         count_hold(s, s->stop.last_ns);
@@ -90,7 +111,11 @@ int freeze_end(struct freeze *fz, struct sampler *s, struct known_thread *k)
         return 0;
     if (task_turns(&k->task, &after) < 0 || after.count != fz->turns.count)
         return ERR_TORN;
-    if (fz->way == FREEZE_CORE)
-        count_hold(s, clock_now_ns() - fz->since_ns);
+    if (fz->way == FREEZE_CORE) {
+        now = clock_now_ns();
+        count_hold(s, now - fz->since_ns);
+        k->left_ns = now;
+        k->left_run_ns = after.run_ns;
+    }
     return 0;
 }

@@ -20,11 +20,12 @@ struct freeze {
     struct task_look look; /* what the kernel did with the thread at the beginning */
     struct task_turns turns;
     uint64_t since_ns;
+    addr_t cpu_word; /* not 0: instead of asking the kernel, that this word names our core must be seen at the end */
 };
 
 /* 0; ERR_GONE when the thread has ended; ERR_STOP when it could not be held in time. `firm`: the gentle ways have
- * failed for this stack. */
-int freeze_begin(struct freeze *fz, struct sampler *s, struct known_thread *k, bool firm);
+ * failed for this stack. `cpu_word` is where the thread's C library keeps the number of its CPU; 0: unknown. */
+int freeze_begin(struct freeze *fz, struct sampler *s, struct known_thread *k, bool firm, addr_t cpu_word);
 
 /* 0 when the thread stood still since freeze_begin; ERR_TORN when it may have run. FREEZE_NOT is always 0. */
 int freeze_end(struct freeze *fz, struct sampler *s, struct known_thread *k);

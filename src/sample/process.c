@@ -12,6 +12,7 @@
 #include "sample/stack.h"
 #include "sample/thread_table.h"
 #include "target/access.h"
+#include "target/ahead.h"
 #include "target/proc.h"
 
 #include <errno.h>
@@ -25,6 +26,7 @@
 #define REDETECT_NS  (50 * NS_PER_MS)
 #define MAX_FAILED   3
 #define HEADS_AGE_NS (5 * NS_PER_MS)
+#define HEADS_MAX_NS (50 * NS_PER_MS)
 #define LIST_AGE_NS  NS_PER_S
 #define FEW_THREADS  8
 
@@ -34,7 +36,8 @@ struct process {
     uint64_t start_time; /* with the pid it names the process for good */
     int pidfd;           /* -1 on kernels before 5.3 */
     struct proc_info *info;
-    struct mem *mem;
+    struct ahead *ahead;
+    struct mem *mem; /* through `ahead` */
     struct python py;
     struct code_cache *codes;
     struct py_threads threads;
@@ -47,6 +50,7 @@ struct process {
     uint64_t listed_ns; /* when the list of threads was read; 0: it must be */
     struct hot hot;
     uint64_t heads_ns; /* when it was last looked whether new ones have come */
+    bool heads_due;    /* look with the next stack: then it costs nothing */
 };
 
 struct process *process_free(struct process *p)
@@ -59,7 +63,7 @@ struct process *process_free(struct process *p)
     threads_free(&p->threads);
     stack_free(&p->stack);
     code_cache_free(p->codes);
-    mem_close(p->mem);
+    ahead_free(p->ahead);
     free(p->frames);
     hot_free(&p->hot);
     free(p);
@@ -193,7 +197,12 @@ static int open_process(struct process *p, struct err_note *note)
     p->info = sampler_keep(p->sampler, sizeof(*p->info));
     if (!p->codes || !p->info)
         return ERR_NOMEM;
-    return mem_live_open(p->pid, &p->mem);
+    r = mem_live_open(p->pid, &p->mem);
+    if (r == 0)
+        r = ahead_new(p->mem, &p->ahead);
+    if (r == 0)
+        p->mem = ahead_mem(p->ahead);
+    return r;
 }
 
 int process_attach(struct sampler *s, pid_t pid, uint64_t patience_ns, struct process **ret, struct err_note *note)
@@ -342,10 +351,20 @@ static bool has_subinterpreters(const struct process *p)
     return p->threads.n && p->threads.items[0].interp != p->threads.items[p->threads.n - 1].interp;
 }
 
+static void note_heads(struct process *p)
+{
+    if (!p->stack.heads_read)
+        return;
+    p->heads_due = false;
+    p->heads_ns = clock_now_ns();
+    if (!p->stack.heads_same)
+        p->listed_ns = 0;
+}
+
 static int sample_thread(struct process *p, struct known_thread *k, process_sink sink, void *arg)
 {
     struct sampler *s = p->sampler;
-    struct stack_source src = {s, &p->py, p->codes};
+    struct stack_source src = {s, &p->py, p->codes, p->ahead, p->heads_due ? &p->threads : NULL};
     bool active;
     int r = 0;
 
@@ -356,6 +375,7 @@ static int sample_thread(struct process *p, struct known_thread *k, process_sink
         return 0;
     }
     r = stack_read(&p->stack, &src, k, s->options.idle);
+    note_heads(p);
     if (r == ERR_NOMEM)
         return r;
     if (r < 0) {
@@ -398,8 +418,10 @@ static int update_threads(struct process *p)
 {
     uint64_t now = clock_now_ns();
 
-    if (p->listed_ns && now - p->heads_ns < HEADS_AGE_NS)
+    p->heads_due = p->listed_ns && now - p->heads_ns >= HEADS_AGE_NS && now - p->listed_ns < LIST_AGE_NS;
+    if (p->listed_ns && (p->heads_due || now - p->heads_ns < HEADS_AGE_NS) && now - p->heads_ns < HEADS_MAX_NS)
         return 0;
+    p->heads_due = false;
     p->heads_ns = now;
     if (!process_alive(p))
         return ERR_GONE;

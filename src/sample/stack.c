@@ -112,6 +112,10 @@ static int read_once(struct stack *st, const struct stack_source *src, struct kn
     r = fz->way == FREEZE_NOT ? read_moving(st, src, k, fz->since_ns) : read_still(st, src, k, fz->since_ns);
     if (r < 0)
         return r;
+    if (src->heads) {
+        st->heads_same = threads_heads_same(src->py, src->heads);
+        st->heads_read = true;
+    }
     if (src->sampler->options.gil)
         st->owns_gil = threads_gil_holder(src->py, k->interp) == k->tstate;
     make_key(st, k);
@@ -154,11 +158,45 @@ static void judge_root(struct known_thread *k, const struct freeze *fz, int r)
         k->hint.accepted = k->odd_root;
 }
 
+/* glibc 2.35 and later: the kernel writes there on which CPU the thread runs, before it lets it run (rseq(2)). */
+static addr_t cpu_word(const struct python *py, const struct known_thread *k)
+{
+    return py->cpu_word != NO ? k->thread_id + (addr_t)(int64_t)py->cpu_word : 0;
+}
+
+/* It was not asked on which core the thread is: is it ours? */
+static bool was_on_core(const struct stack_source *src, const struct freeze *fz)
+{
+    uint32_t cpu;
+
+    return !fz->cpu_word || (ahead_read_last(src->ahead, &cpu) == 0 && (int)cpu == src->sampler->core.cpu);
+}
+
+static int read_frozen(struct stack *st, const struct stack_source *src, struct known_thread *k, struct freeze *fz)
+{
+    int r, end;
+    bool on_core;
+
+    if (fz->way != FREEZE_NOT)
+        ahead_begin(src->ahead, &k->ahead, fz->cpu_word);
+    k->hint.generator = 0;
+    r = read_once(st, src, k, fz);
+    judge_root(k, fz, r);
+    ahead_end(src->ahead);
+    on_core = was_on_core(src, fz);
+    end = freeze_end(fz, src->sampler, k);
+    if (!on_core) {
+        k->left_ns = 0;
+        end = ERR_TORN;
+    }
+    return end < 0 ? end : r;
+}
+
 /* One try: 0 when what was read is true (or marked as unsure). */
 static int try_read(struct stack *st, const struct stack_source *src, struct known_thread *k, bool idle, bool firm)
 {
     struct freeze fz;
-    int r = freeze_begin(&fz, src->sampler, k, firm), end;
+    int r = freeze_begin(&fz, src->sampler, k, firm, cpu_word(src->py, k));
 
     k->has_stack = k->still = false;
     if (r < 0)
@@ -170,12 +208,7 @@ static int try_read(struct stack *st, const struct stack_source *src, struct kno
         k->turns = fz.turns;
         return STACK_IDLE;
     }
-    k->hint.generator = 0;
-    r = read_once(st, src, k, &fz);
-    judge_root(k, &fz, r);
-    end = freeze_end(&fz, src->sampler, k);
-    if (end < 0)
-        return end;
+    r = read_frozen(st, src, k, &fz);
     src->sampler->ways[fz.way] += r == 0;
     if (r == 0 && fz.way != FREEZE_NOT)
         remember(k, st, &fz);
@@ -199,7 +232,7 @@ int stack_read(struct stack *st, const struct stack_source *src, struct known_th
 {
     int r = ERR_TORN;
 
-    st->owns_gil = st->unsure = false;
+    st->owns_gil = st->unsure = st->heads_read = false;
     for (int i = 0; i < TRIES && is_passing(r); i++) {
         if (i)
             give_way(src->sampler, i);

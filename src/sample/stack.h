@@ -21,6 +21,7 @@ struct stack {
     bool active;         /* the kernel ran the thread, or was about to */
     bool owns_gil;
     bool unsure;
+    bool heads_read, heads_same; /* `heads` of the source was looked at, and is still so */
 };
 
 /* What a reading needs of the process. */
@@ -28,6 +29,8 @@ struct stack_source {
     struct sampler *sampler;
     const struct python *py;
     struct code_cache *codes;
+    struct ahead *ahead;            /* the memory that `py` reads */
+    const struct py_threads *heads; /* not NULL: see with the stack whether a thread has come */
 };
 
 /* Reads the stack of `k`. With `idle` false a thread that does not run is not read: ERR_IDLE_. ERR_GONE when the

@@ -7,6 +7,7 @@
 #include "python/frames.h"
 #include "python/names.h"
 #include "python/threads.h"
+#include "target/ahead.h"
 #include "target/task.h"
 
 #include <sys/types.h>
@@ -33,6 +34,9 @@ struct known_thread {
     size_t n_frames;
     bool owned_gil;
     uint64_t look_again_ns; /* unheld: until then it counts as running */
+    /* As we left it on its core: when, and how long it had run by then; 0: we were not there. */
+    uint64_t left_ns, left_run_ns;
+    struct ahead_list ahead;
 };
 
 struct tid_pair {

@@ -1,8 +1,11 @@
 """A process and its children: dump and record with --subprocesses."""
 import json
+import os
+import pathlib
+import signal
 
 import pytest
-from conftest import DEBIAN, NEWEST_HOST, PY_SPY, finish, run, start
+from conftest import DEBIAN, NEWEST_HOST, PY_SPY, finish, run, start, wait_until
 from stacks import parse_json, parse_text
 
 HOSTS = [DEBIAN, NEWEST_HOST]
@@ -68,16 +71,24 @@ def test_multiprocessing(launch):
     assert sum("job" in [f["name"] for f in t["frames"]] for t in threads) == 4
 
 
+def cpu_seconds(pid):
+    fields = pathlib.Path("/proc/%d/stat" % pid).read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 @pytest.mark.parametrize("host", HOSTS, ids=repr)
 def test_record_finds_children(spawn, tmp_path, host):
     """Children started while it records; each stack under its own process."""
     target = spawn(host, "forks.py", "2")
     out = tmp_path / "out.txt"
-    process = start("record", "--pid", target.pid, "--subprocesses", "-d", "4", "-r", "100", "-f", "raw", "--function",
-                    "--threads", "-o", out)
+    process = start("record", "--pid", target.pid, "--subprocesses", "-r", "100", "-f", "raw", "--function", "--threads",
+                    "-o", out)
     target.process.stdin.write(b"x")
     target.process.stdin.flush()
     *children, sleep = target.read_line()["children"]
+    # Much more than an interpreter needs to start: each child has come to its work, and has worked.
+    wait_until(lambda: min(cpu_seconds(pid) for pid in [target.pid, *children]) > 1, "all at work")
+    process.send_signal(signal.SIGINT)
     finish(process).check()
     works = {}
     for line in out.read_text().splitlines():

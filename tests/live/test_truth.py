@@ -2,9 +2,10 @@
 import os
 import re
 import subprocess
+import time
 
 import pytest
-from conftest import DEBIAN, NEWEST_HOST, SPYGLASS, clean_env, run, wait_until
+from conftest import DEBIAN, NEWEST_HOST, SPYGLASS, clean_env, finish, run, start, wait_until
 
 KINDS = ["plain", "method", "nested", "generator", "coroutine", "exec"]
 NOT_SURE = "[not sure]"
@@ -72,6 +73,26 @@ def ways(result):
     """How the stacks were read, by the line that --verbose gives."""
     match = re.search(r"own core: (\d+); held by ptrace: (\d+); asleep: (\d+); unheld: (\d+)", result.out)
     return dict(zip(("core", "held", "asleep", "unheld"), map(int, match.groups())))
+
+
+@pytest.mark.parametrize("rate", [300, 1000, 20000])
+@pytest.mark.parametrize("kind", ["plain", "generator"])
+def test_chains_on_the_move(spawn, tmp_path, kind, rate):
+    """The target goes from core to core while it is read."""
+    both = cores(0)
+    if len(both) < 2:
+        pytest.skip("one core only: nowhere to go")
+    target = spawn(NEWEST_HOST, "chains.py", kind)
+    process = start("record", "--pid", target.pid, "-d", 2, "-r", rate, "--nolineno", "-o", tmp_path / "out.txt", "-f", "raw")
+    moves = 0
+    while process.poll() is None:
+        moves += 1
+        os.sched_setaffinity(target.pid, {both[moves % 2]})
+        time.sleep(0.0007)
+    finish(process).check()
+    stacks = list(read(tmp_path / "out.txt"))
+    assert moves > 100 and sum(n for _, n in stacks) > 0
+    assert [names for names, _ in stacks if not is_possible(names)] == []
 
 
 @pytest.fixture

@@ -1,0 +1,166 @@
+/*
+ * Calls for memory -> fewer calls. Called for each stack; wraps the live reader of a process.
+ */
+#include "target/ahead.h"
+
+#include "base/err.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct ahead {
+    struct mem mem;
+    struct mem *inner;
+    struct ahead_list *list; /* NULL outside of begin and end */
+    struct ahead_list guess;
+    addr_t last;
+    uint32_t last_value;
+    size_t calls;            /* since begin that went on to the target */
+    bool has_last;           /* and nothing was read after it */
+    size_t n_copies, cursor; /* of the guess, those that were read; where the last answer was */
+    unsigned char bytes[AHEAD_BYTES];
+};
+
+static void note(struct ahead_list *list, const struct mem_span *span)
+{
+    if (list->n == AHEAD_SPANS || span->len > AHEAD_BYTES - list->bytes)
+        return;
+    list->items[list->n].addr = span->addr;
+    list->items[list->n++].len = (uint32_t)span->len;
+    list->bytes += span->len;
+}
+
+static void copies_spans(struct ahead *a, struct mem_span *spans)
+{
+    unsigned char *at = a->bytes;
+
+    for (size_t i = 0; i < a->guess.n; i++) {
+        spans[i] = (struct mem_span){a->guess.items[i].addr, at, a->guess.items[i].len};
+        at += a->guess.items[i].len;
+    }
+}
+
+/* All that is asked for, all that was asked for the last time, and the last word, in one call. */
+static size_t first_call(struct ahead *a, const struct mem_span *spans, size_t n)
+{
+    struct mem_span all[2 * AHEAD_SPANS + 1];
+    size_t n_all = n + a->guess.n, got;
+
+    if (n > AHEAD_SPANS)
+        return a->inner->ops->readv(a->inner, spans, n);
+    memcpy(all, spans, n * sizeof(*spans));
+    copies_spans(a, all + n);
+    if (a->last)
+        all[n_all++] = (struct mem_span){a->last, &a->last_value, sizeof(a->last_value)};
+    got = a->inner->ops->readv(a->inner, all, n_all);
+    a->has_last = a->last && got == n_all;
+    if (got <= n)
+        return got;
+    a->n_copies = got - n < a->guess.n ? got - n : a->guess.n;
+    return n;
+}
+
+static const unsigned char *find_copy(struct ahead *a, const struct mem_span *span)
+{
+    size_t at = 0;
+
+    for (size_t i = 0; i < a->n_copies; i++) {
+        if (i >= a->cursor && a->guess.items[i].addr == span->addr && a->guess.items[i].len == span->len) {
+            a->cursor = i + 1;
+            return a->bytes + at;
+        }
+        at += a->guess.items[i].len;
+    }
+    return NULL;
+}
+
+/* The same questions come in the same order, or else there is no answer. */
+static bool answer(struct ahead *a, const struct mem_span *spans, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        const unsigned char *copy = find_copy(a, &spans[i]);
+
+        if (!copy)
+            return false;
+        memcpy(spans[i].buf, copy, spans[i].len);
+    }
+    return true;
+}
+
+static size_t ahead_readv(struct mem *m, const struct mem_span *spans, size_t n)
+{
+    struct ahead *a = (struct ahead *)m;
+
+    if (!a->list)
+        return a->inner->ops->readv(a->inner, spans, n);
+    if (a->calls == 0) {
+        a->calls++;
+        return first_call(a, spans, n);
+    }
+    for (size_t i = 0; i < n; i++)
+        note(a->list, &spans[i]);
+    if (answer(a, spans, n))
+        return n;
+    a->calls++;
+    a->has_last = false;
+    return a->inner->ops->readv(a->inner, spans, n);
+}
+
+static struct mem *ahead_close(struct mem *m)
+{
+    ahead_free((struct ahead *)m);
+    return NULL;
+}
+
+static const struct mem_ops ahead_ops = {.readv = ahead_readv, .close = ahead_close};
+
+int ahead_new(struct mem *inner, struct ahead **ret)
+{
+    struct ahead *a = calloc(1, sizeof(*a));
+
+    if (!a) {
+        mem_close(inner);
+        return ERR_NOMEM;
+    }
+    a->mem.ops = &ahead_ops;
+    a->inner = inner;
+    *ret = a;
+    return 0;
+}
+
+struct ahead *ahead_free(struct ahead *a)
+{
+    if (a)
+        mem_close(a->inner);
+    free(a);
+    return NULL;
+}
+
+struct mem *ahead_mem(struct ahead *a)
+{
+    return &a->mem;
+}
+
+void ahead_begin(struct ahead *a, struct ahead_list *list, addr_t last)
+{
+    a->guess = *list;
+    a->list = list;
+    a->last = last;
+    a->calls = a->n_copies = a->cursor = 0;
+    a->has_last = false;
+    list->n = list->bytes = 0;
+}
+
+void ahead_end(struct ahead *a)
+{
+    a->list = NULL;
+}
+
+int ahead_read_last(struct ahead *a, uint32_t *ret)
+{
+    if (a->has_last) {
+        *ret = a->last_value;
+        return 0;
+    }
+    return mem_read(a->inner, a->last, ret, sizeof(*ret));
+}

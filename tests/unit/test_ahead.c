@@ -1,0 +1,187 @@
+/*
+ * Reading ahead: answers are what the target holds, in one call where the questions come again, and never older than
+ * the reading's own first call.
+ */
+#include "target/ahead.h"
+#include "test.h"
+
+#include <string.h>
+
+#define WORDS 512
+
+struct counting {
+    struct mem mem;
+    uint64_t words[WORDS];
+    size_t calls, spans;
+};
+
+static size_t counting_readv(struct mem *m, const struct mem_span *spans, size_t n)
+{
+    struct counting *c = (struct counting *)m;
+
+    c->calls++;
+    c->spans += n;
+    for (size_t i = 0; i < n; i++) {
+        if (spans[i].addr + spans[i].len > sizeof(c->words))
+            return i;
+        memcpy(spans[i].buf, (unsigned char *)c->words + spans[i].addr, spans[i].len);
+    }
+    return n;
+}
+
+static struct mem *counting_close(struct mem *m)
+{
+    (void)m;
+    return NULL;
+}
+
+static const struct mem_ops counting_ops = {counting_readv, counting_close};
+
+static struct ahead *make(struct counting *c)
+{
+    struct ahead *a = NULL;
+
+    *c = (struct counting){.mem = {&counting_ops}};
+    for (size_t i = 0; i < WORDS; i++)
+        c->words[i] = i + 1;
+    CHECK_INT(ahead_new(&c->mem, &a), 0);
+    return a;
+}
+
+static uint64_t word(struct ahead *a, size_t i)
+{
+    uint64_t value = 0;
+
+    CHECK_INT(mem_read(ahead_mem(a), i * 8, &value, sizeof(value)), 0);
+    return value;
+}
+
+static void test_passes_on(void)
+{
+    struct counting c;
+    struct ahead *a = make(&c);
+
+    CHECK_INT(word(a, 3), 4);
+    CHECK_INT(word(a, 3), 4);
+    CHECK_INT(c.calls, 2);
+    c.words[3] = 77;
+    CHECK_INT(word(a, 3), 77);
+    ahead_free(a);
+}
+
+/* The second reading asks the same: one call; and it sees what is there now. */
+static void test_same_again(void)
+{
+    struct counting c;
+    struct ahead *a = make(&c);
+    struct ahead_list list = {0};
+
+    for (int round = 0; round < 4; round++) {
+        c.calls = 0;
+        c.words[1] = c.words[9] = c.words[5] = (uint64_t)round;
+        ahead_begin(a, &list, 0);
+        CHECK_INT(word(a, 1), round);
+        CHECK_INT(word(a, 9), round);
+        CHECK_INT(word(a, 5), round);
+        ahead_end(a);
+        CHECK_INT(c.calls, round == 0 ? 3 : 1);
+    }
+    CHECK_INT(word(a, 5), 3);
+    c.words[5] = 1000;
+    CHECK_INT(word(a, 5), 1000); /* outside, the copy is not used */
+    ahead_free(a);
+}
+
+/* Other questions, another order, another length: asked of the target. */
+static void test_others(void)
+{
+    struct counting c;
+    struct ahead *a = make(&c);
+    struct ahead_list list = {0};
+    uint32_t half = 0;
+
+    ahead_begin(a, &list, 0);
+    word(a, 1);
+    word(a, 2);
+    word(a, 3);
+    ahead_end(a);
+    c.calls = 0;
+    ahead_begin(a, &list, 0);
+    CHECK_INT(word(a, 1), 2);
+    CHECK_INT(word(a, 3), 4);
+    CHECK_INT(word(a, 2), 3);
+    CHECK_INT(word(a, 40), 41);
+    CHECK_INT(mem_read(ahead_mem(a), 24, &half, sizeof(half)), 0);
+    CHECK_INT(half, 4);
+    ahead_end(a);
+    CHECK_INT(c.calls, 4);
+    ahead_free(a);
+}
+
+/* The last word is that of the moment after all that was read. */
+static void test_last(void)
+{
+    struct counting c;
+    struct ahead *a = make(&c);
+    struct ahead_list list = {0};
+    uint32_t last = 0;
+
+    ahead_begin(a, &list, 80);
+    word(a, 1);
+    c.words[10] = 5;
+    word(a, 2);
+    ahead_end(a);
+    CHECK_INT(ahead_read_last(a, &last), 0);
+    CHECK_INT(last, 5);
+    c.calls = 0;
+    ahead_begin(a, &list, 80);
+    word(a, 1);
+    word(a, 2);
+    ahead_end(a);
+    CHECK_INT(ahead_read_last(a, &last), 0);
+    CHECK_INT(last, 5);
+    CHECK_INT(c.calls, 1);
+    ahead_begin(a, &list, 1 << 20);
+    CHECK_INT(word(a, 1), 2);
+    ahead_end(a);
+    CHECK(ahead_read_last(a, &last) < 0);
+    ahead_free(a);
+}
+
+/* What was asked for has gone meanwhile; more is asked for than is kept. */
+static void test_bounds(void)
+{
+    struct counting c;
+    struct ahead *a = make(&c);
+    struct ahead_list list = {0};
+    uint64_t value;
+
+    ahead_begin(a, &list, 0);
+    word(a, 1);
+    CHECK(mem_read(ahead_mem(a), 1 << 20, &value, sizeof(value)) < 0);
+    word(a, 2);
+    ahead_end(a);
+    ahead_begin(a, &list, 0);
+    CHECK_INT(word(a, 1), 2);
+    CHECK(mem_read(ahead_mem(a), 1 << 20, &value, sizeof(value)) < 0);
+    CHECK_INT(word(a, 2), 3);
+    ahead_end(a);
+    for (int round = 0; round < 3; round++) {
+        ahead_begin(a, &list, 0);
+        for (size_t i = 0; i < WORDS; i++)
+            CHECK_INT(word(a, i), i + 1);
+        ahead_end(a);
+        CHECK(list.n <= AHEAD_SPANS);
+    }
+    ahead_free(a);
+}
+
+int main(void)
+{
+    TEST_RUN(test_passes_on);
+    TEST_RUN(test_same_again);
+    TEST_RUN(test_others);
+    TEST_RUN(test_last);
+    TEST_RUN(test_bounds);
+    return test_finish("test_ahead");
+}
