@@ -1,0 +1,25 @@
+/*
+ * What differs from one CPU to the next.
+ */
+#ifndef UNWIND_CPU_H
+#define UNWIND_CPU_H
+
+#include "target/mem.h"
+#include "unwind/cfi_expr.h"
+
+/* True for registers that a function leaves as they were, or saves, and the return address. */
+bool cpu_is_saved(unsigned reg);
+
+/* Behind the frame that the kernel made for a signal handler: all registers as they were. ERR_READ. */
+int cpu_signal_frame(struct cfi_expr_env *env);
+
+/* Who called, where no table says: by the frame pointer, else by what looks like a return address close by. */
+struct cpu_guess {
+    bool (*is_code)(void *arg, uint64_t pc);
+    void *arg;
+    struct mem *mem;
+};
+
+int cpu_guess_caller(const struct cpu_guess *g, struct cfi_expr_env *env, uint64_t *ret_cfa);
+
+#endif

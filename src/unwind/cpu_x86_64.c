@@ -1,0 +1,84 @@
+/*
+ * x86-64: the signal frame (arch/x86/include/uapi/asm/sigcontext.h in Linux), frame pointers, call instructions.
+ */
+#include "base/err.h"
+#include "target/regs.h"
+#include "unwind/cpu.h"
+
+#include <string.h>
+
+#define UCONTEXT_GREGS 40
+#define SCAN_WORDS     24
+
+bool cpu_is_saved(unsigned reg)
+{
+    return reg == REG_BX || reg == REG_BP || (reg >= REG_R8 + 4 && reg <= REG_R15) || reg == REG_PC;
+}
+
+/* The stack pointer is at the ucontext: the handler's return address was just taken off. */
+int cpu_signal_frame(struct cfi_expr_env *env)
+{
+    static const uint8_t order[] = {8,      9,      10,     11,     12,     13,     14,     15,    REG_DI,
+                                    REG_SI, REG_BP, REG_BX, REG_DX, REG_AX, REG_CX, REG_SP, REG_PC};
+    uint64_t at = env->regs[REG_SP] + UCONTEXT_GREGS, regs[REG_N_];
+
+    for (size_t i = 0; i < sizeof(order); i++)
+        if (env->read(env->arg, at + 8 * i, &regs[order[i]]) < 0)
+            return ERR_READ;
+    memcpy(env->regs, regs, sizeof(regs));
+    env->known = (1u << CFI_REGS) - 1;
+    return 0;
+}
+
+/* A call instruction ends right before this address. */
+static bool is_after_call(struct mem *m, uint64_t pc)
+{
+    unsigned char b[8];
+
+    if (pc < 8 || mem_read(m, pc - 8, b, sizeof(b)) < 0)
+        return false;
+    return b[3] == 0xe8 ||                            /* call rel32 */
+           (b[6] == 0xff && (b[7] & 0x38) == 0x10) || /* call *reg, *(reg) */
+           (b[5] == 0xff && (b[6] & 0x38) == 0x10) || /* call *disp8(reg), *(base, index) */
+           (b[4] == 0xff && (b[5] & 0x38) == 0x10) || /* call *disp8(base, index) */
+           (b[2] == 0xff && (b[3] & 0x38) == 0x10) || /* call *disp32(reg), *rel32(%rip) */
+           (b[1] == 0xff && (b[2] & 0x38) == 0x10);   /* call *disp32(base, index) */
+}
+
+static bool may_return_to(const struct cpu_guess *g, uint64_t pc)
+{
+    return pc && g->is_code(g->arg, pc - 1) && is_after_call(g->mem, pc);
+}
+
+static int take(struct cfi_expr_env *env, uint64_t pc, uint64_t cfa, uint64_t *ret_cfa)
+{
+    env->regs[REG_PC] = pc;
+    env->regs[REG_SP] = cfa;
+    env->known = (env->known | 1u << REG_PC | 1u << REG_SP) & ~(1u << REG_BX);
+    *ret_cfa = cfa;
+    return 0;
+}
+
+static int by_frame_pointer(const struct cpu_guess *g, struct cfi_expr_env *env, uint64_t *ret_cfa)
+{
+    uint64_t bp = env->regs[REG_BP], saved, pc;
+
+    if (!(env->known >> REG_BP & 1) || bp < env->regs[REG_SP] || bp & 7 || env->read(env->arg, bp, &saved) < 0 ||
+        env->read(env->arg, bp + 8, &pc) < 0 || !may_return_to(g, pc))
+        return ERR_READ;
+    env->regs[REG_BP] = saved;
+    return take(env, pc, bp + 16, ret_cfa);
+}
+
+int cpu_guess_caller(const struct cpu_guess *g, struct cfi_expr_env *env, uint64_t *ret_cfa)
+{
+    uint64_t sp = env->regs[REG_SP], pc;
+
+    if (by_frame_pointer(g, env, ret_cfa) == 0)
+        return 0;
+    /* In a stub, or without frame pointers, the return address is on top or a little above. */
+    for (uint64_t i = 0; i < SCAN_WORDS; i++)
+        if (env->read(env->arg, sp + 8 * i, &pc) == 0 && may_return_to(g, pc))
+            return take(env, pc, sp + 8 * i + 8, ret_cfa);
+    return ERR_READ;
+}

@@ -1,0 +1,55 @@
+/*
+ * The programs and libraries in a process's memory, found by their ELF headers there: where their code is, and the
+ * tables to unwind it with. Files are not needed.
+ */
+#ifndef UNWIND_MODULES_H
+#define UNWIND_MODULES_H
+
+#include "target/mem.h"
+#include "target/proc.h"
+#include "unwind/cfi.h"
+
+#define MODULE_RANGES 8
+
+struct module_range {
+    addr_t start, end;
+};
+
+struct module {
+    addr_t start, end; /* from its first byte to its last */
+    addr_t bias;       /* what to add to the addresses in its file */
+    char *path;        /* as in maps: "" for memory without a file, "[vdso]" */
+    uint64_t device, inode;
+    bool deleted;
+    bool is_elf; /* otherwise code that somebody made: a JIT compiler */
+    struct module_range code[MODULE_RANGES];
+    size_t n_code;
+    addr_t header_at; /* .eh_frame_hdr in memory, 0 when there is none */
+    uint64_t header_len;
+    struct module_range segments[MODULE_RANGES]; /* as the file has them: what is in memory of it */
+    size_t n_segments;
+    bool has_table, tried; /* `table` was made, or could not be */
+    struct cfi_table table;
+    unsigned char *frame_bytes, *header_bytes;
+    bool kept;  /* for modules_update */
+    void *user; /* the caller's */
+};
+
+struct modules {
+    struct module **items; /* by their start */
+    size_t n, cap;
+    void (*free_user)(void *user); /* NULL: nothing to free */
+};
+
+/* Brings the list up to date with the maps. `ret_gone` is set when one that was there is not any more: then pointers
+ * to it are bad. 0 or ERR_NOMEM. */
+int modules_update(struct modules *ms, struct mem *m, const struct proc_maps *maps, bool *ret_gone);
+void modules_free(struct modules *ms);
+
+/* The module whose code is at `pc`, or NULL. */
+struct module *modules_find(const struct modules *ms, addr_t pc);
+
+/* Its unwind table, read from memory at the first call; NULL when it has none. */
+const struct cfi_table *module_table(struct module *mod, struct mem *m);
+
+#endif

@@ -1,0 +1,277 @@
+/*
+ * The walk over native frames. Called by sample/native.c for each stack, after the thread was let go. Each address is
+ * looked up in the tables once: its row is kept.
+ */
+#include "unwind/unwind.h"
+
+#include "base/err.h"
+#include "base/grow.h"
+#include "base/hash.h"
+#include "unwind/cfi_expr.h"
+#include "unwind/cpu.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_FRAMES 262144
+#define MAX_PLACES 32768
+
+struct unwind {
+    struct modules modules;
+    struct unwind_place **slots;
+    size_t n, cap; /* cap is a power of two */
+};
+
+/* Where the walk is. */
+struct walk {
+    struct unwind *u;
+    struct mem *m;
+    const struct stack_copy *copy;
+    struct cfi_expr_env env;
+    bool inside; /* the address is that of an instruction, not of the one behind a call */
+};
+
+static int table_new(struct unwind *u, size_t cap)
+{
+    u->slots = calloc(cap, sizeof(struct unwind_place *));
+    u->cap = u->slots ? cap : 0;
+    u->n = 0;
+    return u->slots ? 0 : ERR_NOMEM;
+}
+
+static void places_forget(struct unwind *u)
+{
+    for (size_t i = 0; i < u->cap; i++) {
+        free(u->slots[i]);
+        u->slots[i] = NULL;
+    }
+    u->n = 0;
+}
+
+struct unwind *unwind_new(void)
+{
+    struct unwind *u = calloc(1, sizeof(*u));
+
+    return u && table_new(u, 2 * MAX_PLACES) == 0 ? u : unwind_free(u);
+}
+
+struct unwind *unwind_free(struct unwind *u)
+{
+    if (!u)
+        return NULL;
+    places_forget(u);
+    free(u->slots);
+    modules_free(&u->modules);
+    free(u);
+    return NULL;
+}
+
+void unwind_set_free(struct unwind *u, void (*free_user)(void *user))
+{
+    u->modules.free_user = free_user;
+}
+
+const struct modules *unwind_modules(const struct unwind *u)
+{
+    return &u->modules;
+}
+
+int unwind_update(struct unwind *u, struct mem *m, const struct proc_maps *maps)
+{
+    bool gone;
+    int r = modules_update(&u->modules, m, maps, &gone);
+
+    /* What was not in any module may be in one now. */
+    places_forget(u);
+    return r;
+}
+
+static void place_fill(struct unwind *u, struct mem *m, struct unwind_place *p)
+{
+    const struct cfi_table *table;
+
+    p->module = modules_find(&u->modules, p->pc);
+    table = p->module ? module_table(p->module, m) : NULL;
+    p->has_row = table && cfi_find(table, p->pc, &p->row) == 0;
+}
+
+static struct unwind_place *place_of(struct unwind *u, struct mem *m, addr_t pc)
+{
+    size_t at = hash_mix(0, pc) & (u->cap - 1);
+
+    while (u->slots[at] && u->slots[at]->pc != pc)
+        at = (at + 1) & (u->cap - 1);
+    if (!u->slots[at]) {
+        struct unwind_place *p = calloc(1, sizeof(*p));
+
+        if (!p)
+            return NULL;
+        p->pc = pc;
+        place_fill(u, m, p);
+        u->slots[at] = p;
+        u->n++;
+    }
+    return u->slots[at];
+}
+
+static int stack_word(void *arg, uint64_t addr, uint64_t *ret)
+{
+    const struct stack_copy *c = arg;
+
+    if (addr < c->at || c->len < 8 || addr - c->at > c->len - 8)
+        return ERR_READ;
+    memcpy(ret, c->bytes + (addr - c->at), sizeof(*ret));
+    return 0;
+}
+
+static bool is_known(const struct cfi_expr_env *env, unsigned reg)
+{
+    return env->known >> reg & 1;
+}
+
+static int cfa_of(const struct walk *w, const struct unwind_place *p, uint64_t *ret)
+{
+    const struct cfi_rule *rule = &p->row.cfa;
+
+    if (rule->kind == CFI_IS_EXPR)
+        return cfi_expr_eval(&p->module->table.frame, rule, &w->env, NULL, ret);
+    if (rule->kind != CFI_REG_OFFSET || rule->reg >= CFI_REGS || !is_known(&w->env, rule->reg))
+        return ERR_READ;
+    *ret = w->env.regs[rule->reg] + (uint64_t)(int64_t)rule->value;
+    return 0;
+}
+
+/* A register in the caller; ERR_READ when it is lost. */
+static int reg_of(const struct walk *w, const struct unwind_place *p, unsigned reg, uint64_t cfa, uint64_t *ret)
+{
+    const struct cfi_rule *rule = &p->row.regs[reg];
+    uint64_t at = cfa + (uint64_t)(int64_t)rule->value;
+    int r;
+
+    switch (rule->kind) {
+    case CFI_SAME:
+        *ret = w->env.regs[reg];
+        return reg != CFI_RA && is_known(&w->env, reg) ? 0 : ERR_READ;
+    case CFI_AT_CFA:
+        return stack_word(w->env.arg, at, ret);
+    case CFI_IS_CFA:
+        *ret = at;
+        return 0;
+    case CFI_REG:
+        if (rule->value < 0 || rule->value >= CFI_REGS || !is_known(&w->env, (unsigned)rule->value))
+            return ERR_READ;
+        *ret = w->env.regs[rule->value];
+        return 0;
+    case CFI_AT_EXPR:
+    case CFI_IS_EXPR:
+        r = cfi_expr_eval(&p->module->table.frame, rule, &w->env, &cfa, ret);
+        return r == 0 && rule->kind == CFI_AT_EXPR ? stack_word(w->env.arg, *ret, ret) : r;
+    default:
+        return ERR_READ;
+    }
+}
+
+/* From a frame to its caller by its row. */
+static int step_by_row(struct walk *w, const struct unwind_place *p, uint64_t *ret_cfa)
+{
+    struct cfi_expr_env next = w->env;
+    uint64_t cfa;
+    int r = cfa_of(w, p, &cfa);
+
+    if (r < 0 || cfa <= w->env.regs[REG_SP])
+        return ERR_READ;
+    next.known = 0;
+    for (unsigned reg = 0; reg < CFI_REGS; reg++)
+        if (cpu_is_saved(reg) && reg_of(w, p, reg, cfa, &next.regs[reg]) == 0)
+            next.known |= 1u << reg;
+    next.regs[REG_SP] = cfa;
+    next.known |= 1u << REG_SP;
+    if (!is_known(&next, CFI_RA))
+        return ERR_READ;
+    w->env = next;
+    *ret_cfa = cfa;
+    return 0;
+}
+
+static bool is_code(void *arg, uint64_t pc)
+{
+    struct walk *w = arg;
+
+    return modules_find(&w->u->modules, pc) != NULL;
+}
+
+static int step_to_caller(struct walk *w, const struct unwind_place *p, uint64_t *ret_cfa)
+{
+    struct cpu_guess guess = {.is_code = is_code, .arg = w, .mem = w->m};
+
+    if (p->has_row && p->row.is_signal) {
+        w->inside = true; /* it was interrupted there, and has not called */
+        *ret_cfa = w->env.regs[REG_SP];
+        return cpu_signal_frame(&w->env);
+    }
+    if (p->has_row && step_by_row(w, p, ret_cfa) == 0) {
+        w->inside = false;
+        return 0;
+    }
+    if (p->has_row || cpu_guess_caller(&guess, &w->env, ret_cfa) < 0)
+        return ERR_READ;
+    w->inside = false;
+    return 0;
+}
+
+/* _start, and where a thread begins: the tables say that there is no caller. */
+static bool is_first(const struct unwind_place *p)
+{
+    return p->has_row && !p->row.is_signal && p->row.regs[CFI_RA].kind == CFI_UNDEFINED;
+}
+
+static int walk_frames(struct walk *w, struct native_stack *s)
+{
+    while (s->n < MAX_FRAMES) {
+        uint64_t pc = w->env.regs[REG_PC];
+        struct unwind_place *p = pc ? place_of(w->u, w->m, pc - !w->inside) : NULL;
+        struct native_frame *f;
+
+        if (!p)
+            return pc ? ERR_NOMEM : 0;
+        if (!p->module) {
+            s->unknown = true;
+            return 0;
+        }
+        if (grow_array((void **)&s->items, &s->cap, s->n + 1, sizeof(*s->items)) < 0)
+            return ERR_NOMEM;
+        f = &s->items[s->n++];
+        *f = (struct native_frame){.place = p, .sp = w->env.regs[REG_SP]};
+        if (is_first(p)) {
+            f->cfa = w->copy->at + w->copy->len;
+            s->whole = true;
+            return 0;
+        }
+        if (step_to_caller(w, p, &f->cfa) < 0) {
+            f->cfa = f->sp;
+            return 0;
+        }
+    }
+    return 0;
+}
+
+int unwind_stack(struct unwind *u, struct mem *m, const struct regs *regs, const struct stack_copy *copy,
+                 struct native_stack *ret)
+{
+    struct stack_copy mine = *copy;
+    struct walk w = {.u = u, .m = m, .copy = copy, .inside = true};
+
+    if (u->n > MAX_PLACES)
+        places_forget(u);
+    w.env = (struct cfi_expr_env){.known = (1u << CFI_REGS) - 1, .read = stack_word, .arg = &mine};
+    memcpy(w.env.regs, regs->r, sizeof(w.env.regs));
+    ret->n = 0;
+    ret->whole = ret->unknown = false;
+    return walk_frames(&w, ret);
+}
+
+void native_stack_free(struct native_stack *s)
+{
+    free(s->items);
+    *s = (struct native_stack){0};
+}

@@ -1,0 +1,61 @@
+/*
+ * Registers and a copy of the stack -> the native frames, innermost first. The thread may run on meanwhile: all that
+ * moves was copied.
+ *
+ *     unwind_update(u, mem, maps);
+ *     unwind_stack(u, mem, &regs, &copy, &stack);
+ *     for (size_t i = 0; i < stack.n; i++) … stack.items[i].pc …
+ */
+#ifndef UNWIND_UNWIND_H
+#define UNWIND_UNWIND_H
+
+#include "target/regs.h"
+#include "unwind/modules.h"
+
+struct unwind;
+
+/* The used part of a thread's stack. */
+struct stack_copy {
+    addr_t at;
+    const unsigned char *bytes;
+    size_t len;
+};
+
+/* An address of code that was met: how to unwind it, and what the caller notes of it. */
+struct unwind_place {
+    addr_t pc; /* to look up: inside of the call, not behind it */
+    struct module *module;
+    bool has_row;
+    struct cfi_row row;
+    const void *user; /* the caller's; NULL at first */
+};
+
+struct native_frame {
+    struct unwind_place *place; /* good until the next unwind_update or unwind_stack */
+    addr_t sp, cfa;             /* its part of the stack */
+};
+
+struct native_stack {
+    struct native_frame *items;
+    size_t n, cap;
+    bool whole;   /* it ends where a thread begins */
+    bool unknown; /* it met an address that is in no module: the maps may have changed */
+};
+
+struct unwind *unwind_new(void);
+struct unwind *unwind_free(struct unwind *u); /* accepts NULL, returns NULL */
+
+/* For the caller's `user` of modules. */
+void unwind_set_free(struct unwind *u, void (*free_user)(void *user));
+
+/* Looks at the maps: at first, and again whenever they may have changed. */
+int unwind_update(struct unwind *u, struct mem *m, const struct proc_maps *maps);
+
+/* 0 (also when it could not be followed to the end) or ERR_NOMEM. `m` is read for tables only. */
+int unwind_stack(struct unwind *u, struct mem *m, const struct regs *regs, const struct stack_copy *copy,
+                 struct native_stack *ret);
+void native_stack_free(struct native_stack *s);
+
+const struct modules *unwind_modules(const struct unwind *u);
+
+#endif
