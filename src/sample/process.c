@@ -12,10 +12,12 @@
 #include "sample/stack.h"
 #include "sample/thread_table.h"
 #include "target/access.h"
+#include "target/core_file.h"
 #include "target/proc.h"
 
 #include <errno.h>
 #include <poll.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -35,6 +37,9 @@ struct process {
     int pidfd;           /* -1 on kernels before 5.3 */
     struct proc_info *info;
     struct mem *mem;
+    const struct files *files;
+    struct files own_files;       /* of a live process */
+    const struct core_file *core; /* all that is left of it; NULL: it is alive */
     struct python py;
     struct code_cache *codes;
     struct py_threads threads;
@@ -59,7 +64,8 @@ struct process *process_free(struct process *p)
     threads_free(&p->threads);
     stack_free(&p->stack);
     code_cache_free(p->codes);
-    mem_close(p->mem);
+    if (!p->core)
+        mem_close(p->mem);
     free(p->frames);
     hot_free(&p->hot);
     free(p);
@@ -82,6 +88,8 @@ bool process_alive(const struct process *p)
     struct pollfd fd = {.fd = p->pidfd, .events = POLLIN};
     struct proc_stat st;
 
+    if (p->core)
+        return true; /* it will not change any more */
     if (p->pidfd >= 0)
         return poll(&fd, 1, 0) == 0;
     return proc_stat_read(p->pid, 0, &st) == 0 && st.start_time == p->start_time && st.state != 'Z' && st.state != 'X';
@@ -101,8 +109,11 @@ static int fill_info(struct process *p)
     char *command = NULL, *exe = NULL;
     const char *suffix = intern_str(names, p->py.suffix);
 
-    proc_command_read(p->pid, &command);
-    proc_exe_read(p->pid, &exe);
+    if (p->core)
+        core_file_command(p->core, p->mem, &command);
+    else
+        proc_command_read(p->pid, &command);
+    files_exe_read(p->files, &exe);
     p->info->pid = p->pid;
     p->info->command = intern_owned(names, command);
     p->info->executable = intern_owned(names, exe);
@@ -126,7 +137,7 @@ static int detect_once(struct process *p, struct err_note *note)
     if (maps.n == 0)
         r = ERR_STARTING;
     else
-        r = detect_python(p->pid, p->mem, &maps, p->sampler->names, &p->py, note);
+        r = detect_python(p->files, p->mem, &maps, p->sampler->names, &p->py, note);
     /* In the middle of an exec nothing can be read, whatever our rights. */
     if (r == ERR_NOT_PYTHON && !access_can_read(p->mem, &maps))
         r = access_is_starting(p->pid) ? ERR_STARTING : access_explain(p->pid, note);
@@ -205,6 +216,8 @@ int process_attach(struct sampler *s, pid_t pid, uint64_t patience_ns, struct pr
         return ERR_NOMEM;
     p->sampler = s;
     p->pid = pid;
+    p->own_files = (struct files){.pid = pid};
+    p->files = &p->own_files;
     p->pidfd = -1;
     r = open_process(p, note);
     if (r == 0) {
@@ -222,6 +235,59 @@ int process_attach(struct sampler *s, pid_t pid, uint64_t patience_ns, struct pr
     return 0;
 }
 
+static void fill_signal(struct process *p, const struct core_thread *t)
+{
+    const char *name = t ? sigabbrev_np(t->signal) : NULL;
+    char text[32];
+
+    if (!t)
+        return;
+    snprintf(text, sizeof(text), "SIG%s", name ? name : "RT");
+    p->info->signal = (struct trace_signal){.number = t->signal,
+                                            .name = intern_str(p->sampler->names, text),
+                                            .tid = t->tid,
+                                            .has_address = t->has_address,
+                                            .address = t->address,
+                                            .sender = t->sender != p->pid ? t->sender : 0};
+}
+
+static int detect_in_core(struct process *p, struct err_note *note)
+{
+    struct proc_maps maps;
+    int r = core_file_maps(p->core, &maps);
+
+    if (r < 0)
+        return r;
+    r = detect_python(p->files, p->mem, &maps, p->sampler->names, &p->py, note);
+    proc_maps_free(&maps);
+    return r;
+}
+
+int process_open_core(struct sampler *s, const struct core_file *core, const struct files *files, struct mem *mem,
+                      struct process **ret, struct err_note *note)
+{
+    struct process *p = calloc(1, sizeof(*p));
+    int r;
+
+    if (!p)
+        return ERR_NOMEM;
+    *p = (struct process){.sampler = s, .pid = core->pid, .pidfd = -1, .core = core, .files = files, .mem = mem};
+    p->table.core = core;
+    p->codes = code_cache_new();
+    p->info = sampler_keep(s, sizeof(*p->info));
+    r = p->codes && p->info ? detect_in_core(p, note) : ERR_NOMEM;
+    if (r == 0)
+        r = fill_info(p);
+    if (r < 0) {
+        process_free(p);
+        return r;
+    }
+    p->info->core = core->where;
+    fill_signal(p, core_file_signalled(core));
+    *ret = p;
+    return 0;
+}
+
 static const struct func *func_of(struct process *p, const struct code *code)
 {
     const struct func *func = code->func;
@@ -229,7 +295,7 @@ static const struct func *func_of(struct process *p, const struct code *code)
 
     if (func)
         return func;
-    key.short_filename = shorten_filename(p->sampler->names, p->pid, code->filename);
+    key.short_filename = shorten_filename(p->sampler->names, p->files, code->filename);
     func = sampler_func(p->sampler, &key);
     if (func)
         code_set_func(code, func);
@@ -365,6 +431,8 @@ static int sample_thread(struct process *p, struct known_thread *k, process_sink
         return 0;
     }
     active = k->tid ? r != STACK_IDLE && p->stack.active : threads_gil_holder(&p->py, k->interp) == k->tstate;
+    if (p->core && p->stack.owns_gil)
+        active = true;
     if (active && has_subinterpreters(p))
         active = !another_runs(p, k);
     if (r == STACK_IDLE || (!active && !s->options.idle)) {
@@ -435,21 +503,27 @@ static int sample_hot(struct process *p, process_sink sink, void *arg)
     return r;
 }
 
-/* Main thread first, then from the oldest to the newest: the list has the newest first. */
+/* The thread that a signal hit comes first, then the main thread. */
+static int rank_of(const struct process *p, const struct known_thread *k)
+{
+    return k->tid && k->tid == p->info->signal.tid ? 0 : k->tid == p->pid ? 1 : 2;
+}
+
+/* Of one rank from the oldest to the newest: the list has the newest first. */
 static int sample_all(struct process *p, process_sink sink, void *arg)
 {
     int r = 0;
 
     if (p->threads.n >= FEW_THREADS && !p->sampler->options.idle && hot_are_all(&p->hot))
         return sample_hot(p, sink, arg);
-    for (int pass = 0; pass < 2; pass++)
+    for (int pass = 0; pass < 3; pass++)
         for (size_t i = p->threads.n; r == 0 && i > 0; i--) {
             struct known_thread *k = thread_table_find(&p->table, p->threads.items[i - 1].tstate);
 
-            if (k && (k->tid == p->pid) == (pass == 0))
+            if (k && rank_of(p, k) == pass)
                 r = sample_thread(p, k, sink, arg);
         }
-    return r == 0 && p->threads.n >= FEW_THREADS ? hot_note(&p->hot, &p->table, &p->threads) : r;
+    return r == 0 && !p->core && p->threads.n >= FEW_THREADS ? hot_note(&p->hot, &p->table, &p->threads) : r;
 }
 
 int process_sample(struct process *p, process_sink sink, void *arg)

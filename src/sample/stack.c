@@ -150,7 +150,7 @@ static void judge_root(struct known_thread *k, const struct freeze *fz, int r)
         k->odd_run_ns = fz->turns.run_ns;
     }
     /* One that sleeps does so in a call, and is not between two states. */
-    if (fz->way == FREEZE_ASLEEP || fz->turns.run_ns - k->odd_run_ns > ODD_NS)
+    if (fz->way == FREEZE_ASLEEP || fz->way == FREEZE_DEAD || fz->turns.run_ns - k->odd_run_ns > ODD_NS)
         k->hint.accepted = k->odd_root;
 }
 
