@@ -83,6 +83,8 @@ int postmortem_open(struct postmortem *pm, struct sampler *s, const char *path, 
         r = mem_core_open(pm->core, &pm->files, &pm->mem);
     if (r < 0)
         return r;
+    if (exe)
+        mem_core_want(pm->mem, pm->files.exe_path);
     r = process_open_core(s, pm->core, &pm->files, pm->mem, &pm->process, note);
     return r < 0 ? explain(pm, r, note) : 0;
 }

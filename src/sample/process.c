@@ -326,6 +326,10 @@ static int hand_over(struct process *p, const struct trace *trace, process_sink 
 static const struct func not_sure = {
     .name = "[not sure]", .filename = "moved while it was read", .short_filename = "moved while it was read"};
 
+/* Stands for the frames at the root that are not in a core file. */
+static const struct func cut_off = {
+    .name = "[cut off]", .filename = "not in the core file", .short_filename = "not in the core file"};
+
 /* The stack that was just read, with its frames unless the receiver has them. */
 static int deliver(struct process *p, const struct known_thread *k, bool active, process_sink sink, void *arg)
 {
@@ -339,7 +343,7 @@ static int deliver(struct process *p, const struct known_thread *k, bool active,
     trace.n_frames = frames->n;
     if (is_known(p, trace.key))
         return hand_over(p, &trace, sink, arg);
-    if (grow_array((void **)&p->frames, &p->cap_frames, frames->n + 1, sizeof(*p->frames)) < 0)
+    if (grow_array((void **)&p->frames, &p->cap_frames, frames->n + 2, sizeof(*p->frames)) < 0)
         return ERR_NOMEM;
     if (trace.unsure) {
         p->frames[0] = (struct frame){.func = sampler_func(p->sampler, &not_sure)};
@@ -356,6 +360,11 @@ static int deliver(struct process *p, const struct known_thread *k, bool active,
                                                      .line = code_line(p->stack.codes[i], frames->items[i].at),
                                                      .is_entry = frames->items[i].is_entry,
                                                      .is_shim_entry = frames->items[i].is_shim_entry};
+    }
+    if (p->stack.cut) {
+        p->frames[trace.n_frames] = (struct frame){.func = sampler_func(p->sampler, &cut_off)};
+        if (!p->frames[trace.n_frames++].func)
+            return ERR_NOMEM;
     }
     trace.frames = p->frames;
     return hand_over(p, &trace, sink, arg);

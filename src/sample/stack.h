@@ -21,6 +21,8 @@ struct stack {
     bool active;         /* the kernel ran the thread, or was about to */
     bool owns_gil;
     bool unsure;
+    bool cut;               /* of a core file: what the outermost frame was called from could not be read */
+    struct code unreadable; /* stands for code objects that are not in a core file */
 };
 
 /* What a reading needs of the process. */

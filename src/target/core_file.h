@@ -106,6 +106,9 @@ int core_unpack(int fd, const char *path, int *ret_fd, struct err_note *note);
  * same still. Borrows both. */
 int mem_core_open(const struct core_file *core, const struct files *files, struct mem **ret);
 
+/* Looks for a mapped file at once, needed or not. */
+void mem_core_want(struct mem *m, const char *path);
+
 /* A file that was needed and could not be had. */
 struct mem_core_lack {
     const char *path;

@@ -22,6 +22,7 @@ enum module_state { MODULE_NEW, MODULE_GOOD, MODULE_MISSING, MODULE_OTHER };
 struct module {
     enum module_state state;
     int fd; /* -1: closed, though it may be good */
+    bool has_code;
     bool lacking;
     addr_t start; /* where its first bytes are mapped; 0: nowhere */
 };
@@ -94,11 +95,20 @@ static void close_module(struct mem_core *c, size_t number)
     }
 }
 
+/* Files of other kinds are mapped too, of which nothing is needed: a program or library has code or begins as one. */
+static bool is_image(const struct mem_core *c, const struct module *module)
+{
+    char magic[SELFMAG];
+
+    return module->has_code || (module->start && core_file_read(c->core, module->start, magic, SELFMAG) == SELFMAG &&
+                                memcmp(magic, ELFMAG, SELFMAG) == 0);
+}
+
 static void lack(struct mem_core *c, const struct core_mapped *m)
 {
     struct module *module = &c->modules[m->module];
 
-    if (!module->lacking) {
+    if (!module->lacking && is_image(c, module)) {
         c->n_lacks++;
         if (!c->first_lack)
             c->first_lack = m;
@@ -199,6 +209,16 @@ static struct mem *core_close(struct mem *m)
 
 static const struct mem_ops core_ops = {.readv = core_readv, .close = core_close};
 
+static void note_module(struct mem_core *c, const struct core_mapped *m)
+{
+    struct module *module = &c->modules[m->module];
+    const struct core_segment *s = core_file_segment(c->core, m->start);
+
+    if (m->offset == 0 && !module->start)
+        module->start = m->start;
+    module->has_code |= s && s->executable;
+}
+
 int mem_core_open(const struct core_file *core, const struct files *files, struct mem **ret)
 {
     struct mem_core *c = calloc(1, sizeof(*c));
@@ -209,16 +229,27 @@ int mem_core_open(const struct core_file *core, const struct files *files, struc
         free(c);
         return ERR_NOMEM;
     }
-    for (size_t i = 0; i < core->n_modules; i++)
-        c->modules[i].fd = -1;
-    for (size_t i = 0; i < core->n_mapped; i++)
-        if (core->mapped[i].offset == 0 && !c->modules[core->mapped[i].module].start)
-            c->modules[core->mapped[i].module].start = core->mapped[i].start;
     c->mem.ops = &core_ops;
     c->core = core;
     c->files = files;
+    for (size_t i = 0; i < core->n_modules; i++)
+        c->modules[i].fd = -1;
+    for (size_t i = 0; i < core->n_mapped; i++)
+        note_module(c, &core->mapped[i]);
     *ret = &c->mem;
     return 0;
+}
+
+void mem_core_want(struct mem *m, const char *path)
+{
+    struct mem_core *c = (struct mem_core *)m;
+
+    for (size_t i = 0; i < c->core->n_mapped; i++)
+        if (strcmp(c->core->mapped[i].path, path) == 0) {
+            if (module_fd(c, &c->core->mapped[i]) < 0)
+                lack(c, &c->core->mapped[i]);
+            return;
+        }
 }
 
 bool mem_core_lacks(const struct mem *m, struct mem_core_lack *ret)
