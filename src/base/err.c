@@ -42,6 +42,7 @@ static const struct err_row rows[ERR_END_ - ERR_NOMEM] = {
     ROW(ERR_DISK) = {"write failed", "Error: ", "Failed to write the output file",
                      "Free some space or give another place with -o FILE. An older file of that name is untouched.", 1},
     ROW(ERR_LAUNCH) = {"launch failed", "Error: ", "Failed to start the program", NULL, 1},
+    ROW(ERR_CORE) = {"core file", "Error: ", "Failed to read the core file", NULL, 1},
     ROW(ERR_NO_SAMPLES) = {"no samples", "Error: ", "No stack counts found", NULL, 1},
     ROW(ERR_UNSUPPORTED) = {"unsupported", "Error: ", "Not supported", NULL, 1},
     ROW(ERR_INTERNAL) = {"internal", "Error: ", "Internal error", "Please report this.", 1},

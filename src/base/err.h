@@ -30,6 +30,7 @@ enum err {
     ERR_OUTPUT,
     ERR_DISK,
     ERR_LAUNCH,
+    ERR_CORE,
     ERR_NO_SAMPLES,
     ERR_UNSUPPORTED,
     ERR_INTERNAL,

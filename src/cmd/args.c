@@ -33,7 +33,9 @@
 static const struct args_flag flags[] = {
     {"pid", 'p', ARGS_PID, IN_BOTH, FIELD(pid), "PID", "The process to look at: decimal, or hex with 0x"},
     {"core", 'c', ARGS_FILE, IN_DUMP, FIELD(core), "FILE",
-     "Read a core file instead of a running process (not in this version yet)"},
+     "Read a core file instead of a running process; it may be packed by gzip or zstd"},
+    {"root", 0, ARGS_FILE, IN_DUMP, FIELD(root), "DIR", "With --core: where the files of its machine or container are"},
+    {"exe", 0, ARGS_FILE, IN_DUMP, FIELD(exe), "FILE", "With --core: the program, if it is not where it was"},
     {"output", 'o', ARGS_FILE, IN_RECORD, FIELD(output), "FILE", "Where to write; - is standard output"},
     {"format", 'f', ARGS_FORMAT, IN_RECORD, FIELD(format), "FORMAT", "What to write; else FILE's extension decides"},
     {"duration", 'd', ARGS_DURATION, IN_RECORD, FIELD(duration), "SECONDS",
@@ -64,7 +66,7 @@ static const struct args_flag flags[] = {
 static const struct args_command_row commands[ARGS_COMMANDS_] = {
     [ARGS_RECORD] = {"record", "Sample a program for a while and draw where its time goes",
                      "[FLAGS] --pid PID | [FLAGS] [--] PROGRAM [ARGUMENT]..."},
-    [ARGS_DUMP] = {"dump", "Show where each thread of a program is right now", "[FLAGS] --pid PID"},
+    [ARGS_DUMP] = {"dump", "Show where each thread of a program is right now", "[FLAGS] --pid PID | --core FILE"},
     [ARGS_COMPLETIONS] = {"completions", "Write a completion script for a shell", "SHELL"},
     [ARGS_HELP] = {"help", "Show the help of a command", "[COMMAND]"},
 };
@@ -489,6 +491,8 @@ static int check_whole(struct parser *p)
     }
     if (o->pid && o->core)
         return err_note_what(p->note, ERR_USAGE, "--pid and --core exclude each other");
+    if (!o->core && (o->root || o->exe))
+        return err_note_what(p->note, ERR_USAGE, "--%s goes with --core FILE only", o->root ? "root" : "exe");
     if (o->command == ARGS_COMPLETIONS && !o->shell) {
         err_note_what(p->note, ERR_USAGE, "completions needs the name of a shell");
         err_note_hint(p->note, "For example: %s completions bash", args_name(o));

@@ -38,6 +38,8 @@ struct options {
     pid_t pid;            /* 0: none given */
     char *const *program; /* the program to launch and its arguments, NULL at the end; NULL: none given */
     const char *core;     /* a core file; NULL: none given */
+    const char *root;     /* where the files of a core file are; NULL: here */
+    const char *exe;      /* the program of a core file; NULL: where it was */
 
     bool full_filenames;
     bool subprocesses;

@@ -6,6 +6,7 @@
 #include "base/grow.h"
 #include "base/text.h"
 #include "cmd/cmd.h"
+#include "cmd/postmortem.h"
 #include "cmd/report.h"
 #include "sample/family.h"
 #include "target/proc.h"
@@ -115,12 +116,41 @@ static int check_any_python(const struct family *family, struct err_note *note)
     return family->items[0].error == ERR_STARTING ? ERR_STARTING : ERR_NOT_PYTHON;
 }
 
+/* The same for what a core file has of a process. */
+static int dump_core(const struct options *o, struct err_note *note)
+{
+    struct dump_options out = {.full_filenames = o->full_filenames};
+    struct sampler *s = sampler_new(&(struct sampler_options){.idle = true, .gil = true});
+    struct postmortem pm = {0};
+    struct traces traces = {0};
+    int r = s ? postmortem_open(&pm, s, o->core, o->root, o->exe, note) : ERR_NOMEM;
+
+    if (r == 0)
+        r = postmortem_sample(&pm, traces_add, &traces, note);
+    if (r == 0 && o->json)
+        dump_json(traces.items, traces.n, &out, stdout);
+    else if (r == 0)
+        dump_text(process_info(pm.process), traces.items, traces.n, &out, true, stdout);
+    postmortem_report(&pm);
+    if (r == 0)
+        note_errors(s);
+    traces_clear(&traces);
+    free(traces.items);
+    postmortem_close(&pm);
+    sampler_free(s);
+    return r;
+}
+
 int cmd_dump(const struct options *o)
 {
     struct err_note note = {0};
     struct family family = {.subprocesses = o->subprocesses};
     int r = report_unsupported(o, &note);
 
+    if (r == 0 && o->core) {
+        r = dump_core(o, &note);
+        return r < 0 ? err_print(stderr, r, &note) : 0;
+    }
     if (r == 0 && !o->pid)
         return report_missing_target(o);
     if (r == 0) {

@@ -12,15 +12,12 @@
 
 int report_unsupported(const struct options *o, struct err_note *note)
 {
-    const char *what = o->native ? "--native" : o->core ? "--core" : o->locals ? "--locals" : NULL;
+    const char *what = o->native ? "--native" : o->locals ? "--locals" : NULL;
 
     if (!what)
         return 0;
     err_note_what(note, ERR_UNSUPPORTED, "%s is not in this version yet", what);
-    if (o->core)
-        err_note_hint(note, "It reads running processes: give one with --pid PID.");
-    else
-        err_note_hint(note, "Leave %s out to see the Python frames.", what);
+    err_note_hint(note, "Leave %s out to see the Python frames.", what);
     return ERR_UNSUPPORTED;
 }
 
@@ -70,9 +67,10 @@ int report_missing_target(const struct options *o)
     const char *command = args_command_row(o->command)->name;
 
     err_note_what(&note, ERR_USAGE, "%s",
-                  o->command == ARGS_DUMP ? "which process? Give its pid with --pid PID"
-                                          : "which process? Give its pid with --pid PID, or a "
-                                            "program to start after --");
+                  o->command == ARGS_DUMP
+                      ? "which process? Give its pid with --pid PID, or a core file with --core FILE"
+                      : "which process? Give its pid with --pid PID, or a "
+                        "program to start after --");
     err_note_hint(&note, "For more information try: %s %s --help", args_name(o), command);
     if (isatty(STDERR_FILENO) && !list_pythons())
         fprintf(stderr, "There is no Python process here that we may read.\n");

@@ -43,6 +43,28 @@ static void dump_json_process(const struct proc_info *process, FILE *out)
     }
 }
 
+/* Only in a dump of a core file: the thread that a signal hit tells of it, the others have null. */
+static void dump_json_signal(const struct trace *trace, FILE *out)
+{
+    const struct trace_signal *s = &trace->process->signal;
+
+    fputs(",\n    \"signal\": ", out);
+    if (!s->number || s->tid != trace->os_thread_id) {
+        fputs("null", out);
+        return;
+    }
+    fprintf(out, "{\n      \"number\": %d,\n      \"name\": ", s->number);
+    json_string(out, s->name);
+    if (s->has_address)
+        fprintf(out, ",\n      \"address\": \"0x%" PRIx64 "\"", s->address);
+    else
+        fputs(",\n      \"address\": null", out);
+    if (s->sender > 0)
+        fprintf(out, ",\n      \"sender\": %d\n    }", (int)s->sender);
+    else
+        fputs(",\n      \"sender\": null\n    }", out);
+}
+
 static void dump_json_thread(const struct trace *trace, FILE *out)
 {
     const struct proc_info *process = trace->process;
@@ -56,6 +78,8 @@ static void dump_json_thread(const struct trace *trace, FILE *out)
         fputs(",\n    \"os_thread_id\": null", out);
     fprintf(out, ",\n    \"active\": %s", trace->active ? "true" : "false");
     fprintf(out, ",\n    \"owns_gil\": %s", trace->owns_gil ? "true" : "false");
+    if (process->core)
+        dump_json_signal(trace, out);
     fputs(",\n    \"frames\": [", out);
     for (size_t i = 0; i < trace->n_frames; i++) {
         fputs(i > 0 ? ",\n" : "\n", out);

@@ -9,6 +9,25 @@
 
 #define DUMP_RULE "--------------------------------------------------------------------------------"
 
+/* Of a core file: where it is and how the process ended. */
+static void dump_text_core(const struct proc_info *process, FILE *out)
+{
+    const struct trace_signal *s = &process->signal;
+
+    fputs("Core file: ", out);
+    text_print_safe(out, process->core);
+    putc('\n', out);
+    if (!s->number)
+        return;
+    fprintf(out, "Signal: %s (%d)", s->name, s->number);
+    if (s->has_address)
+        fprintf(out, " at 0x%" PRIx64, s->address);
+    fprintf(out, " in thread %d", (int)s->tid);
+    if (s->sender > 0)
+        fprintf(out, ", sent by process %d", (int)s->sender);
+    putc('\n', out);
+}
+
 static void dump_text_header(const struct proc_info *process, FILE *out)
 {
     const struct proc_info *parent = process->parent_info;
@@ -25,6 +44,8 @@ static void dump_text_header(const struct proc_info *process, FILE *out)
         text_print_safe(out, parent->command ? parent->command : "");
         putc('\n', out);
     }
+    if (process->core)
+        dump_text_core(process, out);
     putc('\n', out);
 }
 

@@ -5,6 +5,7 @@
 
 #include "python/debug_offsets.h"
 #include "python/search.h"
+#include "target/files.h"
 #include "target/image.h"
 
 #include <ctype.h>
@@ -52,11 +53,11 @@ static bool is_image_start(const struct proc_maps *maps, size_t i)
            (i == 0 || maps->items[i - 1].inode != map->inode || maps->items[i - 1].offset != 0);
 }
 
-typedef bool (*image_test)(pid_t pid, struct mem *m, const struct image *img, struct found *f);
+typedef bool (*image_test)(const struct files *files, struct mem *m, const struct image *img, struct found *f);
 
 /* The first image, in the order of rank_of, that passes. */
-static bool first_image(pid_t pid, struct mem *m, const struct proc_maps *maps, const char *exe, image_test test,
-                        struct found *f)
+static bool first_image(const struct files *files, struct mem *m, const struct proc_maps *maps, const char *exe,
+                        image_test test, struct found *f)
 {
     for (int rank = 0; rank <= 2; rank++)
         for (size_t i = 0; i < maps->n; i++) {
@@ -64,32 +65,32 @@ static bool first_image(pid_t pid, struct mem *m, const struct proc_maps *maps, 
 
             if (!is_image_start(maps, i) || rank_of(&maps->items[i], exe) != rank)
                 continue;
-            if (image_open(m, &maps->items[i], &img) == 0 && test(pid, m, &img, f))
+            if (image_open(m, &maps->items[i], &img) == 0 && test(files, m, &img, f))
                 return true;
         }
     return false;
 }
 
-static bool test_symbols(pid_t pid, struct mem *m, const struct image *img, struct found *f)
+static bool test_symbols(const struct files *files, struct mem *m, const struct image *img, struct found *f)
 {
-    (void)pid;
+    (void)files;
     return has_symbols(m, img, f);
 }
 
 /* A file worth reading whole: big enough to be an interpreter and with data that could hold one. */
-static bool test_file_symbols(pid_t pid, struct mem *m, const struct image *img, struct found *f)
+static bool test_file_symbols(const struct files *files, struct mem *m, const struct image *img, struct found *f)
 {
     (void)m;
-    if (image_file_symbol(pid, img, "_PyRuntime", &f->runtime) < 0 &&
-        image_file_symbol(pid, img, "_PyThreadState_Current", &f->current) < 0)
+    if (image_file_symbol(files, img, "_PyRuntime", &f->runtime) < 0 &&
+        image_file_symbol(files, img, "_PyThreadState_Current", &f->current) < 0)
         return false;
     f->image = *img;
     return true;
 }
 
-static bool test_search(pid_t pid, struct mem *m, const struct image *img, struct found *f)
+static bool test_search(const struct files *files, struct mem *m, const struct image *img, struct found *f)
 {
-    (void)pid;
+    (void)files;
     if (search_runtime(m, img, &f->version, &f->runtime, &f->interp_head) < 0)
         return false;
     f->image = *img;
@@ -108,7 +109,7 @@ static bool version_by_name(const char *path, struct debug_version *ret)
     return true;
 }
 
-static bool find_version(pid_t pid, struct mem *m, struct found *f)
+static bool find_version(const struct files *files, struct mem *m, struct found *f)
 {
     unsigned char bytes[24];
     addr_t at;
@@ -120,7 +121,7 @@ static bool find_version(pid_t pid, struct mem *m, struct found *f)
         debug_offsets_version(bytes, sizeof(bytes), &f->version))
         return true;
     if ((image_symbol(m, &f->image, "Py_Version", &at) == 0 ||
-         image_file_symbol(pid, &f->image, "Py_Version", &at) == 0) &&
+         image_file_symbol(files, &f->image, "Py_Version", &at) == 0) &&
         mem_read_addr(m, at, &hex) == 0 && hex >> 24 == 3) {
         debug_offsets_split_version(hex, &f->version);
         return true;
@@ -130,9 +131,9 @@ static bool find_version(pid_t pid, struct mem *m, struct found *f)
 
 /* 2.7 and 3.6: interp_head is a local symbol; without it, a running thread's state knows the interpreter, and a
  * search of the data finds the pointer. */
-static int find_old_head(pid_t pid, struct mem *m, struct found *f)
+static int find_old_head(const struct files *files, struct mem *m, struct found *f)
 {
-    if (image_file_symbol(pid, &f->image, "interp_head", &f->interp_head) == 0)
+    if (image_file_symbol(files, &f->image, "interp_head", &f->interp_head) == 0)
         return 0;
     return search_interp_head(m, &f->image, layout_of(f->version.major, f->version.minor), &f->interp_head);
 }
@@ -181,15 +182,15 @@ static int check_started(const struct python *py)
     return 0;
 }
 
-static bool find_image(pid_t pid, struct mem *m, const struct proc_maps *maps, struct found *f)
+static bool find_image(const struct files *files, struct mem *m, const struct proc_maps *maps, struct found *f)
 {
     char *exe = NULL;
     bool ok;
 
-    proc_exe_read(pid, &exe);
-    ok = first_image(pid, m, maps, exe ? exe : "", test_symbols, f) ||
-         first_image(pid, m, maps, exe ? exe : "", test_search, f) ||
-         first_image(pid, m, maps, exe ? exe : "", test_file_symbols, f);
+    files_exe_read(files, &exe);
+    ok = first_image(files, m, maps, exe ? exe : "", test_symbols, f) ||
+         first_image(files, m, maps, exe ? exe : "", test_search, f) ||
+         first_image(files, m, maps, exe ? exe : "", test_file_symbols, f);
     free(exe);
     return ok;
 }
@@ -215,16 +216,16 @@ static int find_cpu_word(struct mem *m, const struct proc_maps *maps)
     return NO;
 }
 
-int detect_python(pid_t pid, struct mem *mem, const struct proc_maps *maps, struct intern *names, struct python *ret,
-                  struct err_note *note)
+int detect_python(const struct files *files, struct mem *mem, const struct proc_maps *maps, struct intern *names,
+                  struct python *ret, struct err_note *note)
 {
     struct python py = {.mem = mem, .names = names};
     struct found f = {0};
     int r;
 
-    if (!find_image(pid, mem, maps, &f))
+    if (!find_image(files, mem, maps, &f))
         return ERR_NOT_PYTHON;
-    if (!find_version(pid, mem, &f))
+    if (!find_version(files, mem, &f))
         return ERR_STARTING;
     py.major = f.version.major;
     py.minor = f.version.minor;
@@ -237,7 +238,7 @@ int detect_python(pid_t pid, struct mem *mem, const struct proc_maps *maps, stru
     py.current_thread = f.current;
     if (f.runtime)
         f.interp_head = f.runtime + (addr_t)py.layout.rt_interp_head;
-    if (!f.interp_head && find_old_head(pid, mem, &f) < 0)
+    if (!f.interp_head && find_old_head(files, mem, &f) < 0)
         return ERR_STARTING;
     py.interp_head = f.interp_head;
     py.cpu_word = find_cpu_word(mem, maps);

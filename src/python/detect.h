@@ -8,10 +8,11 @@
 
 #include "base/err.h"
 #include "python/python.h"
+#include "target/files.h"
 #include "target/proc.h"
 
 /* 0; ERR_NOT_PYTHON; ERR_STARTING when a Python is there but no interpreter yet; ERR_VERSION. */
-int detect_python(pid_t pid, struct mem *mem, const struct proc_maps *maps, struct intern *names, struct python *ret,
-                  struct err_note *note);
+int detect_python(const struct files *files, struct mem *mem, const struct proc_maps *maps, struct intern *names,
+                  struct python *ret, struct err_note *note);
 
 #endif

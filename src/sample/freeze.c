@@ -59,6 +59,11 @@ int freeze_begin(struct freeze *fz, struct sampler *s, struct known_thread *k, b
     int r;
 
     *fz = (struct freeze){.way = FREEZE_NOT, .look = {.state = 'R', .cpu = -1}, .since_ns = clock_now_ns()};
+    if (k->dead) { /* of a core file: it moves no more */
+        fz->way = FREEZE_DEAD;
+        fz->look.state = k->was_active ? 'R' : 'S';
+        return 0;
+    }
     if (!k->tid || (s->options.nonblocking && fz->since_ns < k->look_again_ns))
         return 0;
     if (cpu_word && !firm && ran_all_the_while(fz, s, k)) {
@@ -107,7 +112,7 @@ int freeze_end(struct freeze *fz, struct sampler *s, struct known_thread *k)
         count_hold(s, s->stop.last_ns);
         return 0;
     }
-    if (fz->way == FREEZE_NOT)
+    if (fz->way == FREEZE_NOT || fz->way == FREEZE_DEAD)
         return 0;
     if (task_turns(&k->task, &after) < 0 || after.count != fz->turns.count)
         return ERR_TORN;

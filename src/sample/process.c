@@ -13,10 +13,12 @@
 #include "sample/thread_table.h"
 #include "target/access.h"
 #include "target/ahead.h"
+#include "target/core_file.h"
 #include "target/proc.h"
 
 #include <errno.h>
 #include <poll.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -36,8 +38,11 @@ struct process {
     uint64_t start_time; /* with the pid it names the process for good */
     int pidfd;           /* -1 on kernels before 5.3 */
     struct proc_info *info;
-    struct ahead *ahead;
-    struct mem *mem; /* through `ahead` */
+    struct ahead *ahead; /* NULL: a core file */
+    struct mem *mem;     /* through `ahead` */
+    const struct files *files;
+    struct files own_files;       /* of a live process */
+    const struct core_file *core; /* all that is left of it; NULL: it is alive */
     struct python py;
     struct code_cache *codes;
     struct py_threads threads;
@@ -86,6 +91,8 @@ bool process_alive(const struct process *p)
     struct pollfd fd = {.fd = p->pidfd, .events = POLLIN};
     struct proc_stat st;
 
+    if (p->core)
+        return true; /* it will not change any more */
     if (p->pidfd >= 0)
         return poll(&fd, 1, 0) == 0;
     return proc_stat_read(p->pid, 0, &st) == 0 && st.start_time == p->start_time && st.state != 'Z' && st.state != 'X';
@@ -105,8 +112,11 @@ static int fill_info(struct process *p)
     char *command = NULL, *exe = NULL;
     const char *suffix = intern_str(names, p->py.suffix);
 
-    proc_command_read(p->pid, &command);
-    proc_exe_read(p->pid, &exe);
+    if (p->core)
+        core_file_command(p->core, p->mem, &command);
+    else
+        proc_command_read(p->pid, &command);
+    files_exe_read(p->files, &exe);
     p->info->pid = p->pid;
     p->info->command = intern_owned(names, command);
     p->info->executable = intern_owned(names, exe);
@@ -130,7 +140,7 @@ static int detect_once(struct process *p, struct err_note *note)
     if (maps.n == 0)
         r = ERR_STARTING;
     else
-        r = detect_python(p->pid, p->mem, &maps, p->sampler->names, &p->py, note);
+        r = detect_python(p->files, p->mem, &maps, p->sampler->names, &p->py, note);
     /* In the middle of an exec nothing can be read, whatever our rights. */
     if (r == ERR_NOT_PYTHON && !access_can_read(p->mem, &maps))
         r = access_is_starting(p->pid) ? ERR_STARTING : access_explain(p->pid, note);
@@ -214,6 +224,8 @@ int process_attach(struct sampler *s, pid_t pid, uint64_t patience_ns, struct pr
         return ERR_NOMEM;
     p->sampler = s;
     p->pid = pid;
+    p->own_files = (struct files){.pid = pid};
+    p->files = &p->own_files;
     p->pidfd = -1;
     r = open_process(p, note);
     if (r == 0) {
@@ -231,6 +243,59 @@ int process_attach(struct sampler *s, pid_t pid, uint64_t patience_ns, struct pr
     return 0;
 }
 
+static void fill_signal(struct process *p, const struct core_thread *t)
+{
+    const char *name = t ? sigabbrev_np(t->signal) : NULL;
+    char text[32];
+
+    if (!t)
+        return;
+    snprintf(text, sizeof(text), "SIG%s", name ? name : "RT");
+    p->info->signal = (struct trace_signal){.number = t->signal,
+                                            .name = intern_str(p->sampler->names, text),
+                                            .tid = t->tid,
+                                            .has_address = t->has_address,
+                                            .address = t->address,
+                                            .sender = t->sender != p->pid ? t->sender : 0};
+}
+
+static int detect_in_core(struct process *p, struct err_note *note)
+{
+    struct proc_maps maps;
+    int r = core_file_maps(p->core, &maps);
+
+    if (r < 0)
+        return r;
+    r = detect_python(p->files, p->mem, &maps, p->sampler->names, &p->py, note);
+    proc_maps_free(&maps);
+    return r;
+}
+
+int process_open_core(struct sampler *s, const struct core_file *core, const struct files *files, struct mem *mem,
+                      struct process **ret, struct err_note *note)
+{
+    struct process *p = calloc(1, sizeof(*p));
+    int r;
+
+    if (!p)
+        return ERR_NOMEM;
+    *p = (struct process){.sampler = s, .pid = core->pid, .pidfd = -1, .core = core, .files = files, .mem = mem};
+    p->table.core = core;
+    p->codes = code_cache_new();
+    p->info = sampler_keep(s, sizeof(*p->info));
+    r = p->codes && p->info ? detect_in_core(p, note) : ERR_NOMEM;
+    if (r == 0)
+        r = fill_info(p);
+    if (r < 0) {
+        process_free(p);
+        return r;
+    }
+    p->info->core = core->where;
+    fill_signal(p, core_file_signalled(core));
+    *ret = p;
+    return 0;
+}
+
 static const struct func *func_of(struct process *p, const struct code *code)
 {
     const struct func *func = code->func;
@@ -238,7 +303,7 @@ static const struct func *func_of(struct process *p, const struct code *code)
 
     if (func)
         return func;
-    key.short_filename = shorten_filename(p->sampler->names, p->pid, code->filename);
+    key.short_filename = shorten_filename(p->sampler->names, p->files, code->filename);
     func = sampler_func(p->sampler, &key);
     if (func)
         code_set_func(code, func);
@@ -269,6 +334,10 @@ static int hand_over(struct process *p, const struct trace *trace, process_sink 
 static const struct func not_sure = {
     .name = "[not sure]", .filename = "moved while it was read", .short_filename = "moved while it was read"};
 
+/* Stands for the frames at the root that are not in a core file. */
+static const struct func cut_off = {
+    .name = "[cut off]", .filename = "not in the core file", .short_filename = "not in the core file"};
+
 /* The stack that was just read, with its frames unless the receiver has them. */
 static int deliver(struct process *p, const struct known_thread *k, bool active, process_sink sink, void *arg)
 {
@@ -282,7 +351,7 @@ static int deliver(struct process *p, const struct known_thread *k, bool active,
     trace.n_frames = frames->n;
     if (is_known(p, trace.key))
         return hand_over(p, &trace, sink, arg);
-    if (grow_array((void **)&p->frames, &p->cap_frames, frames->n + 1, sizeof(*p->frames)) < 0)
+    if (grow_array((void **)&p->frames, &p->cap_frames, frames->n + 2, sizeof(*p->frames)) < 0)
         return ERR_NOMEM;
     if (trace.unsure) {
         p->frames[0] = (struct frame){.func = sampler_func(p->sampler, &not_sure)};
@@ -299,6 +368,11 @@ static int deliver(struct process *p, const struct known_thread *k, bool active,
                                                      .line = code_line(p->stack.codes[i], frames->items[i].at),
                                                      .is_entry = frames->items[i].is_entry,
                                                      .is_shim_entry = frames->items[i].is_shim_entry};
+    }
+    if (p->stack.cut) {
+        p->frames[trace.n_frames] = (struct frame){.func = sampler_func(p->sampler, &cut_off)};
+        if (!p->frames[trace.n_frames++].func)
+            return ERR_NOMEM;
     }
     trace.frames = p->frames;
     return hand_over(p, &trace, sink, arg);
@@ -385,6 +459,8 @@ static int sample_thread(struct process *p, struct known_thread *k, process_sink
         return 0;
     }
     active = k->tid ? r != STACK_IDLE && p->stack.active : threads_gil_holder(&p->py, k->interp) == k->tstate;
+    if (p->core && p->stack.owns_gil)
+        active = true;
     if (active && has_subinterpreters(p))
         active = !another_runs(p, k);
     if (r == STACK_IDLE || (!active && !s->options.idle)) {
@@ -457,21 +533,27 @@ static int sample_hot(struct process *p, process_sink sink, void *arg)
     return r;
 }
 
-/* Main thread first, then from the oldest to the newest: the list has the newest first. */
+/* The thread that a signal hit comes first, then the main thread. */
+static int rank_of(const struct process *p, const struct known_thread *k)
+{
+    return k->tid && k->tid == p->info->signal.tid ? 0 : k->tid == p->pid ? 1 : 2;
+}
+
+/* Of one rank from the oldest to the newest: the list has the newest first. */
 static int sample_all(struct process *p, process_sink sink, void *arg)
 {
     int r = 0;
 
     if (p->threads.n >= FEW_THREADS && !p->sampler->options.idle && hot_are_all(&p->hot))
         return sample_hot(p, sink, arg);
-    for (int pass = 0; pass < 2; pass++)
+    for (int pass = 0; pass < 3; pass++)
         for (size_t i = p->threads.n; r == 0 && i > 0; i--) {
             struct known_thread *k = thread_table_find(&p->table, p->threads.items[i - 1].tstate);
 
-            if (k && (k->tid == p->pid) == (pass == 0))
+            if (k && rank_of(p, k) == pass)
                 r = sample_thread(p, k, sink, arg);
         }
-    return r == 0 && p->threads.n >= FEW_THREADS ? hot_note(&p->hot, &p->table, &p->threads) : r;
+    return r == 0 && !p->core && p->threads.n >= FEW_THREADS ? hot_note(&p->hot, &p->table, &p->threads) : r;
 }
 
 int process_sample(struct process *p, process_sink sink, void *arg)

@@ -11,10 +11,16 @@
 #include "sample/sampler.h"
 
 struct process;
+struct core_file;
+struct files;
+struct mem;
 
 /* 0; ERR_NO_PROCESS, ERR_PERMISSION, ERR_NOT_PYTHON, ERR_STARTING, ERR_VERSION, … with `note` filled. Waits up to
  * `patience_ns` for a Python that is just starting. */
 int process_attach(struct sampler *s, pid_t pid, uint64_t patience_ns, struct process **ret, struct err_note *note);
+/* The same for what a core file has of a process: its memory, the files it had. All are borrowed. */
+int process_open_core(struct sampler *s, const struct core_file *core, const struct files *files, struct mem *mem,
+                      struct process **ret, struct err_note *note);
 struct process *process_free(struct process *p);
 
 /* What is shown of it. Valid as long as the sampler. */

@@ -25,7 +25,7 @@ struct sampler_options {
 #define SAMPLER_HOLD_SLOTS 128
 
 /* How a thread was kept still while its stack was read (freeze.h). */
-enum freeze_way { FREEZE_ASLEEP, FREEZE_CORE, FREEZE_HELD, FREEZE_NOT, FREEZE_WAYS };
+enum freeze_way { FREEZE_ASLEEP, FREEZE_CORE, FREEZE_HELD, FREEZE_NOT, FREEZE_DEAD, FREEZE_WAYS };
 
 struct sampler {
     struct sampler_options options;

@@ -6,24 +6,23 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
-static bool is_package(pid_t pid, const char *filename, size_t dir_len)
+static bool is_package(const struct files *files, const char *filename, size_t dir_len)
 {
     char path[8192];
-    int n = snprintf(path, sizeof(path), "/proc/%d/root%.*s/__init__.py", (int)pid, (int)dir_len, filename);
+    int n = snprintf(path, sizeof(path), "%.*s/__init__.py", (int)dir_len, filename);
 
-    return n > 0 && (size_t)n < sizeof(path) && access(path, F_OK) == 0;
+    return n > 0 && (size_t)n < sizeof(path) && files_exist(files, path);
 }
 
-const char *shorten_filename(struct intern *names, pid_t pid, const char *filename)
+const char *shorten_filename(struct intern *names, const struct files *files, const char *filename)
 {
     const char *cut = strrchr(filename, '/'), *result;
 
     if (!cut || filename[0] != '/')
         result = cut && filename[0] != '<' ? cut + 1 : filename;
     else {
-        while (cut > filename && is_package(pid, filename, (size_t)(cut - filename))) {
+        while (cut > filename && is_package(files, filename, (size_t)(cut - filename))) {
             const char *up = memrchr(filename, '/', (size_t)(cut - filename));
 
             if (!up)

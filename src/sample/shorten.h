@@ -5,11 +5,10 @@
 #define SAMPLE_SHORTEN_H
 
 #include "base/intern.h"
-
-#include <sys/types.h>
+#include "target/files.h"
 
 /* "/usr/lib/python3.11/json/decoder.py" -> "json/decoder.py": directories with an __init__.py stay. Looks in the
  * target's own root. Interned; the full name when out of memory. */
-const char *shorten_filename(struct intern *names, pid_t pid, const char *filename);
+const char *shorten_filename(struct intern *names, const struct files *files, const char *filename);
 
 #endif

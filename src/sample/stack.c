@@ -19,7 +19,9 @@
 #define NEW_NS       (100 * NS_PER_MS)
 #define ODD_NS       (50 * NS_PER_US)
 #define LOOK_SOON_NS (150 * NS_PER_US)
+#define MAX_RING     4096
 
+/* ERR_TORN when there is one that cannot be read: its entry is NULL. */
 static int resolve_codes(struct stack *st, const struct stack_source *src, uint64_t now)
 {
     size_t n = st->frames.n;
@@ -104,12 +106,56 @@ static int read_still(struct stack *st, const struct stack_source *src, struct k
     return r < 0 ? r : resolve_codes(st, src, now);
 }
 
+/* A ring of frames is shown once around. */
+static size_t before_ring(const struct frames *f)
+{
+    size_t n = f->n < MAX_RING ? f->n : MAX_RING;
+
+    for (size_t i = 1; i < n; i++)
+        for (size_t k = 0; k < i; k++)
+            if (f->items[i].addr == f->items[k].addr)
+                return i;
+    return n;
+}
+
+/* A thread of a core file will not get past the moment: of a damaged stack, what can be read is better than nothing. */
+static int read_dead(struct stack *st, const struct stack_source *src, struct known_thread *k, uint64_t now)
+{
+    int r = frames_read(&st->frames, src->py, k->tstate, &k->hint);
+
+    if (r < 0 && k->hint.generator) { /* it ends in a generator, and always will */
+        k->hint.accepted = k->hint.generator;
+        r = frames_read(&st->frames, src->py, k->tstate, &k->hint);
+    }
+    st->cut = r < 0;
+    if (r == ERR_CYCLE)
+        st->frames.n = before_ring(&st->frames);
+    if (r == ERR_NOMEM || resolve_codes(st, src, now) == ERR_NOMEM)
+        return ERR_NOMEM;
+    st->unreadable.name = intern_str(src->py->names, "[unreadable]");
+    st->unreadable.filename = intern_str(src->py->names, "not in the core file");
+    if (!st->unreadable.name || !st->unreadable.filename)
+        return ERR_NOMEM;
+    for (size_t i = 0; i < st->frames.n; i++) {
+        if (st->codes[i])
+            continue;
+        if (st->cut) /* where the chain broke, this may be no frame at all */
+            st->frames.n = i;
+        else
+            st->codes[i] = &st->unreadable;
+    }
+    return 0;
+}
+
 static int read_once(struct stack *st, const struct stack_source *src, struct known_thread *k, const struct freeze *fz)
 {
     int r;
 
-    st->unsure = false;
-    r = fz->way == FREEZE_NOT ? read_moving(st, src, k, fz->since_ns) : read_still(st, src, k, fz->since_ns);
+    st->unsure = st->cut = false;
+    if (fz->way == FREEZE_DEAD)
+        r = read_dead(st, src, k, fz->since_ns);
+    else
+        r = fz->way == FREEZE_NOT ? read_moving(st, src, k, fz->since_ns) : read_still(st, src, k, fz->since_ns);
     if (r < 0)
         return r;
     if (src->heads) {
@@ -177,12 +223,13 @@ static int read_frozen(struct stack *st, const struct stack_source *src, struct 
     int r, end;
     bool on_core;
 
-    if (fz->way != FREEZE_NOT)
+    if (src->ahead && fz->way != FREEZE_NOT)
         ahead_begin(src->ahead, &k->ahead, fz->cpu_word);
     k->hint.generator = 0;
     r = read_once(st, src, k, fz);
     judge_root(k, fz, r);
-    ahead_end(src->ahead);
+    if (src->ahead)
+        ahead_end(src->ahead);
     on_core = was_on_core(src, fz);
     end = freeze_end(fz, src->sampler, k);
     if (!on_core) {

@@ -22,6 +22,8 @@ struct stack {
     bool owns_gil;
     bool unsure;
     bool heads_read, heads_same; /* `heads` of the source was looked at, and is still so */
+    bool cut;               /* of a core file: what the outermost frame was called from could not be read */
+    struct code unreadable; /* stands for code objects that are not in a core file */
 };
 
 /* What a reading needs of the process. */

@@ -7,6 +7,7 @@
 #include "base/err.h"
 #include "base/grow.h"
 #include "base/hash.h"
+#include "target/core_file.h"
 #include "target/proc.h"
 
 #include <stdlib.h>
@@ -29,7 +30,7 @@ void thread_table_free(struct thread_table *t)
     free(t->slots);
     free(t->names.items);
     free(t->tids);
-    *t = (struct thread_table){0};
+    *t = (struct thread_table){.core = t->core};
 }
 
 static size_t slot_of(const struct thread_table *t, addr_t tstate)
@@ -152,6 +153,19 @@ static bool is_same(const struct known_thread *k, const struct py_thread *thread
            k->interp == thread->interp;
 }
 
+/* In a core file a thread is known by its thread control block, which is its pthread_t. */
+static void enter_dead(struct known_thread *k, const struct core_file *core)
+{
+    const struct core_thread *thread = core_file_thread_by_base(core, k->thread_id);
+
+    if (!thread && k->native_id && k->native_id <= INT32_MAX)
+        thread = core_file_thread(core, (pid_t)k->native_id);
+    k->dead = true;
+    k->task = (struct task){.stat_fd = -1, .sched_fd = -1};
+    k->tid = thread ? thread->tid : 0;
+    k->was_active = thread && core_file_was_active(core, thread);
+}
+
 static void thread_enter(struct known_thread *k, pid_t pid, pid_t tid, const struct py_thread *thread)
 {
     thread_drop(k);
@@ -217,12 +231,14 @@ int thread_table_update(struct thread_table *t, const struct python *py, pid_t p
         if (!is_same(k, thread) || !k->tid) {
             struct proc_status st;
 
-            if (!asked && proc_status_read(pid, 0, &st) == 0)
+            if (!asked && !t->core && proc_status_read(pid, 0, &st) == 0)
                 in_pid_ns = st.in_pid_ns;
             asked = true;
             is_new |= !is_same(k, thread);
             t->n += !k->tstate;
-            thread_enter(k, pid, tid_of(t, py, pid, in_pid_ns, threads, thread), thread);
+            thread_enter(k, pid, t->core ? 0 : tid_of(t, py, pid, in_pid_ns, threads, thread), thread);
+            if (t->core)
+                enter_dead(k, t->core);
         }
         k->seen = t->round;
     }

@@ -12,6 +12,8 @@
 
 #include <sys/types.h>
 
+struct core_file;
+
 struct known_thread {
     addr_t tstate; /* 0: a free slot */
     addr_t interp;
@@ -19,8 +21,10 @@ struct known_thread {
     uint64_t native_id; /* as the target has it: another one after a fork */
     pid_t tid;          /* the kernel's id as we see it; 0 when unknown */
     struct task task;   /* open when tid is not 0 */
-    const char *name;   /* NULL when unknown */
-    uint64_t seen;      /* the round it was last there */
+    bool dead;          /* of a core file: there is no task; `was_active` when it died */
+    bool was_active;
+    const char *name; /* NULL when unknown */
+    uint64_t seen;    /* the round it was last there */
     struct frames_hint hint;
     addr_t odd_root;     /* a generator that its last stacks ended in */
     uint64_t odd_run_ns; /* how long it had run when that was seen first */
@@ -44,6 +48,7 @@ struct tid_pair {
 };
 
 struct thread_table {
+    const struct core_file *core; /* the threads are those of a core file; NULL: they live */
     struct known_thread *slots;
     size_t n, cap;
     uint64_t round;

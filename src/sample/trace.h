@@ -39,6 +39,16 @@ struct frame {
     const struct local *locals; /* arguments first; good as long as the trace */
 };
 
+/* The signal that ended a process, as its core file tells. */
+struct trace_signal {
+    int number;       /* 0: none, the core file was made of a living process */
+    const char *name; /* "SIGSEGV" */
+    pid_t tid;        /* the thread that it hit */
+    bool has_address; /* the memory access that failed */
+    uint64_t address;
+    pid_t sender; /* the process that sent it; 0: none did, or it did so itself */
+};
+
 /* A process as it is shown. `command` is its command line, arguments joined by blanks. */
 struct proc_info {
     pid_t pid;
@@ -48,6 +58,8 @@ struct proc_info {
     int major, minor, patch;             /* of the Python */
     const char *version_suffix;          /* "" or "rc1" */
     const struct proc_info *parent_info; /* NULL at the root */
+    const char *core;                    /* the core file that it was read from; NULL: it is alive */
+    struct trace_signal signal;
 };
 
 /* One thread's stack at one instant. `frames` is innermost first. */

@@ -6,6 +6,7 @@
 
 #include "base/err.h"
 #include "elf/elf_file.h"
+#include "target/files.h"
 
 #include <elf.h>
 #include <fcntl.h>
@@ -19,6 +20,7 @@
 #define MAX_PHDRS   64
 #define MAX_DYNAMIC 256
 #define MAX_CHAIN   65536
+#define MAX_NOTES   1024
 #define PAGE        4096ull
 
 static void take_segment(struct image *img, const Elf64_Phdr *ph)
@@ -66,6 +68,14 @@ static int read_dynamic(struct mem *m, struct image *img, const Elf64_Phdr *ph)
     return 0;
 }
 
+static void read_build_id(struct mem *m, struct image *img, const Elf64_Phdr *ph)
+{
+    unsigned char notes[MAX_NOTES];
+
+    if (!img->id.len && ph->p_memsz <= sizeof(notes) && mem_read(m, img->bias + ph->p_vaddr, notes, ph->p_memsz) == 0)
+        build_id_from_notes(notes, ph->p_memsz, &img->id);
+}
+
 int image_open(struct mem *m, const struct proc_map *map, struct image *ret)
 {
     struct image img = {
@@ -92,6 +102,8 @@ int image_open(struct mem *m, const struct proc_map *map, struct image *ret)
         take_segment(&img, &ph[i]);
         if (ph[i].p_type == PT_DYNAMIC)
             dynamic = &ph[i];
+        if (ph[i].p_type == PT_NOTE)
+            read_build_id(m, &img, &ph[i]);
     }
     if (dynamic)
         read_dynamic(m, &img, dynamic);
@@ -162,31 +174,48 @@ int image_symbol(struct mem *m, const struct image *img, const char *name, addr_
     return img->sysv_hash ? symbol_by_number(m, img, name, ret) : ERR_READ;
 }
 
-/* The very file that is mapped: by the kernel's own link where it lets us, else by path and inode. */
-static int open_file(pid_t pid, const struct image *img)
+/* True when the file is the very one that is mapped: by its inode or, when there is no process any more, its build id. */
+static bool is_mapped_file(const struct files *files, const struct image *img, int fd)
 {
-    char path[4200];
+    unsigned char head[BUILD_ID_HEAD];
+    struct build_id id;
     struct stat st;
-    int fd;
+    ssize_t n;
 
-    snprintf(path, sizeof(path), "/proc/%d/root%s", (int)pid, img->path);
-    fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (fd >= 0 && fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_ino == img->inode && st.st_size > 0)
+    if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || st.st_size <= 0)
+        return false;
+    if (files->pid)
+        return st.st_ino == img->inode;
+    n = pread(fd, head, sizeof(head), 0);
+    if (n <= 0 || build_id_from_file(&(struct elf_file){head, (size_t)n}, &id) < 0)
+        return !img->id.len;
+    return !img->id.len || build_id_equal(&id, &img->id);
+}
+
+/* By its path, else by the kernel's own link to the program, which holds when that was deleted. */
+static int open_file(const struct files *files, const struct image *img)
+{
+    char path[64];
+    int fd = files_open(files, img->path);
+
+    if (fd >= 0 && is_mapped_file(files, img, fd))
         return fd;
     if (fd >= 0)
         close(fd);
-    snprintf(path, sizeof(path), "/proc/%d/exe", (int)pid);
+    if (!files->pid)
+        return -1;
+    snprintf(path, sizeof(path), "/proc/%d/exe", (int)files->pid);
     fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (fd >= 0 && fstat(fd, &st) == 0 && st.st_ino == img->inode && st.st_size > 0)
+    if (fd >= 0 && is_mapped_file(files, img, fd))
         return fd;
     if (fd >= 0)
         close(fd);
     return -1;
 }
 
-int image_file_symbol(pid_t pid, const struct image *img, const char *name, addr_t *ret)
+int image_file_symbol(const struct files *files, const struct image *img, const char *name, addr_t *ret)
 {
-    int fd = open_file(pid, img), r;
+    int fd = open_file(files, img), r;
     struct stat st;
     void *bytes;
     addr_t value;

@@ -5,10 +5,13 @@
 #ifndef TARGET_IMAGE_H
 #define TARGET_IMAGE_H
 
+#include "elf/build_id.h"
 #include "target/mem.h"
 #include "target/proc.h"
 
 #define IMAGE_MAX_WRITABLE 8
+
+struct files;
 
 struct image_range {
     addr_t start, end;
@@ -20,6 +23,7 @@ struct image {
     const char *path; /* as in maps; borrowed */
     uint64_t device, inode;
     bool deleted;
+    struct build_id id;
     struct image_range writable[IMAGE_MAX_WRITABLE]; /* .data, .bss */
     size_t n_writable;
     /* From its dynamic section; 0 when it has none. */
@@ -35,6 +39,6 @@ int image_symbol(struct mem *m, const struct image *img, const char *name, addr_
 
 /* The same by the image's file, .symtab included: through the target's root; only if it is the very
  * file that is mapped. */
-int image_file_symbol(pid_t pid, const struct image *img, const char *name, addr_t *ret);
+int image_file_symbol(const struct files *files, const struct image *img, const char *name, addr_t *ret);
 
 #endif

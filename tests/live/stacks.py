@@ -19,6 +19,10 @@ def parse_text(text):
             processes[-1].update(version=version, program=program.strip("()"))
         elif line.startswith("Parent Process "):
             processes[-1]["parent"] = int(line[len("Parent Process "):].partition(":")[0])
+        elif line.startswith("Core file: "):
+            processes[-1]["core"] = line[len("Core file: "):]
+        elif line.startswith("Signal: "):
+            processes[-1]["signal"] = line[len("Signal: "):]
         elif line.startswith("Thread "):
             os_id, status, name = THREAD.match(line).groups()
             processes[-1]["threads"].append({"os_id": int(os_id), "status": status, "name": name, "frames": []})

@@ -6,6 +6,7 @@
 #include "elf/elf_file.h"
 #include "fake_elf.h"
 #include "fake_mem.h"
+#include "target/files.h"
 #include "target/image.h"
 #include "test.h"
 
@@ -207,7 +208,8 @@ static void test_image(void)
     CHECK_INT(at, BIAS + 0x600);
     CHECK_INT(image_symbol(&m->mem, &img, "missing", &at), ERR_READ);
     CHECK_INT(image_symbol(&m->mem, &img, "interp_head", &at), ERR_READ);
-    CHECK_INT(image_file_symbol(getpid(), &img, "interp_head", &at), ERR_READ); /* no such file */
+    CHECK_INT(image_file_symbol(&(struct files){.pid = getpid()}, &img, "interp_head", &at),
+              ERR_READ); /* no such file */
     CHECK_INT(at, BIAS + 0x600);
     map.start += 8;
     CHECK_INT(image_open(&m->mem, &map, &img), ERR_READ);
@@ -307,7 +309,7 @@ static void test_self_image(void)
 
         if (maps.items[i].offset || !maps.items[i].inode || image_open(m, &maps.items[i], &img) < 0)
             continue;
-        if (image_file_symbol(getpid(), &img, "test_elf_known_function", &at) == 0)
+        if (image_file_symbol(&(struct files){.pid = getpid()}, &img, "test_elf_known_function", &at) == 0)
             found += at == want;
         if (by_linker && image_symbol(m, &img, "gnu_get_libc_version", &at) == 0)
             libc += at == (addr_t)(uintptr_t)by_linker;

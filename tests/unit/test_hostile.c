@@ -149,7 +149,8 @@ static void read_all(struct hostile *h, bool find)
 
     if (++h->runs % 64 == 0)
         reader_reset(h);
-    if (!find || detect_python(getpid(), &h->p.mem->mem, &h->p.maps, h->p.py.names, &found, &note) == 0)
+    if (!find ||
+        detect_python(&(struct files){.pid = getpid()}, &h->p.mem->mem, &h->p.maps, h->p.py.names, &found, &note) == 0)
         read_threads(h, &found);
     took = cost_seconds() - begin;
     h->longest = took > h->longest ? took : h->longest;

@@ -418,7 +418,7 @@ static int detect(struct fake_python *p, struct python *ret)
 {
     struct err_note note = {{0}, {0}};
 
-    return detect_python(getpid(), &p->mem->mem, &p->maps, p->py.names, ret, &note);
+    return detect_python(&(struct files){.pid = getpid()}, &p->mem->mem, &p->maps, p->py.names, ret, &note);
 }
 
 /* Found by its symbols, and without any. */

@@ -84,28 +84,28 @@ static void test_shorten(void)
     if (!mkdtemp(dir) || !huge)
         abort();
     for (size_t i = 0; i < sizeof(same) / sizeof(same[0]); i++)
-        CHECK_STR(shorten_filename(in, getpid(), same[i]), same[i]);
-    CHECK_STR(shorten_filename(in, getpid(), "rel/dir/a.py"), "a.py");
-    CHECK_STR(shorten_filename(in, getpid(), "/a.py"), "a.py");
-    CHECK_STR(shorten_filename(in, getpid(), "/nowhere/at all/a.py"), "a.py");
+        CHECK_STR(shorten_filename(in, &(struct files){.pid = getpid()}, same[i]), same[i]);
+    CHECK_STR(shorten_filename(in, &(struct files){.pid = getpid()}, "rel/dir/a.py"), "a.py");
+    CHECK_STR(shorten_filename(in, &(struct files){.pid = getpid()}, "/a.py"), "a.py");
+    CHECK_STR(shorten_filename(in, &(struct files){.pid = getpid()}, "/nowhere/at all/a.py"), "a.py");
     snprintf(path, sizeof(path), "%s/pkg", dir);
     mkdir(path, 0755);
     snprintf(path, sizeof(path), "%s/pkg/sub", dir);
     mkdir(path, 0755);
     snprintf(path, sizeof(path), "%s/pkg/sub/m.py", dir);
-    CHECK_STR(shorten_filename(in, getpid(), path), "m.py"); /* directories, but no packages */
+    CHECK_STR(shorten_filename(in, &(struct files){.pid = getpid()}, path), "m.py"); /* directories, but no packages */
     snprintf(path, sizeof(path), "%s/pkg/sub/__init__.py", dir);
     touch(path);
     snprintf(path, sizeof(path), "%s/pkg/sub/m.py", dir);
-    CHECK_STR(shorten_filename(in, getpid(), path), "sub/m.py");
+    CHECK_STR(shorten_filename(in, &(struct files){.pid = getpid()}, path), "sub/m.py");
     snprintf(path, sizeof(path), "%s/pkg/__init__.py", dir);
     touch(path);
     snprintf(path, sizeof(path), "%s/pkg/sub/m.py", dir);
-    CHECK_STR(shorten_filename(in, getpid(), path), "pkg/sub/m.py");
+    CHECK_STR(shorten_filename(in, &(struct files){.pid = getpid()}, path), "pkg/sub/m.py");
     for (size_t i = 0; i < 20000; i++) /* ten thousand directories, none of which can be opened */
         huge[i] = i % 2 ? 'a' : '/';
     huge[20000] = '\0';
-    CHECK_STR(shorten_filename(in, getpid(), huge), "a");
+    CHECK_STR(shorten_filename(in, &(struct files){.pid = getpid()}, huge), "a");
     snprintf(path, sizeof(path), "%s/pkg/sub/__init__.py", dir);
     unlink(path);
     snprintf(path, sizeof(path), "%s/pkg/__init__.py", dir);

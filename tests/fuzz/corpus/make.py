@@ -109,8 +109,58 @@ def elf():
     write("elf", "header", bytes(data[:64]))
 
 
+def core():
+    """What the kernel writes, what gdb writes, one without a list of files, and one with more segments than fit."""
+    library = (HERE / "elf" / "library").read_bytes()
+    argv, env = b"python3\0a.py\0", b"HOME=/\0"
+    stack, strings = 0x7ffc0000, 0x7ffc0400
+    aux = struct.pack("<12Q", 33, 0x7fff0000, 3, 0x400040, 9, 0x400100, 16, 5, 25, stack + 0x3e0, 0, 0)
+    pointers = struct.pack("<6Q", 2, strings, strings + 8, 0, strings + len(argv), 0)
+    bottom = pointers + aux
+    bottom = bottom.ljust(0x400, b"\0") + argv + env + b"/usr/bin/python3\0".ljust(64, b"\0")
+
+    def note(kind, desc, name=b"CORE\0"):
+        return struct.pack("<III", len(name), len(desc), kind) + name.ljust(8, b"\0") + desc + bytes(-len(desc) % 4)
+
+    def status(tid, number, base, call):
+        regs = [0] * 27
+        regs[15], regs[16], regs[19], regs[21] = call, 0x400100, stack, base
+        return struct.pack("<iiih18xi", number, 0, 0, number, tid).ljust(112, b"\0") + struct.pack("<27Q", *regs) + bytes(8)
+
+    def notes(unit, number):
+        process = bytes(24) + struct.pack("<4i", 100, 1, 1, 1) + b"python3".ljust(16, b"\0") + b"python3 a.py ".ljust(80, b"\0")
+        rows = [(0x400000, 0x401000, 0), (0x402000, 0x403000, 0)]
+        files = struct.pack("<QQ", len(rows), unit) + b"".join(struct.pack("<3Q", a, b, c // unit) for a, b, c in rows)
+        files += b"/usr/bin/python3\0/usr/lib/libpython3.so (deleted)\0"
+        info = struct.pack("<iiiiQ", number, 0, 1, 0, 8).ljust(128, b"\0")
+        return (note(1, status(100, number, 0x7000, 2**64 - 1)) + note(3, process) + note(0x53494749, info) + note(6, aux)
+                + note(0x46494c45, files) + note(0x202, bytes(32), b"LINUX\0") + note(1, status(101, number, 0x8000, 202)))
+
+    def build(name, note_bytes, loads, wide=False):
+        """loads: address, size in memory, flags, bytes."""
+        at = 64 + (64 if wide else 0)
+        headers, body, offset = b"", b"", at + 56 * (len(loads) + 1)
+        for kind, addr, size, flags, data in [(4, 0, 0, 0, note_bytes)] + [(1,) + load for load in loads]:
+            headers += struct.pack("<IIQQQQQQ", kind, flags, offset + len(body), addr, 0, len(data), size, 1)
+            body += data
+        ehdr = struct.pack("<16sHHIQQQIHHHHHH", b"\x7fELF\2\1\1", 4, 62, 1, 0, at, 64 if wide else 0, 0, 64, 56,
+                           0xffff if wide else len(loads) + 1, 64, int(wide), 0)
+        section = struct.pack("<IIQQQQIIQQ", 0, 0, 0, 0, 0, 1, 0, len(loads) + 1, 0, 0) if wide else b""
+        write("core", name, ehdr + section + headers + body)
+
+    page = library.ljust(1024, b"\0")
+    loads = [(0x400000, 0x1000, 5, page), (0x401000, 0x1000, 6, bytes(64)), (0x402000, 0x1000, 6, bytes(128)),
+             (stack, 0x1000, 6, bottom)]
+    build("kernel", notes(4096, 11), loads)
+    build("gdb", notes(1, 0), [loads[1], loads[2], loads[3]])
+    build("no-files", note(1, status(100, 6, 0x7000, 2**64 - 1)), loads)
+    build("wide", notes(4096, 6), loads, wide=True)
+    build("overlaps", notes(4096, 11), loads + [(0x400800, 0x2000, 6, bytes(64)), (0x400000, 0x10000, 4, b"")])
+
+
 if __name__ == "__main__":
     lines()
     maps()
     debug_offsets()
     elf()
+    core()

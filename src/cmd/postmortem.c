@@ -1,0 +1,127 @@
+/*
+ * --core, --root and --exe -> a process that can be sampled once. Called by cmd/dump.
+ */
+#include "cmd/postmortem.h"
+
+#include "base/text.h"
+#include "target/core_file.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+void postmortem_close(struct postmortem *pm)
+{
+    process_free(pm->process);
+    mem_close(pm->mem);
+    if (pm->core)
+        files_close(&pm->files);
+    core_file_free(pm->core);
+    *pm = (struct postmortem){0};
+}
+
+/* What the user gave is looked at before all else. */
+static int check_exe(const char *exe, struct err_note *note)
+{
+    if (access(exe, R_OK) == 0)
+        return 0;
+    err_note_what(note, ERR_CORE, "cannot read the program %s: %s", exe, strerror(errno));
+    err_note_hint(note, "Give with --exe a copy of the program that the core file is of.");
+    return ERR_CORE;
+}
+
+static int open_files(struct postmortem *pm, const char *root, const char *exe, struct err_note *note)
+{
+    const char *path = core_file_exe(pm->core);
+    int r = files_open_root(root, &pm->files, note);
+
+    if (r < 0) {
+        pm->files = (struct files){.root = -1};
+        return r;
+    }
+    pm->files.exe_own = exe;
+    pm->files.exe_path = strdup(path);
+    return pm->files.exe_path ? 0 : ERR_NOMEM;
+}
+
+/* What a live process would do next does not come here: says what that means for a core file. */
+static int explain(const struct postmortem *pm, int r, struct err_note *note)
+{
+    const struct core_file *core = pm->core;
+    struct mem_core_lack lack;
+    bool cut = core->size < core->wanted, lacks = mem_core_lacks(pm->mem, &lack);
+
+    if (r == ERR_VERSION || r == ERR_NOMEM || r == ERR_CORE)
+        return r;
+    if (r == ERR_NOT_PYTHON)
+        err_note_what(note, r, "there is none in %s", core->where);
+    else
+        r = err_note_what(note, ERR_CORE, "there is a Python in %s, but its threads are not to be found", core->where);
+    if (cut)
+        err_note_hint(note, "The file is cut off: copy it again from where it was written, or see ulimit -c there.");
+    else if (lacks)
+        err_note_hint(note, "Files of the process are missing here: see the note above.");
+    else if (r == ERR_NOT_PYTHON)
+        err_note_hint(note, "It is of the program '%.16s'. Give the core file of a Python process.", core->name);
+    else
+        err_note_hint(note, "It may have ended just as Python started or stopped, or its memory was left out: see "
+                            "/proc/PID/coredump_filter in core(5).");
+    return r;
+}
+
+int postmortem_open(struct postmortem *pm, struct sampler *s, const char *path, const char *root, const char *exe,
+                    struct err_note *note)
+{
+    int r = exe ? check_exe(exe, note) : 0;
+
+    if (r == 0)
+        r = core_file_open(path, &pm->core, note);
+    if (r == 0)
+        r = open_files(pm, root, exe, note);
+    if (r == 0)
+        r = mem_core_open(pm->core, &pm->files, &pm->mem);
+    if (r < 0)
+        return r;
+    if (exe)
+        mem_core_want(pm->mem, pm->files.exe_path);
+    r = process_open_core(s, pm->core, &pm->files, pm->mem, &pm->process, note);
+    return r < 0 ? explain(pm, r, note) : 0;
+}
+
+int postmortem_sample(struct postmortem *pm, process_sink sink, void *arg, struct err_note *note)
+{
+    int r = process_sample(pm->process, sink, arg);
+
+    return r < 0 ? explain(pm, r, note) : 0;
+}
+
+static void report_lack(const struct postmortem *pm, const struct mem_core_lack *lack)
+{
+    bool is_exe = strcmp(lack->path, core_file_exe(pm->core)) == 0;
+
+    fputs("Note: ", stderr);
+    if (is_exe && pm->files.exe_own)
+        fputs("the program given with --exe is not the one of the core file; ", stderr);
+    else {
+        text_print_safe(stderr, lack->path);
+        fputs(lack->is_other ? " is here, but is not the file that the process had" : " is missing here", stderr);
+        if (lack->n > 1)
+            fprintf(stderr, ", and so with %zu more", lack->n - 1);
+        fputs("; ", stderr);
+    }
+    fprintf(stderr, "memory that the core file leaves to it could not be read. Pass %s.\n",
+            is_exe ? "--exe FILE, or --root DIR with the files of its machine or container"
+                   : "--root DIR with the files of its machine or container");
+}
+
+void postmortem_report(const struct postmortem *pm)
+{
+    struct mem_core_lack lack;
+
+    if (pm->core && pm->core->size < pm->core->wanted)
+        fprintf(stderr, "Note: the core file is cut off: %llu of %llu KB are there.\n",
+                (unsigned long long)pm->core->size >> 10, (unsigned long long)pm->core->wanted >> 10);
+    if (pm->mem && mem_core_lacks(pm->mem, &lack))
+        report_lack(pm, &lack);
+}

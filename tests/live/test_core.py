@@ -1,0 +1,367 @@
+"""Core files of every interpreter, by gcore and by the kernel: what dump says against what the process told before."""
+import gzip
+import json
+import os
+import pathlib
+import re
+import resource
+import shutil
+import signal
+import struct
+import subprocess
+
+import pytest
+from conftest import DEBIAN, PYTHONS, SPYGLASS, at_rest, run
+from stacks import check_json, check_text, parse_text, rows, same
+from test_found import copy  # noqa: F401, a fixture
+
+PATTERN = pathlib.Path("/proc/sys/kernel/core_pattern").read_text().strip()
+SITUATIONS = ["plain", "many_threads", "generators", "deep", "raw_threads"]
+
+by_gcore = pytest.mark.skipif(not shutil.which("gcore"), reason="gcore (of gdb) is not installed")
+by_kernel = pytest.mark.skipif(
+    "/" in PATTERN or "|" in PATTERN or "%" in PATTERN,
+    reason="the kernel does not put core files into the working directory: core_pattern is %r" % PATTERN)
+
+
+def gcore(target, place):
+    """Has gdb write a core file of a process that goes on. Sets target.lossy when gdb says that it lost memory."""
+    done = subprocess.run(["gcore", "-o", str(place / "core"), str(at_rest(target.pid))], stdin=subprocess.DEVNULL,
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, universal_newlines=True)
+    core = place / ("core.%d" % target.pid)
+    assert core.exists(), done.stdout
+    lost = re.findall("Memory read failed for corefile section, .* at (0x[0-9a-f]+)", done.stdout)
+    target.lossy = set(lost) - {"0xffffffffff600000"}  # nobody may read that page
+    return core
+
+
+def wants_core():
+    resource.setrlimit(resource.RLIMIT_CORE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+
+
+def found_core(place):
+    """The kernel's core file in a directory: core, or core.PID."""
+    core, = place.glob(PATTERN + "*")
+    return core
+
+
+def roots(python):
+    return ["--root", python.root] if python.kind == "chroot" else []
+
+
+def dump_json(core, *args):
+    """JSON without what only core files have, and that."""
+    threads = json.loads(run("dump", "--core", core, "--json", *args).check().out)
+    return threads, [thread.pop("signal") for thread in threads]
+
+
+@pytest.fixture
+def inside(places):
+    """A directory that a target may write to, as we see it and as it does."""
+    made = []
+
+    def make(python):
+        path = places(python.root) / ("core-%d-%d" % (os.getpid(), len(made)))
+        path.mkdir()
+        made.append(path)
+        return path, "/" + str(path.relative_to(python.root))
+
+    yield make
+    for path in made:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+# ---- whole stacks, every interpreter ----
+
+def check_lossy(threads, truth):
+    """gdb 13 gives up a thread's C stack at its guard pages, if they are those of glibc 2.42. Entry frames are on that
+    stack: the Python stack ends there, and says so. What is shown is true."""
+    assert {t["thread_id"] for t in threads} == {t["ident"] for t in truth["threads"]} | {truth["helper"]}
+    for true in truth["threads"]:
+        found = next(t for t in threads if t["thread_id"] == true["ident"])
+        got, want = rows(found["frames"]), rows(true["frames"])
+        assert found["thread_name"] == true["name"] and found["os_thread_id"] == true["os_id"]
+        if got and got[-1][0] == "[cut off]" and not true["main"]:
+            want = want[:len(got) - 1]
+            got = got[:-1]
+        same(got, want, "thread %s" % true["name"])
+
+
+@by_gcore
+@pytest.mark.parametrize("situation", SITUATIONS)
+def test_gcore(spawn, tmp_path, python, situation):
+    target = spawn(python, "situations.py", situation)
+    core = gcore(target, tmp_path)
+    target.kill()
+    threads, signals = dump_json(core, *roots(python))
+    assert signals == [None] * len(threads)
+    if target.lossy:
+        return check_lossy(threads, target.truth)
+    check_json(json.dumps(threads), target.truth)
+    if situation == "many_threads":
+        return  # their names are too odd to be read back from text
+    text = run("dump", "--core", core, "--full-filenames", *roots(python)).check()
+    assert text.err == "", text
+    check_text(text.out, target.truth, full=True)
+    process, = parse_text(text.out)
+    assert process["core"] == str(core) and "signal" not in process
+    assert process["command"].endswith("situations.py " + situation), process
+
+
+@by_kernel
+@pytest.mark.parametrize("kind, where", [("abrt", "main"), ("segv", "main"), ("abrt", "thread"), ("segv", "thread")])
+def test_crash(spawn, inside, python, kind, where):
+    """The thread that crashed comes first, with the signal, and all stacks are those that were told."""
+    place, name = inside(python)
+    target = spawn(python, "crash.py", kind, where, name, preexec_fn=wants_core)
+    number = -target.process.wait()
+    truth = target.truth
+    assert number == getattr(signal, "SIG" + kind.upper())
+    core = found_core(place)
+    threads, signals = dump_json(core, *roots(python))
+    assert {t["thread_id"] for t in threads} == {t["ident"] for t in truth["threads"]}
+    for true in truth["threads"]:
+        found = next(t for t in threads if t["thread_id"] == true["ident"])
+        same(rows(found["frames"]), rows(true["frames"]), "thread %s" % true["name"])
+        assert found["thread_name"] == true["name"] and found["pid"] == truth["pid"]
+    assert threads[0]["os_thread_id"] == truth["crashed"] and threads[0]["active"]
+    assert all(not t["active"] and not t["owns_gil"] for t in threads[1:]), threads
+    assert signals[0]["number"] == number and signals[0]["name"] == "SIG" + kind.upper()
+    assert set(map(str, signals[1:])) == {"None"}
+    text = run("dump", "--core", core, *roots(python)).check()
+    assert text.err == "", text
+    process, = parse_text(text.out)
+    assert process["pid"] == truth["pid"] and process["threads"][0]["os_id"] == truth["crashed"]
+    assert process["command"].endswith("crash.py %s %s %s" % (kind, where, name)), process
+    at = " at %s" % signals[0]["address"] if signals[0]["address"] else ""
+    assert process["signal"] == "SIG%s (%d)%s in thread %d" % (kind.upper(), number, at, truth["crashed"])
+    if signals[0]["address"] and kind == "segv":
+        assert int(signals[0]["address"], 16) == 8 and process["threads"][0]["status"] in ("active", "active+gil")
+
+
+@by_kernel
+@pytest.mark.parametrize("host", [p for p in PYTHONS if p.kind == "host"], ids=repr)
+def test_sent_signal(spawn, inside, host):
+    """A signal from outside tells who sent it; the process need not have done anything."""
+    place, _ = inside(host)
+    target = spawn(host, "situations.py", "sleeping", cwd=place, preexec_fn=wants_core)
+    os.kill(at_rest(target.pid), signal.SIGQUIT)
+    target.process.wait()
+    process, = parse_text(run("dump", "--core", found_core(place), "--full-filenames").check().out)
+    assert process["signal"] == "SIGQUIT (3) in thread %d, sent by process %d" % (target.pid, os.getpid())
+    main = next(t for t in target.truth["threads"] if t["main"])
+    same(rows(process["threads"][0]["frames"]), rows(main["frames"]), "main")
+
+
+# ---- packed, moved, damaged ----
+
+@pytest.fixture(scope="module")
+def crashed(tmp_path_factory):
+    """A core file of Debian's Python, made once, and what was told before."""
+    if "/" in PATTERN or "|" in PATTERN or "%" in PATTERN:
+        pytest.skip("core_pattern is %r" % PATTERN)
+    place = tmp_path_factory.mktemp("crashed")
+    script = pathlib.Path(__file__).resolve().parents[1] / "targets" / "crash.py"
+    done = subprocess.run([*DEBIAN.command, str(script), "segv", "main", str(place)], stdout=subprocess.PIPE,
+                          stderr=subprocess.DEVNULL, preexec_fn=wants_core)
+    assert done.returncode == -signal.SIGSEGV
+    return found_core(place), json.loads(done.stdout)
+
+
+def is_whole(result, truth):
+    threads = json.loads(result.check().out)
+    first = next(t for t in truth["threads"] if t["ident"] == threads[0]["thread_id"])
+    same(rows(threads[0]["frames"]), rows(first["frames"]), "the thread that crashed")
+    return result
+
+
+@pytest.mark.parametrize("packer", ["gzip", "zstd", "gzip twice"])
+def test_packed(crashed, tmp_path, packer):
+    core, truth = crashed
+    packed = tmp_path / "core.packed"
+    bytes_ = core.read_bytes()
+    if packer == "zstd":
+        subprocess.run(["zstd", "-q", str(core), "-o", str(packed)], check=True)
+    elif packer == "gzip":
+        packed.write_bytes(gzip.compress(bytes_, 1))
+    else:  # in two parts, as some tools write it
+        packed.write_bytes(gzip.compress(bytes_[:1000000], 1) + gzip.compress(bytes_[1000000:], 1))
+    before = set(tmp_path.iterdir())
+    result = run("dump", "--core", packed, "--json", env={"TMPDIR": str(tmp_path)})
+    assert is_whole(result, truth).err == ""
+    assert set(tmp_path.iterdir()) == before, "something was left behind"
+
+
+def test_packed_and_cut_off(crashed, tmp_path):
+    core, _ = crashed
+    packed = tmp_path / "core.gz"
+    packed.write_bytes(gzip.compress(core.read_bytes(), 1)[:-200000])
+    result = run("dump", "--core", packed)
+    assert result.status in (0, 1) and "cut off" in result.err, result
+
+
+@pytest.mark.parametrize("name, start, program", [("xz", b"\xfd7zXZ\0", "xz"), ("lz4", b"\x04\x22\x4d\x18", "lz4")])
+def test_packed_otherwise(tmp_path, name, start, program):
+    packed = tmp_path / ("core." + name)
+    packed.write_bytes(start + bytes(100))
+    result = run("dump", "--core", packed).check(1)
+    assert "Error: " in result.err and program + " -d " + str(packed) in result.err, result
+
+
+def test_no_room_to_unpack(crashed, tmp_path):
+    """The disk is full: one line that says so, one that says what to do."""
+    core, _ = crashed
+    packed, small = tmp_path / "core.gz", tmp_path / "small"
+    packed.write_bytes(gzip.compress(core.read_bytes(), 1))
+    small.mkdir()
+    probe = subprocess.run(["unshare", "-rm", "mount", "-t", "tmpfs", "-o", "size=1m", "none", str(small)])
+    if probe.returncode:
+        pytest.skip("needs unshare and the right to mount")
+    result = run("-rm", "sh", "-c", 'mount -t tmpfs -o size=1m none "$1" && TMPDIR=$1 exec "$2" dump --core "$3"', "sh", small,
+                 SPYGLASS, packed, program=shutil.which("unshare")).check(1)
+    first, second = result.err.splitlines()
+    assert first.startswith("Error: Failed to read the core file: ") and "No space left" in first and str(small) in first
+    assert "TMPDIR" in second
+
+
+@pytest.mark.parametrize("chrooted", [p for p in PYTHONS if p.kind == "chroot"], ids=repr)
+@by_kernel
+def test_root(spawn, inside, chrooted):
+    """The process saw other files than we do: with --root they are found, without it is said that they are missing."""
+    place, name = inside(chrooted)
+    target = spawn(chrooted, "crash.py", "abrt", "main", name, preexec_fn=wants_core)
+    target.process.wait()
+    core = found_core(place)
+    with_root = run("dump", "--core", core, "--json", "--root", chrooted.root)
+    assert is_whole(with_root, target.truth).err == ""
+    without = is_whole(run("dump", "--core", core, "--json"), target.truth)
+    assert "Note: /usr/" in without.err and "--root DIR" in without.err and len(without.err.splitlines()) == 1, without
+
+
+@by_gcore
+def test_links_do_not_lead_out(spawn, tmp_path):
+    """A root whose files are links to elsewhere: they are followed inside of it, and not out."""
+    target = spawn(DEBIAN, "situations.py", "plain")
+    core = gcore(target, tmp_path)
+    program = os.path.realpath(DEBIAN.command[0])
+    root = tmp_path / "root"
+    (root / "usr" / "bin").mkdir(parents=True)
+    (root / program[1:]).symlink_to(program)  # to itself, seen from inside
+    out = run("dump", "--core", core, "--root", root).check()
+    assert program in out.err and "missing" in out.err, out
+    (root / "real").mkdir()
+    shutil.copy(program, root / "real" / "python")
+    (root / program[1:]).unlink()
+    (root / program[1:]).symlink_to("/real/python")
+    assert program not in run("dump", "--core", core, "--root", root).check().err
+
+
+@by_kernel
+def test_exe(launch, copy, script, inside, tmp_path, python):  # noqa: F811
+    """The program and its library were deleted: the stacks are there all the same, and what is missing is named."""
+    one = copy(python)
+    place, name = inside(python)
+    kept = tmp_path / "kept"
+    shutil.copy(one.files[0], kept)
+    target = launch([*one.command, script(python, "crash.py"), "abrt", "main", name], env=one.env, preexec_fn=wants_core)
+    target.process.wait()
+    core = found_core(place)
+    for file in one.files:
+        file.unlink()
+    result = is_whole(run("dump", "--core", core, "--json", *roots(python)), target.truth)
+    missing = "Note: /.*/%s is missing here; .* Pass %s" % (
+        re.escape(one.files[-1].name), "--exe FILE, or --root DIR" if len(one.files) == 1 else "--root DIR")
+    assert re.match(missing, result.err) and len(result.err.splitlines()) == 1, result
+    result = is_whole(run("dump", "--core", core, "--json", "--exe", kept, *roots(python)), target.truth)
+    if len(one.files) == 1:
+        assert result.err == "", result
+    else:
+        assert re.match(missing, result.err), result
+    wrong = is_whole(run("dump", "--core", core, "--json", "--exe", "/bin/true", *roots(python)), target.truth)
+    assert wrong.err.startswith("Note: the program given with --exe is not the one of the core file"), wrong
+
+
+def test_other_file_in_its_place(crashed, tmp_path):
+    """An upgrade since the crash: the file of that name is not believed."""
+    core, truth = crashed
+    program = os.path.realpath(DEBIAN.command[0])
+    (tmp_path / program[1:]).parent.mkdir(parents=True)
+    shutil.copy("/bin/true", tmp_path / program[1:])
+    result = is_whole(run("dump", "--core", core, "--json", "--root", tmp_path), truth)
+    assert result.err.startswith("Note: %s is here, but is not the file" % program), result
+
+
+@pytest.mark.parametrize("share", [0.999, 0.9, 0.5, 0.2, 0.01])
+def test_cut_off(crashed, tmp_path, share):
+    """Never a crash, never a lie: what is shown is true, and that the file is cut off is said."""
+    core, truth = crashed
+    cut = tmp_path / "core.cut"
+    bytes_ = core.read_bytes()
+    cut.write_bytes(bytes_[:int(len(bytes_) * share)])
+    result = run("dump", "--core", cut, "--json")
+    assert result.status in (0, 1) and "cut off" in result.err, result
+    if result.status == 0:
+        true = {t["ident"]: rows(t["frames"]) for t in truth["threads"]}
+        for thread in json.loads(result.out):
+            got, want = rows(thread["frames"]), true[thread["thread_id"]]
+            if got[-1][0] == "[cut off]":
+                got.pop()
+                want = want[:len(got)]
+            assert len(got) == len(want)
+            for row, true_row in zip(got, want):
+                assert row == true_row or row[0] == "[unreadable]"
+
+
+# ---- what is no core file of a Python ----
+
+def header(kind=4, machine=62, size=2, data=1):
+    ident = b"\x7fELF" + bytes([size, data, 1, 0]) + bytes(8)
+    return ident + struct.pack("<HHIQQQIHHHHHH", kind, machine, 1, 0, 64, 0, 0, 64, 56, 1, 64, 0, 0)
+
+
+BAD = [
+    ("empty", b"", "is empty"),
+    ("text", b"hello, this is not a core file\n" * 9, "is not a core file"),
+    ("program", header(kind=3), "is a program or library"),
+    ("aarch64", header(machine=183), "aarch64"),
+    ("i386", header(machine=3, size=1), "32-bit"),
+    ("x32", header(size=1), "32-bit"),
+    ("big endian", header(data=2), "big-endian"),
+    ("header only", header(), "cut off"),
+    ("start of a header", header()[:30], "core file"),
+]
+
+
+@pytest.mark.parametrize("name, bytes_, what", BAD, ids=[row[0] for row in BAD])
+def test_bad_file(tmp_path, name, bytes_, what):
+    file = tmp_path / "core"
+    file.write_bytes(bytes_)
+    result = run("dump", "--core", file).check(1)
+    first, second = result.err.splitlines()
+    assert first.startswith("Error: Failed to read the core file: %s" % file) and what in first and second, result
+    assert result.out == ""
+
+
+def test_bad_arguments(tmp_path):
+    for args, what in [(["--core", tmp_path / "none"], "No such file"), (["--core", tmp_path], "is a directory"),
+                       (["--core", "/dev/null"], "is not a file"),
+                       (["--core", "/dev/null", "--exe", tmp_path / "none"], "cannot read the program")]:
+        result = run("dump", *args).check(1)
+        assert result.err.startswith("Error: Failed to read the core file: ") and what in result.err, result
+        assert len(result.err.splitlines()) == 2
+    for args in (["--pid", "1", "--core", "x"], ["--pid", "1", "--root", "/"], ["--exe", "/bin/true"]):
+        assert "--core" in run("dump", *args).check(2).err
+
+
+def test_bad_root(crashed, tmp_path):
+    result = run("dump", "--core", crashed[0], "--root", tmp_path / "none").check(1)
+    assert "cannot open the directory" in result.err and "--root" in result.err
+
+
+@by_kernel
+def test_not_python(tmp_path):
+    done = subprocess.run(["sh", "-c", "kill -ABRT $$"], cwd=tmp_path, preexec_fn=wants_core)
+    assert done.returncode == -signal.SIGABRT
+    result = run("dump", "--core", found_core(tmp_path)).check(1)
+    assert result.err.startswith("Error: Failed to find python version from target process"), result
+    assert "'sh'" in result.err and "--subprocesses" not in result.err, result
