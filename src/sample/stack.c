@@ -104,6 +104,24 @@ static int read_still(struct stack *st, const struct stack_source *src, struct k
     return r < 0 ? r : resolve_codes(st, src, now);
 }
 
+/* The variables of each frame. Without a hold only those of frames that are still there afterwards count. */
+static int read_locals(struct stack *st, const struct stack_source *src, const struct freeze *fz)
+{
+    const struct sampler_options *o = &src->sampler->options;
+    struct locals_options options = {.level = o->locals, .show_secrets = o->show_secrets};
+    int r = locals_read(&st->locals, src->py, st->frames.items, st->frames.n, &options);
+
+    for (size_t i = 0; r == 0 && fz->way == FREEZE_NOT && i < st->frames.n; i++) {
+        const struct py_frame *frame = &st->frames.items[i];
+        addr_t code;
+
+        if (mem_read_addr(src->py->mem, frame->addr + (addr_t)src->py->layout.fr_code, &code) < 0 ||
+            (code & ~3ull) != frame->code)
+            locals_drop(&st->locals, i);
+    }
+    return r;
+}
+
 static int read_once(struct stack *st, const struct stack_source *src, struct known_thread *k, const struct freeze *fz)
 {
     int r;
@@ -111,6 +129,8 @@ static int read_once(struct stack *st, const struct stack_source *src, struct kn
     st->unsure = false;
     r = fz->way == FREEZE_NOT ? read_moving(st, src, k, fz->since_ns) : read_still(st, src, k, fz->since_ns);
     if (r < 0)
+        return r;
+    if (src->sampler->options.locals && (r = read_locals(st, src, fz)) < 0)
         return r;
     if (src->sampler->options.gil)
         st->owns_gil = threads_gil_holder(src->py, k->interp) == k->tstate;
@@ -197,13 +217,14 @@ static void give_way(const struct sampler *s, int tries)
 
 int stack_read(struct stack *st, const struct stack_source *src, struct known_thread *k, bool idle)
 {
-    int r = ERR_TORN;
+    /* Variables take longer to read than a thread can be kept off its core. */
+    int r = ERR_TORN, gentle = src->sampler->options.locals ? 1 : GENTLE_TRIES;
 
     st->owns_gil = st->unsure = false;
     for (int i = 0; i < TRIES && is_passing(r); i++) {
         if (i)
             give_way(src->sampler, i);
-        r = try_read(st, src, k, idle, i >= GENTLE_TRIES);
+        r = try_read(st, src, k, idle, i >= gentle);
     }
     return r;
 }
@@ -211,6 +232,7 @@ int stack_read(struct stack *st, const struct stack_source *src, struct known_th
 void stack_free(struct stack *st)
 {
     frames_free(&st->frames);
+    locals_free(&st->locals);
     free(st->addrs);
     free(st->codes);
     *st = (struct stack){0};
