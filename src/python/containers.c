@@ -282,12 +282,12 @@ static bool visit_sought(const struct python *py, addr_t key, addr_t value, void
     return false;
 }
 
-/* 3.x: a dict, then a list of nodes that has the order: od_first at +32, a node is key, hash, next (odictobject.c).
+/* 3.x: a dict, then a list of nodes that has the order: od_first behind it, a node is key, hash, next (odictobject.c).
  * Small ones are walked by it; move_to_end changes it alone. */
 static int walk_nodes(struct values *v, addr_t object, uint64_t size, struct pairs *pairs)
 {
     addr_t node;
-    int r = values_word(v, object + size + 32, &node);
+    int r = values_word(v, object + size, &node);
 
     for (int i = 0; r == 0 && node && i < NODES_MAX; i++) {
         addr_t words[3];

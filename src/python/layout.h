@@ -37,6 +37,7 @@ enum repr_kind {
     REPR_ARGS_COMMA = 2,     /* up to 3.6: ValueError('a',) */
     REPR_DELTA_PLAIN = 4,    /* up to 3.6: timedelta(1, 2) rather than timedelta(days=1, seconds=2) */
     REPR_ORDERED_PAIRS = 8,  /* up to 3.11: OrderedDict([('a', 1)]) rather than OrderedDict({'a': 1}) */
+    REPR_ARRAY_QUOTES = 32,  /* up to 3.14: bytearray(b"\'"), the quote escaped though it need not be */
     REPR_TAGGED_LOCALS = 16, /* 3.14+: the low bits of a frame's slots are tags (pycore_stackref.h) */
 };
 

@@ -113,7 +113,7 @@ static const struct layout rows[] = {
         .se_key = 8,
         .ba_start = 40,
         CALLS_27,
-        .reprs = REPR_2 | REPR_ARGS_COMMA | REPR_DELTA_PLAIN | REPR_ORDERED_PAIRS,
+        .reprs = REPR_2 | REPR_ARGS_COMMA | REPR_DELTA_PLAIN | REPR_ORDERED_PAIRS | REPR_ARRAY_QUOTES,
     },
     {
         .major = 3,
@@ -159,7 +159,7 @@ static const struct layout rows[] = {
         .order_kind = ORDER_OF_KEYS,
         ITEMS_3,
         CALLS_36,
-        .reprs = REPR_ARGS_COMMA | REPR_DELTA_PLAIN | REPR_ORDERED_PAIRS,
+        .reprs = REPR_ARGS_COMMA | REPR_DELTA_PLAIN | REPR_ORDERED_PAIRS | REPR_ARRAY_QUOTES,
     },
     {
         .major = 3,
@@ -207,7 +207,7 @@ static const struct layout rows[] = {
         .order_kind = ORDER_OF_KEYS,
         ITEMS_3,
         CALLS_36,
-        .reprs = REPR_ORDERED_PAIRS,
+        .reprs = REPR_ORDERED_PAIRS | REPR_ARRAY_QUOTES,
     },
     {
         .major = 3,
@@ -255,7 +255,7 @@ static const struct layout rows[] = {
         .order_kind = ORDER_OF_KEYS,
         ITEMS_3,
         CALLS_36,
-        .reprs = REPR_ORDERED_PAIRS,
+        .reprs = REPR_ORDERED_PAIRS | REPR_ARRAY_QUOTES,
     },
     {
         .major = 3,
@@ -303,7 +303,7 @@ static const struct layout rows[] = {
         .order_kind = ORDER_OF_KEYS,
         ITEMS_3,
         CALLS_36,
-        .reprs = REPR_ORDERED_PAIRS,
+        .reprs = REPR_ORDERED_PAIRS | REPR_ARRAY_QUOTES,
     },
     {
         .major = 3,
@@ -351,7 +351,7 @@ static const struct layout rows[] = {
         .order_kind = ORDER_OF_KEYS,
         ITEMS_3,
         CALLS_310,
-        .reprs = REPR_ORDERED_PAIRS,
+        .reprs = REPR_ORDERED_PAIRS | REPR_ARRAY_QUOTES,
     },
     {
         .major = 3,
@@ -404,7 +404,7 @@ static const struct layout rows[] = {
         .order_kind = ORDER_BEFORE,
         ITEMS_3,
         CALLS_311,
-        .reprs = REPR_ORDERED_PAIRS,
+        .reprs = REPR_ORDERED_PAIRS | REPR_ARRAY_QUOTES,
     },
     {
         .major = 3,
@@ -459,7 +459,7 @@ static const struct layout rows[] = {
         .order_kind = ORDER_BEFORE,
         ITEMS_3,
         CALLS_312,
-        .reprs = 0,
+        .reprs = REPR_ARRAY_QUOTES,
     },
     {
         .major = 3,
@@ -514,7 +514,7 @@ static const struct layout rows[] = {
         .order_kind = ORDER_BEHIND,
         ITEMS_3,
         CALLS_312,
-        .reprs = 0,
+        .reprs = REPR_ARRAY_QUOTES,
     },
     {
         .major = 3,
@@ -574,7 +574,7 @@ static const struct layout rows[] = {
         .se_key = 0,
         .ba_start = 40,
         CALLS_312,
-        .reprs = REPR_TAGGED_LOCALS,
+        .reprs = REPR_TAGGED_LOCALS | REPR_ARRAY_QUOTES,
     },
     {
         .major = 3,

@@ -21,6 +21,7 @@ struct style {
     char quote;
     bool ascii_only; /* 2.7: all else is escaped */
     bool bytes;      /* they are bytes: \x.. is all there is */
+    bool quotes;     /* a single quote is escaped in any case */
 };
 
 /* ---- where the characters are ---- */
@@ -99,7 +100,7 @@ static void put_character(struct values *v, const struct style *style, uint32_t 
     const char *named = cp < 0x20 && cp ? strchr(from, (int)cp) : NULL;
     char utf8[4];
 
-    if (cp == (unsigned char)style->quote || cp == '\\')
+    if (cp == (unsigned char)style->quote || cp == '\\' || (style->quotes && cp == '\''))
         values_printf(v, "\\%c", (int)cp);
     else if (named)
         values_printf(v, "\\%c", to[named - from]);
@@ -197,14 +198,7 @@ static int put_quoted(struct values *v, const struct str_shape *s, struct style 
     return 0;
 }
 
-int texts_put_characters(struct values *v, addr_t data, uint64_t length, int kind, bool ascii_only)
-{
-    struct str_shape shape = {.length = length, .kind = kind, .data = data};
-
-    return put_quoted(v, &shape, (struct style){.ascii_only = ascii_only});
-}
-
-int texts_put_bytes(struct values *v, addr_t data, uint64_t length)
+static int put_bytes(struct values *v, addr_t data, uint64_t length)
 {
     struct str_shape shape = {.length = length, .kind = 1, .data = data};
 
@@ -224,7 +218,7 @@ int texts_write_bytes(struct values *v, addr_t object, const struct value_type *
         return r;
     if (!(l->reprs & REPR_2))
         values_put(v, "b");
-    return texts_put_bytes(v, object + (addr_t)l->by_data, size);
+    return put_bytes(v, object + (addr_t)l->by_data, size);
 }
 
 int texts_write_str(struct values *v, addr_t object, const struct value_type *t)
@@ -252,16 +246,16 @@ int texts_write_unicode(struct values *v, addr_t object, const struct value_type
 
 int texts_write_bytearray(struct values *v, addr_t object, const struct value_type *t)
 {
-    uint64_t size;
-    addr_t start;
-    int r = values_word(v, object + 16, &size);
+    struct style style = {.bytes = true, .quotes = v->py.layout.reprs & REPR_ARRAY_QUOTES};
+    struct str_shape shape = {.kind = 1};
+    int r = values_word(v, object + 16, &shape.length);
 
     if (r == 0)
-        r = values_word(v, object + (addr_t)v->py.layout.ba_start, &start);
-    if (r < 0)
-        return r;
+        r = values_word(v, object + (addr_t)v->py.layout.ba_start, &shape.data);
+    if (r < 0 || shape.length > INT64_MAX)
+        return r < 0 ? r : ERR_BOUNDS;
     values_printf(v, "%s(b", t->name);
-    r = texts_put_bytes(v, start, size);
+    r = put_quoted(v, &shape, style);
     values_put(v, ")");
     return r;
 }

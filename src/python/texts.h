@@ -14,12 +14,6 @@ int texts_write_bytearray(struct values *v, addr_t object, const struct value_ty
 /* The first characters of a str, or bytes, as UTF-8: a key, an attribute's name. False for any other object. */
 bool texts_read_key(struct values *v, addr_t object, char out[VALUES_KEY_MAX]);
 
-/* Characters of 1, 2 or 4 bytes, in quotes and escaped. Those after the first `room` of them are left out. */
-int texts_put_characters(struct values *v, addr_t data, uint64_t length, int kind, bool ascii_only);
-
-/* The same for bytes. */
-int texts_put_bytes(struct values *v, addr_t data, uint64_t length);
-
 /* A str as it is, without quotes: the name of a function, of a module. */
 int texts_put_name(struct values *v, addr_t object);
 

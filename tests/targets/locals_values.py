@@ -9,10 +9,12 @@ waits until standard input is closed. Runs on 2.7 and on every 3.x.
 """
 import array
 import collections
+import ctypes
 import datetime
 import decimal
 import json
 import os
+import re
 import sys
 import time
 
@@ -33,7 +35,9 @@ def show(value, text):
 
 
 def text_of(value):
-    return shown[id(value)] if id(value) in shown else repr(value)
+    if id(value) in shown:
+        return shown[id(value)]
+    return re.sub("^<([^<> ]*) object at (0x[0-9a-f]+)>$", r"<\1 at \2>", repr(value))
 
 
 def count_args(code):
@@ -56,6 +60,7 @@ def rest():
         frame = frame.f_back
     sys.stdout.write(json.dumps({"frames": frames}) + "\n")
     sys.stdout.flush()
+    del frames, frame
     os.read(0, 1)
     os._exit(0)
 
@@ -130,6 +135,19 @@ class MyError(ValueError):
     pass
 
 
+class IntWithDict(int):
+    pass
+
+
+class Shadow(object):
+    """Named as a builtin is, which it is not."""
+    def __init__(self):
+        self.real = False
+
+
+Shadow.__name__ = "int"
+
+
 class Meta(type):
     pass
 
@@ -138,7 +156,14 @@ WithMeta = Meta("WithMeta", (object,), {})
 
 
 def plain(value):
-    return show(value, "<%s at 0x%x>" % (type(value).__name__, id(value)))
+    return show(value, "<%s at 0x%x>" % (value.__class__.__name__, id(value)))
+
+
+def define(source, name="f"):
+    """A function of a syntax that not every Python has."""
+    space = {"rest": rest}
+    exec(source, space)
+    return space[name]
 
 
 # ---- kinds ----
@@ -163,6 +188,8 @@ def numbers():
 
 
 def decimals():
+    if PY2:
+        return rest()  # there it is a class of Python's
     texts = ["0", "1", "-1", "3.14", "1E+5", "1E-7", "0.000001", "-0.00", "123456789012345678901234567890.123",
              "Infinity", "-Infinity", "NaN", "sNaN", "NaN123", "1E+1000", "0E-10", "12345678901234567890", "10E+3"]
     d0, d1, d2, d3, d4, d5, d6, d7, d8, d9, d10, d11, d12, d13, d14, d15, d16, d17 = map(decimal.Decimal, texts)
@@ -278,9 +305,9 @@ def exceptions():
 
 
 def subclasses():
-    my_int, my_big = show(MyInt(5), "MyInt(5)"), show(MyInt(2 ** 70), "MyInt(%s%s)" % (2 ** 70, "L" if 0 else ""))
-    if PY2:
-        del my_big
+    my_int = show(MyInt(5), "MyInt(5)")
+    if not PY2:
+        my_big = show(MyInt(-2 ** 70), "MyInt(%d)" % -2 ** 70)
     my_float = show(MyFloat(1.5), "MyFloat(1.5)")
     my_str, my_wide = show(MyStr("text"), "MyStr('text')"), None
     my_bytes = show(MyBytes(b"by"), "MyBytes(%r)" % b"by")
@@ -290,7 +317,9 @@ def subclasses():
     my_list, my_dict = show(MyList([1, 2]), "MyList([1, 2])"), show(MyDict(a=1), "MyDict({'a': 1})")
     my_set = show(MySet([1]), "MySet([1])" if PY2 else "MySet({1})")
     point = collections.namedtuple("Point", "x y")(1, "two")
-    moment = time.gmtime(0)
+    if not PY2:
+        moment = time.gmtime(0)
+        usage = os.times()
     counter = show(collections.Counter("aab"), None)
     shown[id(counter)] = "Counter(%s)" % dict.__repr__(counter)
     rest()
@@ -299,6 +328,8 @@ def subclasses():
 def objects():
     instance, slotted, more = plain(Plain()), plain(Slotted()), plain(SlottedMore())
     old = plain(Old())
+    not_an_int = show(Shadow(), None)
+    shown[id(not_an_int)] = "<int at 0x%x>" % id(not_an_int)
     bare = show(object(), None)
     shown[id(bare)] = "<object at 0x%x>" % id(bare)
     kind, builtin_kind, error_kind, with_meta = Plain, int, ValueError, WithMeta
@@ -321,6 +352,120 @@ def objects():
     generator = (i for i in ())
     code = inner.__code__
     rest()
+
+
+def described(value, names):
+    """A plain object with its attributes."""
+    pairs = ["%s=%s" % (name, text_of(getattr(value, name))) for name in names if hasattr(value, name)]
+    return show(value, "<%s at 0x%x: %s>" % (value.__class__.__name__, id(value), ", ".join(pairs)))
+
+
+def attributes():
+    """To be looked at with -ll."""
+    instance, old = Plain(), Old()
+    described(instance, instance.__dict__)
+    described(old, old.__dict__)
+    late = Plain()
+    del late.first
+    late.first = "again"
+    late.more = None
+    described(late, late.__dict__)
+    slotted, more = described(Slotted(), ["left", "right"]), SlottedMore()
+    described(more, ["left", "right", "more", "attribute"])
+    empty = described(SlottedMore.__mro__[2](), [])
+    shown[id(empty)] = "<object at 0x%x>" % id(empty)
+    inner = Plain()
+    outer = Plain()
+    outer.inner = described(inner, inner.__dict__)
+    described(outer, outer.__dict__)
+    many = Plain()
+    for i in range(40):
+        setattr(many, "a%d" % i, i)
+    described(many, many.__dict__)
+    taken = Plain()
+    own = taken.__dict__  # from here on it has a dict of its own
+    taken.fourth = 4
+    described(taken, own)
+    itself = Plain()
+    itself.me = itself
+    shown[id(itself)] = "<Plain at 0x%x: %s>" % (id(itself), ", ".join(
+        "%s=%s" % (k, "<Plain at 0x%x>" % id(itself) if k == "me" else repr(v)) for k, v in itself.__dict__.items()))
+    listed = [inner, 1]
+    shown[id(listed)] = "[%s, 1]" % shown[id(inner)]
+    rest()
+
+
+def secrets():
+    password, api_key, APIKey, auth_token, client_secret = "hunter2", "hunter3", "hunter4", b"hunter5", ["hunter6"]
+    key, passwd, credentials, none_token = 4711, "hunter7", ("hunter8",), None
+    monkey, tokenizer, keyboard = "animal", "tool", "desk"
+    settings = {"user": "me", "password": "hunter9", "deep": {"SECRET_KEY": "hunter10"}, b"token": "hunter11"}
+    holder = Plain()
+    holder.password = "hunter12"
+    point = collections.namedtuple("Login", "user password")("me", "hunter13")
+
+    def inner(token, *keys, **tokens):
+        closed = password
+        rest()
+    inner("hunter14", "hunter15", x="hunter16", password="hunter17")
+
+
+def lengths():
+    long_list, long_tuple, long_set = list(range(100000)), tuple(range(100000)), set(range(100000))
+    long_dict = {i: i for i in range(300000)}
+    long_text, long_bytes, long_array = u"x" * 1000000, b"y" * 1000000, bytearray(1000000)
+    long_wide = u"\U0001f600" * 100000
+    deep = []
+    for _ in range(2000):
+        deep = [deep]
+    deep_dict = {}
+    for _ in range(2000):
+        deep_dict = {"d": deep_dict}
+    long_int, longer_int = 7 ** 5000, 1 << 10000000
+    sparse = {i: i for i in range(100000)}
+    for i in range(99990):
+        del sparse[i]
+    wide_nest = [[[[i, j] for i in range(30)] for j in range(30)] for k in range(30)]
+    objects = [Plain() for _ in range(1000)]
+    shown.update((id(v), "") for v in list(locals().values()))
+    rest()
+
+
+def legacy():
+    """A str that an old interface made and that is not "ready": up to 3.11."""
+    make = ctypes.pythonapi.PyUnicode_FromUnicode
+    make.restype = ctypes.c_void_p
+    data = ctypes.pythonapi.PyUnicode_AsUnicode
+    data.restype = ctypes.c_void_p
+    data.argtypes = [ctypes.c_void_p]
+    address = make(None, ctypes.c_ssize_t(6))
+    ctypes.memmove(data(address), (ctypes.c_wchar * 6)(*u"ab\u4e2d\xe9'\n"), 24)
+    make = data = None
+    holder = [None]  # its item is set behind Python's back: to look at the str would make it ready
+    shown[id(holder)] = "[%r]" % u"ab\u4e2d\xe9'\n"
+    items = ctypes.c_void_p.from_address(id(holder) + 24).value
+    ctypes.c_void_p.from_address(items).value = address
+    rest()
+
+
+def enums():
+    import enum
+    color = enum.Enum("Color", "RED GREEN")
+    order = enum.IntEnum("Order", "FIRST SECOND")
+    member, number = color.RED, order.SECOND
+    shown[id(member)], shown[id(number)] = "<Color.RED: 1>", "<Order.SECOND: 2>"
+    both = [color.GREEN]
+    shown[id(both)] = "[<Color.GREEN: 2>]"
+    del color, order, enum
+    rest()
+
+
+def recursion(n=1000):
+    sys.setrecursionlimit(5000)
+    if n == 0:
+        rest()
+    below = [n]
+    recursion(n - 1)
 
 
 # ---- frames ----
@@ -363,34 +508,24 @@ def comprehensions():
 
 
 def keyword_only():
-    space = {"rest": rest}
-    exec("def f(a, *, b, c=3, **more):\n    d = b\n    rest()\n", space)
-    space["f"](1, b=2, z=26)
+    define("def f(a, *, b, c=3, **more):\n    d = b\n    rest()\n")(1, b=2, z=26)
 
 
 def star_keyword_only():
-    space = {"rest": rest}
-    exec("def f(a, *args, b, c=3):\n    rest()\n", space)
-    space["f"](1, 2, 3, b=2)
+    define("def f(a, *args, b, c=3):\n    rest()\n")(1, 2, 3, b=2)
 
 
 def positional_only():
-    space = {"rest": rest}
-    exec("def f(a, b, /, c, *, d):\n    e = d\n    rest()\n", space)
-    space["f"](1, 2, 3, d=4)
+    define("def f(a, b, /, c, *, d):\n    e = d\n    rest()\n")(1, 2, 3, d=4)
 
 
 def coroutines():
-    space = {"rest": rest}
-    exec("async def f(a):\n    b = a\n    await g(b)\nasync def g(c):\n    d = c + 1\n    rest()\n", space)
-    task = space["f"](1)
-    task.send(None)
+    source = "async def f(a):\n    b = a\n    await g(b)\nasync def g(c):\n    d = c + 1\n    rest()\n"
+    define(source)(1).send(None)
 
 
 def deleted_cells():
-    space = {"rest": rest}
-    exec("def f(a):\n    b, c = a, 2\n    def g():\n        rest()\n        return b, c\n    del b\n    g()\n", space)
-    space["f"](1)
+    define("def f(a):\n    b, c = a, 2\n    def g():\n        rest()\n        return b, c\n    del b\n    g()\n")(1)
 
 
 def class_body():
