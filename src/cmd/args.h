@@ -57,6 +57,7 @@ struct options {
     bool capture; /* hold back the launched program's output */
     bool hide_progress;
     unsigned locals; /* how often -l was given */
+    bool show_secrets;
     bool json;
     bool verbose;
     const char *shell; /* of `completions` */

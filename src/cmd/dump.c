@@ -29,17 +29,45 @@ static void traces_clear(struct traces *t)
     t->n = 0;
 }
 
+/* Frames, their variables and the text of the values, one behind the other in one piece of memory. */
+static struct frame *frames_copy(const struct trace *trace)
+{
+    size_t n_locals = 0, text_len = 1;
+    struct frame *frames;
+    struct local *local;
+    char *text;
+
+    for (size_t i = 0; i < trace->n_frames; i++) {
+        n_locals += trace->frames[i].n_locals;
+        for (size_t k = 0; k < trace->frames[i].n_locals; k++)
+            text_len += strlen(trace->frames[i].locals[k].value) + 1;
+    }
+    frames = malloc(trace->n_frames * sizeof(*frames) + n_locals * sizeof(*local) + text_len);
+    if (!frames)
+        return NULL;
+    local = (struct local *)(frames + trace->n_frames);
+    text = (char *)(local + n_locals);
+    for (size_t i = 0; i < trace->n_frames; i++) {
+        frames[i] = trace->frames[i];
+        frames[i].locals = frames[i].locals ? local : NULL;
+        for (size_t k = 0; k < frames[i].n_locals; k++, local++) {
+            *local = trace->frames[i].locals[k];
+            local->value = strcpy(text, local->value);
+            text += strlen(text) + 1;
+        }
+    }
+    return frames;
+}
+
 static int traces_add(const struct trace *trace, void *arg)
 {
     struct traces *t = arg;
-    struct frame *frames = malloc(trace->n_frames * sizeof(*frames) + 1);
+    struct frame *frames = frames_copy(trace);
 
     if (!frames || grow_array((void **)&t->items, &t->cap, t->n + 1, sizeof(*t->items)) < 0) {
         free(frames);
         return ERR_NOMEM;
     }
-    if (trace->n_frames)
-        memcpy(frames, trace->frames, trace->n_frames * sizeof(*frames));
     t->items[t->n] = *trace;
     t->items[t->n++].frames = frames;
     return 0;
@@ -74,6 +102,9 @@ static void note_errors(const struct sampler *s)
         if (s->errors[i])
             fprintf(stderr, "Note: %llu thread(s) could not be read: %s\n", (unsigned long long)s->errors[i],
                     err_name(ERR_NOMEM + i));
+    if (s->cut_locals)
+        fprintf(stderr, "Note: of %llu thread(s) not all variables were read: there are too many.\n",
+                (unsigned long long)s->cut_locals);
     if (s->hold_refused)
         fprintf(stderr, "Note: the process may not be held (another tracer has it, or ptrace is forbidden): it was "
                         "read while it ran.\n");
@@ -154,8 +185,12 @@ int cmd_dump(const struct options *o)
     if (r == 0 && !o->pid)
         return report_missing_target(o);
     if (r == 0) {
-        family.sampler = sampler_new(&(struct sampler_options){
-            .nonblocking = o->nonblocking, .idle = true, .gil = true, .core = !o->nonblocking});
+        family.sampler = sampler_new(&(struct sampler_options){.nonblocking = o->nonblocking,
+                                                               .idle = true,
+                                                               .gil = true,
+                                                               .core = !o->nonblocking,
+                                                               .locals = o->locals,
+                                                               .show_secrets = o->show_secrets});
         r = family.sampler ? family_add(&family, o->pid, PATIENCE_NS, !o->subprocesses, &note) : ERR_NOMEM;
     }
     if (r == 0)

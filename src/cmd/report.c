@@ -12,7 +12,7 @@
 
 int report_unsupported(const struct options *o, struct err_note *note)
 {
-    const char *what = o->native ? "--native" : o->locals ? "--locals" : NULL;
+    const char *what = o->native ? "--native" : NULL;
 
     if (!what)
         return 0;

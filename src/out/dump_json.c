@@ -9,6 +9,26 @@
 /* Ancestors told of a process; a chain that is longer, or a ring, is cut here. */
 #define DUMP_MAX_ANCESTORS 64
 
+static void dump_json_locals(const struct frame *frame, FILE *out)
+{
+    if (frame->locals == NULL) {
+        fputs("null", out);
+        return;
+    }
+    putc('[', out);
+    for (size_t i = 0; i < frame->n_locals; i++) {
+        const struct local *local = &frame->locals[i];
+
+        fputs(i > 0 ? ",\n          {\n            \"name\": " : "\n          {\n            \"name\": ", out);
+        json_string(out, local->name);
+        fprintf(out, ",\n            \"addr\": %" PRIu64, local->addr);
+        fprintf(out, ",\n            \"arg\": %s,\n            \"repr\": ", local->is_arg ? "true" : "false");
+        json_string(out, local->value);
+        fputs("\n          }", out);
+    }
+    fputs(frame->n_locals > 0 ? "\n        ]" : "]", out);
+}
+
 static void dump_json_frame(const struct frame *frame, FILE *out)
 {
     fputs("      {\n        \"name\": ", out);
@@ -19,8 +39,9 @@ static void dump_json_frame(const struct frame *frame, FILE *out)
     json_string(out, frame->func->module);
     fputs(",\n        \"short_filename\": ", out);
     json_string(out, frame->func->short_filename);
-    fprintf(out, ",\n        \"line\": %d,\n        \"locals\": null,\n", frame->line > 0 ? frame->line : 0);
-    fprintf(out, "        \"is_entry\": %s,\n", frame->is_entry ? "true" : "false");
+    fprintf(out, ",\n        \"line\": %d,\n        \"locals\": ", frame->line > 0 ? frame->line : 0);
+    dump_json_locals(frame, out);
+    fprintf(out, ",\n        \"is_entry\": %s,\n", frame->is_entry ? "true" : "false");
     fprintf(out, "        \"is_shim_entry\": %s\n      }", frame->is_shim_entry ? "true" : "false");
 }
 

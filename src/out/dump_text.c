@@ -49,6 +49,27 @@ static void dump_text_header(const struct proc_info *process, FILE *out)
     putc('\n', out);
 }
 
+/* `Arguments:` or `Locals:`, when there are any. */
+static void dump_text_locals(const struct frame *frame, bool args, FILE *out)
+{
+    bool first = true;
+
+    for (size_t i = 0; i < frame->n_locals; i++) {
+        const struct local *local = &frame->locals[i];
+
+        if (local->is_arg != args)
+            continue;
+        if (first)
+            fprintf(out, "        %s:\n", args ? "Arguments" : "Locals");
+        first = false;
+        fputs("            ", out);
+        text_print_safe(out, local->name);
+        fputs(": ", out);
+        text_print_safe(out, local->value);
+        putc('\n', out);
+    }
+}
+
 static void dump_text_frame(const struct frame *frame, const struct dump_options *options, FILE *out)
 {
     fputs("    ", out);
@@ -58,6 +79,8 @@ static void dump_text_frame(const struct frame *frame, const struct dump_options
     if (frame->line > 0)
         fprintf(out, ":%d", frame->line);
     fputs(")\n", out);
+    dump_text_locals(frame, true, out);
+    dump_text_locals(frame, false, out);
 }
 
 static void dump_text_thread(const struct trace *trace, const struct dump_options *options, FILE *out)

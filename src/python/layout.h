@@ -24,6 +24,23 @@ enum attr_kind {
     ATTRS_INLINE_VALUES,  /* 3.13+: dict at -24, values after the object */
 };
 
+/* How the values of a split dict tell the order in which they were set (pycore_dict.h). */
+enum order_kind {
+    ORDER_OF_KEYS, /* up to 3.10: that of the keys */
+    ORDER_BEFORE,  /* 3.11, 3.12: bytes before the values, backwards */
+    ORDER_BEHIND,  /* 3.13+: bytes behind the last value */
+};
+
+/* What repr() shows in another way than the versions after it or before it; a set of these. */
+enum repr_kind {
+    REPR_2 = 1,              /* 2.7: u'a', 1L, set([1]), <type 'int'> */
+    REPR_ARGS_COMMA = 2,     /* up to 3.6: ValueError('a',) */
+    REPR_DELTA_PLAIN = 4,    /* up to 3.6: timedelta(1, 2) rather than timedelta(days=1, seconds=2) */
+    REPR_ORDERED_PAIRS = 8,  /* up to 3.11: OrderedDict([('a', 1)]) rather than OrderedDict({'a': 1}) */
+    REPR_ARRAY_QUOTES = 32,  /* up to 3.14: bytearray(b"\'"), the quote escaped though it need not be */
+    REPR_TAGGED_LOCALS = 16, /* 3.14+: the low bits of a frame's slots are tags (pycore_stackref.h) */
+};
+
 struct layout {
     int major, minor;
 
@@ -47,16 +64,22 @@ struct layout {
     int fr_lasti; /* an int: up to 3.10 */
     int fr_instr; /* a pointer into the bytecode: 3.11+ */
     int fr_size;  /* bytes to read to have all of the above */
+    int fr_slots; /* f_localsplus: the variables */
 
     /* PyCodeObject */
     int co_filename, co_name, co_qualname, co_lines, co_firstline, co_bytecode;
     int co_version; /* a number of its own: 3.12+ */
     int co_size;    /* bytes to read to have all of the above but the bytecode */
+    int co_argcount, co_kwonly, co_flags;
+    int co_varnames;              /* the names of the slots: co_varnames; from 3.11 on co_localsplusnames */
+    int co_cellvars, co_freevars; /* names of the slots behind: up to 3.10 */
+    int co_kinds;                 /* co_localspluskinds: 3.11+ */
 
     enum line_kind line_kind;
 
     /* str (3.x): data follows the ASCII or the compact header; 2.7: ob_sval */
     int str_length, str_state, str_ascii, str_compact;
+    int str_wstr, str_wstr_length; /* one that is not "ready" has its text there: up to 3.11 */
 
     /* bytes */
     int by_size, by_data;
@@ -65,13 +88,23 @@ struct layout {
     int di_keys, di_values, di_used;
     int dk_size, dk_log2_size, dk_log2_index, dk_kind, dk_nentries, dk_indices;
     int dv_values; /* where a split dict's values begin behind its values pointer */
+    enum order_kind order_kind;
+
+    /* tuple, list, set, bytearray: where the items are, or the pointer to them */
+    int tu_items, li_items, se_mask, se_table, se_key, ba_start;
+
+    /* functions and generators: the name, qualified where there is one */
+    int fu_name, ge_name;
 
     /* int */
     int lo_tag, lo_digits; /* lo_tag NO: ob_size at 16 */
 
     /* type */
     int ty_basicsize, ty_dictoffset, ty_flags, ty_cached_keys;
+    int ty_name, ty_itemsize, ty_members, ty_base, ty_dict;
     enum attr_kind attr_kind;
+
+    int reprs; /* set of enum repr_kind */
 };
 
 /* The row of a version, or NULL when it is not known. */

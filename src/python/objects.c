@@ -1,5 +1,6 @@
 /*
- * dict, int and instances of a target. Called by names.c, seldom: not part of the sampling loop.
+ * dict, int and instances of a target. Called by names.c and, for local variables, by containers.c and instances.c;
+ * seldom: not part of the sampling loop.
  */
 #include "python/objects.h"
 
@@ -11,12 +12,17 @@
 
 #define TP_INLINE_VALUES (1u << 2) /* 3.13+, Include/object.h */
 #define TP_MANAGED_DICT  (1u << 4) /* 3.11+ */
+#define DICT_SIZE_MAX    (1ull << 40)
+#define OFFSET_MAX       (1ll << 20)
+#define ORDER_MAX        32 /* a split dict has at most 30 values (SHARED_KEYS_MAX_SIZE) */
 
 /* A dict's table: entries of `stride` bytes with the key at `key_at`, values beside the key or apart. */
 struct entries {
     addr_t at;
     size_t n, stride, key_at;
-    addr_t values; /* 0: beside the key */
+    addr_t values;                  /* 0: beside the key */
+    unsigned char order[ORDER_MAX]; /* which entry was set first, second … */
+    size_t n_order;                 /* 0: as they lie */
 };
 
 /* 2.7: one table of (hash, key, value), with holes (Include/dictobject.h). */
@@ -27,9 +33,11 @@ static int entries_of_table(const struct python *py, addr_t dict, struct entries
 
     if (r < 0)
         return r;
-    if (mask_and_table[0] >= PY_MAX_DICT)
+    if (mask_and_table[0] >= DICT_SIZE_MAX)
         return ERR_BOUNDS;
     *ret = (struct entries){.at = mask_and_table[1], .n = mask_and_table[0] + 1, .stride = 24, .key_at = 8};
+    if (ret->n > PY_MAX_DICT)
+        ret->n = PY_MAX_DICT;
     return 0;
 }
 
@@ -56,11 +64,34 @@ static int entries_of_keys(const struct python *py, addr_t keys, struct entries 
         if (head[l->dk_kind] != 0) /* all keys are str: no hash is kept */
             *ret = (struct entries){.stride = 16, .key_at = 0};
     }
-    if (n > size || n > PY_MAX_DICT || size > (uint64_t)PY_MAX_DICT * 4)
+    if (n > size || size > DICT_SIZE_MAX)
         return ERR_BOUNDS;
-    ret->n = n;
+    ret->n = n < PY_MAX_DICT ? n : PY_MAX_DICT;
     ret->at = keys + (addr_t)l->dk_indices + index_bytes;
     return 0;
+}
+
+/* The order in which the values at `values` were set; without it they are taken as they lie. */
+static void entries_order(const struct python *py, addr_t values, struct entries *e)
+{
+    unsigned char head[8], used = 0, bytes[ORDER_MAX];
+    addr_t at = 0;
+
+    if (py->layout.order_kind == ORDER_BEFORE && mem_read(py->mem, values - 2, head, 2) == 0) {
+        used = head[0];
+        at = values - 2 - used;
+    } else if (py->layout.order_kind == ORDER_BEHIND && mem_read(py->mem, values, head, 2) == 0) {
+        used = head[1]; /* struct _dictvalues: capacity, size */
+        at = values + (addr_t)py->layout.dv_values + head[0] * 8ull;
+    }
+    if (!used || used > ORDER_MAX || used > e->n || mem_read(py->mem, at, bytes, used) < 0)
+        return;
+    for (size_t i = 0; i < used; i++) {
+        e->order[i] = bytes[py->layout.order_kind == ORDER_BEFORE ? used - 1u - i : i];
+        if (e->order[i] >= e->n)
+            return;
+    }
+    e->n_order = used;
 }
 
 static int entries_of_dict(const struct python *py, addr_t dict, struct entries *ret)
@@ -76,8 +107,29 @@ static int entries_of_dict(const struct python *py, addr_t dict, struct entries 
         r = mem_read_addr(py->mem, dict + (addr_t)l->di_values, &values);
     if (r == 0)
         r = entries_of_keys(py, keys, ret);
-    if (r == 0 && values)
+    if (r == 0 && values) {
         ret->values = values + (addr_t)l->dv_values;
+        entries_order(py, values, ret);
+    }
+    return r;
+}
+
+/* A split dict's few values, in the order in which they were set. */
+static int entries_walk_ordered(const struct python *py, const struct entries *e, objects_visit visit, void *arg)
+{
+    bool more = true;
+    int r = 0;
+
+    for (size_t i = 0; i < e->n_order && more && r == 0; i++) {
+        size_t at = e->order[i];
+        addr_t key, value;
+
+        r = mem_read_addr(py->mem, e->at + at * e->stride + e->key_at, &key);
+        if (r == 0)
+            r = mem_read_addr(py->mem, e->values + at * 8, &value);
+        if (r == 0 && key && value)
+            more = visit(py, key, value, arg);
+    }
     return r;
 }
 
@@ -85,6 +137,9 @@ static int entries_walk(const struct python *py, const struct entries *e, object
 {
     unsigned char chunk[24 * 64];
     bool more = true;
+
+    if (e->n_order)
+        return entries_walk_ordered(py, e, visit, arg);
 
     for (size_t i = 0; i < e->n && more;) {
         size_t batch = sizeof(chunk) / e->stride;
@@ -151,9 +206,8 @@ int objects_dict_get(const struct python *py, addr_t dict, const char *key, addr
 }
 
 /* The keys that all instances of a class share, with the values at `values`. */
-static int values_get(const struct python *py, addr_t type, addr_t values, const char *name, addr_t *ret_value)
+static int values_walk(const struct python *py, addr_t type, addr_t values, objects_visit visit, void *arg)
 {
-    struct wanted w = {.key = name};
     struct entries e;
     addr_t keys;
     int r = mem_read_addr(py->mem, type + (addr_t)py->layout.ty_cached_keys, &keys);
@@ -163,13 +217,13 @@ static int values_get(const struct python *py, addr_t type, addr_t values, const
     if (r < 0)
         return r;
     e.values = values + (addr_t)py->layout.dv_values;
-    r = entries_walk(py, &e, visit_wanted, &w);
-    return wanted_result(r, &w, ret_value);
+    entries_order(py, values, &e);
+    return entries_walk(py, &e, visit, arg);
 }
 
 /* 3.11 on: the dict or the values lie before the object, or the values behind it (pycore_object.h). */
-static int managed_get(const struct python *py, addr_t object, addr_t type, uint64_t flags, const char *name,
-                       addr_t *ret_value)
+static int managed_walk(const struct python *py, addr_t object, addr_t type, uint64_t flags, objects_visit visit,
+                        void *arg)
 {
     addr_t before[2]; /* at -32 and -24 */
     uint64_t size;
@@ -180,11 +234,11 @@ static int managed_get(const struct python *py, addr_t object, addr_t type, uint
     switch (py->layout.attr_kind) {
     case ATTRS_TWO_POINTERS:
         if (before[0])
-            return values_get(py, type, before[0], name, ret_value);
+            return values_walk(py, type, before[0], visit, arg);
         break;
     case ATTRS_TAGGED_POINTER:
         if (before[1] & 1)
-            return values_get(py, type, before[1] + 1, name, ret_value);
+            return values_walk(py, type, before[1] + 1, visit, arg);
         break;
     case ATTRS_INLINE_VALUES:
         if (before[1] || !(flags & TP_INLINE_VALUES))
@@ -192,32 +246,64 @@ static int managed_get(const struct python *py, addr_t object, addr_t type, uint
         r = mem_read_addr(py->mem, type + (addr_t)py->layout.ty_basicsize, &size);
         if (r < 0)
             return r;
-        return values_get(py, type, object + size, name, ret_value);
+        return values_walk(py, type, object + size, visit, arg);
     case ATTRS_DICTOFFSET:
         break;
     }
-    return before[1] ? objects_dict_get(py, before[1], name, ret_value) : ERR_READ;
+    return before[1] ? objects_dict_walk(py, before[1], visit, arg) : 0;
 }
 
-int objects_attr_get(const struct python *py, addr_t object, const char *name, addr_t *ret_value)
+/* A negative offset counts from the end of an object of many items: up to 3.11 (_PyObject_GetDictPtr, object.c). */
+static int dict_offset(const struct python *py, addr_t object, addr_t type, int64_t *ret)
+{
+    const struct layout *l = &py->layout;
+    int64_t offset, items, sizes[2]; /* tp_basicsize, tp_itemsize */
+    int r = mem_read(py->mem, type + (addr_t)l->ty_dictoffset, &offset, sizeof(offset));
+
+    if (r == 0 && offset < 0) {
+        r = mem_read(py->mem, type + (addr_t)l->ty_basicsize, sizes, sizeof(sizes));
+        if (r == 0)
+            r = mem_read(py->mem, object + 16, &items, sizeof(items));
+        if (r < 0)
+            return r;
+        items = items < 0 ? -items : items;
+        if (items < 0 || items > OFFSET_MAX || sizes[0] < 0 || sizes[0] > OFFSET_MAX || sizes[1] < 0 || sizes[1] > 64)
+            return ERR_BOUNDS;
+        offset += (sizes[0] + items * sizes[1] + 7) & ~(int64_t)7;
+    }
+    if (r == 0 && (offset < 0 || offset > 128ll * OFFSET_MAX))
+        r = ERR_BOUNDS;
+    if (r == 0)
+        *ret = offset;
+    return r;
+}
+
+int objects_attrs_walk(const struct python *py, addr_t object, objects_visit visit, void *arg)
 {
     const struct layout *l = &py->layout;
     addr_t type, dict;
-    uint64_t flags, offset;
+    uint64_t flags;
+    int64_t offset = 0;
     int r = mem_read_addr(py->mem, object + 8, &type);
 
     if (r == 0)
         r = mem_read_addr(py->mem, type + (addr_t)l->ty_flags, &flags);
+    if (r == 0 && l->attr_kind != ATTRS_DICTOFFSET && (flags & TP_MANAGED_DICT))
+        return managed_walk(py, object, type, flags, visit, arg);
     if (r == 0)
-        r = mem_read_addr(py->mem, type + (addr_t)l->ty_dictoffset, &offset);
-    if (r < 0)
+        r = dict_offset(py, object, type, &offset);
+    if (r < 0 || !offset)
         return r;
-    if (l->attr_kind != ATTRS_DICTOFFSET && (flags & TP_MANAGED_DICT))
-        return managed_get(py, object, type, flags, name, ret_value);
-    if (!offset || offset > 1u << 20)
-        return ERR_BOUNDS;
-    r = mem_read_addr(py->mem, object + offset, &dict);
-    return r < 0 ? r : objects_dict_get(py, dict, name, ret_value);
+    r = mem_read_addr(py->mem, object + (addr_t)offset, &dict);
+    return r < 0 || !dict ? r : objects_dict_walk(py, dict, visit, arg);
+}
+
+int objects_attr_get(const struct python *py, addr_t object, const char *name, addr_t *ret_value)
+{
+    struct wanted w = {.key = name};
+    int r = objects_attrs_walk(py, object, visit_wanted, &w);
+
+    return wanted_result(r, &w, ret_value);
 }
 
 int objects_int_read(const struct python *py, addr_t object, uint64_t *ret)

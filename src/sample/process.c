@@ -50,6 +50,8 @@ struct process {
     struct stack stack;
     struct frame *frames; /* of the trace that is delivered */
     size_t cap_frames;
+    struct local *locals; /* of these */
+    size_t cap_locals;
     size_t failed; /* samples in a row that got nothing */
     uint64_t detected_ns;
     uint64_t listed_ns; /* when the list of threads was read; 0: it must be */
@@ -70,6 +72,7 @@ struct process *process_free(struct process *p)
     code_cache_free(p->codes);
     ahead_free(p->ahead);
     free(p->frames);
+    free(p->locals);
     hot_free(&p->hot);
     free(p);
     return NULL;
@@ -337,6 +340,25 @@ static const struct func not_sure = {
 /* Stands for the frames at the root that are not in a core file. */
 static const struct func cut_off = {
     .name = "[cut off]", .filename = "not in the core file", .short_filename = "not in the core file"};
+/* Gives the frames the variables that were read with them. */
+static int deliver_locals(struct process *p, struct frame *frames)
+{
+    const struct locals *l = &p->stack.locals;
+
+    if (grow_array((void **)&p->locals, &p->cap_locals, l->n + 1, sizeof(*p->locals)) < 0)
+        return ERR_NOMEM;
+    for (size_t i = 0; i < l->n; i++)
+        p->locals[i] = (struct local){.name = l->items[i].name,
+                                      .value = locals_text(l, &l->items[i]),
+                                      .addr = l->items[i].addr,
+                                      .is_arg = l->items[i].is_arg};
+    for (size_t i = 0; i < l->n_frames && i < p->stack.frames.n; i++) {
+        frames[i].locals = p->locals + l->first[i];
+        frames[i].n_locals = l->first[i + 1] - l->first[i];
+    }
+    p->sampler->cut_locals += l->cut;
+    return 0;
+}
 
 /* The stack that was just read, with its frames unless the receiver has them. */
 static int deliver(struct process *p, const struct known_thread *k, bool active, process_sink sink, void *arg)
@@ -374,6 +396,8 @@ static int deliver(struct process *p, const struct known_thread *k, bool active,
         if (!p->frames[trace.n_frames++].func)
             return ERR_NOMEM;
     }
+    if (p->sampler->options.locals && deliver_locals(p, p->frames + trace.unsure) < 0)
+        return ERR_NOMEM;
     trace.frames = p->frames;
     return hand_over(p, &trace, sink, arg);
 }

@@ -16,6 +16,8 @@ struct sampler_options {
     bool gil_only;    /* only threads that hold the GIL */
     bool gil;         /* say who holds the GIL */
     bool core;        /* read running threads from their own core rather than hold them */
+    unsigned locals;  /* local variables too: 0 none, 1 short values, 2 and more longer ones */
+    bool show_secrets;
     /* True when the receiver has the stack of this key already: its frames are not made again. NULL: never. */
     bool (*knows)(uint64_t key, void *arg);
     void *knows_arg;
@@ -37,6 +39,7 @@ struct sampler {
     uint64_t stacks;                 /* delivered */
     uint64_t idle;                   /* seen and left out because their thread did not run */
     uint64_t no_gil;                 /* left out because their thread did not hold the GIL */
+    uint64_t cut_locals;             /* of which not all variables were read */
     uint64_t unsure;                 /* delivered, but read without a hold while the thread moved */
     uint64_t errors[SAMPLER_ERRORS]; /* by kind: code - ERR_NOMEM */
     uint64_t ways[FREEZE_WAYS];      /* stacks read in each way */

@@ -147,6 +147,24 @@ static int read_dead(struct stack *st, const struct stack_source *src, struct kn
     return 0;
 }
 
+/* The variables of each frame. Without a hold only those of frames that are still there afterwards count. */
+static int read_locals(struct stack *st, const struct stack_source *src, const struct freeze *fz)
+{
+    const struct sampler_options *o = &src->sampler->options;
+    struct locals_options options = {.level = o->locals, .show_secrets = o->show_secrets};
+    int r = locals_read(&st->locals, src->py, st->frames.items, st->frames.n, &options);
+
+    for (size_t i = 0; r == 0 && fz->way == FREEZE_NOT && i < st->frames.n; i++) {
+        const struct py_frame *frame = &st->frames.items[i];
+        addr_t code;
+
+        if (mem_read_addr(src->py->mem, frame->addr + (addr_t)src->py->layout.fr_code, &code) < 0 ||
+            (code & ~3ull) != frame->code)
+            locals_drop(&st->locals, i);
+    }
+    return r;
+}
+
 static int read_once(struct stack *st, const struct stack_source *src, struct known_thread *k, const struct freeze *fz)
 {
     int r;
@@ -162,6 +180,8 @@ static int read_once(struct stack *st, const struct stack_source *src, struct kn
         st->heads_same = threads_heads_same(src->py, src->heads);
         st->heads_read = true;
     }
+    if (src->sampler->options.locals && (r = read_locals(st, src, fz)) < 0)
+        return r;
     if (src->sampler->options.gil)
         st->owns_gil = threads_gil_holder(src->py, k->interp) == k->tstate;
     make_key(st, k);
@@ -277,13 +297,14 @@ static void give_way(const struct sampler *s, int tries)
 
 int stack_read(struct stack *st, const struct stack_source *src, struct known_thread *k, bool idle)
 {
-    int r = ERR_TORN;
+    /* Variables take longer to read than a thread can be kept off its core. */
+    int r = ERR_TORN, gentle = src->sampler->options.locals ? 1 : GENTLE_TRIES;
 
     st->owns_gil = st->unsure = st->heads_read = false;
     for (int i = 0; i < TRIES && is_passing(r); i++) {
         if (i)
             give_way(src->sampler, i);
-        r = try_read(st, src, k, idle, i >= GENTLE_TRIES);
+        r = try_read(st, src, k, idle, i >= gentle);
     }
     return r;
 }
@@ -291,6 +312,7 @@ int stack_read(struct stack *st, const struct stack_source *src, struct known_th
 void stack_free(struct stack *st)
 {
     frames_free(&st->frames);
+    locals_free(&st->locals);
     free(st->addrs);
     free(st->codes);
     *st = (struct stack){0};

@@ -6,11 +6,13 @@
 
 #include "python/code.h"
 #include "python/frames.h"
+#include "python/locals.h"
 #include "sample/freeze.h"
 
 /* Reused from one stack to the next. */
 struct stack {
     struct frames frames;
+    struct locals locals; /* of these frames, when they were asked for */
     addr_t *addrs;
     const struct code **codes; /* of each frame */
     size_t cap_addrs, cap_codes;

@@ -27,6 +27,7 @@ struct func {
 struct local {
     const char *name;
     const char *value;
+    uint64_t addr; /* of the object in the target */
     bool is_arg;
 };
 
@@ -36,7 +37,7 @@ struct frame {
     bool is_entry;
     bool is_shim_entry;
     size_t n_locals;
-    const struct local *locals; /* arguments first; good as long as the trace */
+    const struct local *locals; /* arguments first; good as long as the trace; NULL: not asked for */
 };
 
 /* The signal that ended a process, as its core file tells. */

@@ -52,7 +52,7 @@ def parse_json(text):
         for frame in thread["frames"]:
             assert set(frame) == {"name", "filename", "module", "short_filename", "line", "locals", "is_entry",
                                   "is_shim_entry"}, frame.keys()
-            assert frame["locals"] is None
+            assert frame["locals"] is None or isinstance(frame["locals"], list)
     return threads
 
 

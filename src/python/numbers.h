@@ -1,0 +1,26 @@
+/*
+ * Numbers of a target -> text, for values.c.
+ */
+#ifndef PYTHON_NUMBERS_H
+#define PYTHON_NUMBERS_H
+
+#include "python/values.h"
+
+int numbers_write_bool(struct values *v, addr_t object, const struct value_type *t);
+int numbers_write_int(struct values *v, addr_t object, const struct value_type *t);
+int numbers_write_long(struct values *v, addr_t object, const struct value_type *t); /* 2.7 */
+int numbers_write_float(struct values *v, addr_t object, const struct value_type *t);
+int numbers_write_complex(struct values *v, addr_t object, const struct value_type *t);
+int numbers_write_decimal(struct values *v, addr_t object, const struct value_type *t);
+
+#define NUMBERS_FLOAT_MAX 40
+
+/* A double, or a float with `digits` 9 rather than 17, as Python prints it: 1e+16, 0.1, 3.0. `whole` is what a number
+ * without a fraction ends in: ".0", or "" within a complex one. */
+void numbers_print_float(char out[NUMBERS_FLOAT_MAX], double value, int digits, const char *whole);
+void numbers_put_complex(struct values *v, double real, double imag, int digits);
+
+/* An int that fits into 64 bits. */
+int numbers_read_int(struct values *v, addr_t object, int64_t *ret);
+
+#endif

@@ -1,0 +1,436 @@
+/*
+ * An object's address -> text. Called by locals.c for each variable, while its thread is kept still.
+ *
+ * Always holds: the text is valid UTF-8; reading is bounded by the budget of the cached memory, length and depth by
+ * the limits; whatever the target's memory holds, a value ends as `<Class at 0x…>` or `<unreadable>` at worst.
+ */
+#include "python/values.h"
+
+#include "base/err.h"
+#include "base/grow.h"
+#include "base/hash.h"
+#include "base/utf8.h"
+#include "python/arrays.h"
+#include "python/calls.h"
+#include "python/containers.h"
+#include "python/instances.h"
+#include "python/numbers.h"
+#include "python/secrets.h"
+#include "python/texts.h"
+#include "python/times.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define READS_MAX    16384 /* pages; some 20 ms */
+#define WORK_MAX     20000000
+#define TYPES_MAX    8192
+#define BASES_MAX    64
+#define NESTING_MAX  48
+#define TP_HEAP_TYPE (1ull << 9)
+#define TEXT_MAX     ((size_t)64 * 1024 * 1024)
+
+/* ADD A KIND OF VALUE HERE. */
+static const struct value_row rows[] = {
+    {"NoneType", calls_write_none, false},
+    {"bool", numbers_write_bool, false},
+    {"int", numbers_write_int, true},
+    {"long", numbers_write_long, true},
+    {"float", numbers_write_float, true},
+    {"complex", numbers_write_complex, true},
+    {"decimal.Decimal", numbers_write_decimal, false},
+    {"str", texts_write_str, true},
+    {"unicode", texts_write_unicode, true},
+    {"bytes", texts_write_bytes, true},
+    {"bytearray", texts_write_bytearray, false},
+    {"tuple", containers_write_tuple, false},
+    {"list", containers_write_list, true},
+    {"dict", containers_write_dict, true},
+    {"frozendict", containers_write_named_dict, false},
+    {"collections.OrderedDict", containers_write_ordered, false},
+    {"collections.defaultdict", containers_write_defaultdict, false},
+    {"set", containers_write_set, false},
+    {"frozenset", containers_write_set, false},
+    {"collections.deque", containers_write_deque, false},
+    {"mappingproxy", containers_write_proxy, false},
+    {"range", containers_write_range, false},
+    {"xrange", containers_write_xrange, false},
+    {"slice", containers_write_slice, false},
+    {"ellipsis", calls_write_ellipsis, false},
+    {"NotImplementedType", calls_write_not_implemented, false},
+    {"function", calls_write_function, false},
+    {"builtin_function_or_method", calls_write_builtin, false},
+    {"method", calls_write_method, false},
+    {"instancemethod", calls_write_method, false},
+    {"method_descriptor", calls_write_descriptor, false},
+    {"classmethod_descriptor", calls_write_descriptor, false},
+    {"wrapper_descriptor", calls_write_descriptor, false},
+    {"getset_descriptor", calls_write_descriptor, false},
+    {"member_descriptor", calls_write_descriptor, false},
+    {"generator", calls_write_generator, false},
+    {"coroutine", calls_write_generator, false},
+    {"async_generator", calls_write_generator, false},
+    {"code", calls_write_code, false},
+    {"module", calls_write_module, false},
+    {"type", instances_write_class, false},
+    {"classobj", instances_write_classobj, false},
+    {"instance", instances_write_instance, false},
+    {"BaseException", instances_write_exception, false},
+    {"exceptions.BaseException", instances_write_exception, false},
+    {"types.SimpleNamespace", instances_write_namespace, false},
+    {"datetime.date", times_write_date, false},
+    {"datetime.datetime", times_write_datetime, false},
+    {"datetime.time", times_write_time, false},
+    {"datetime.timedelta", times_write_delta, false},
+    {"datetime.timezone", times_write_zone, false},
+    {"zoneinfo.ZoneInfo", times_write_zoneinfo, false},
+    {"array.array", arrays_write_array, false},
+    {"numpy.ndarray", arrays_write_ndarray, false},
+    {"numpy.generic", arrays_write_scalar, false},
+    {"numpy.float64", arrays_write_scalar, false},
+    {"numpy.complex128", arrays_write_scalar, false},
+    {"object", instances_write_object, false},
+};
+
+static const struct value_row *const fallback = &rows[sizeof(rows) / sizeof(rows[0]) - 1];
+
+/* ---- text ---- */
+
+void values_put_bytes(struct values *v, const char *bytes, size_t len)
+{
+    if (v->len + len + 1 > TEXT_MAX || grow_array((void **)&v->text, &v->cap, v->len + len + 1, 1) < 0) {
+        v->no_memory = true;
+        return;
+    }
+    memcpy(v->text + v->len, bytes, len);
+    v->len += len;
+    v->text[v->len] = '\0';
+}
+
+void values_put(struct values *v, const char *text)
+{
+    values_put_bytes(v, text, strlen(text));
+}
+
+void values_printf(struct values *v, const char *format, ...)
+{
+    char text[512];
+    va_list args;
+    int n;
+
+    va_start(args, format);
+    n = vsnprintf(text, sizeof(text), format, args);
+    va_end(args);
+    if (n > 0)
+        values_put_bytes(v, text, (size_t)n < sizeof(text) ? (size_t)n : sizeof(text) - 1);
+}
+
+size_t values_room(const struct values *v)
+{
+    return v->no_memory || v->len >= v->stop ? 0 : v->stop - v->len;
+}
+
+bool values_next(struct values *v, bool *first)
+{
+    if (!*first)
+        values_put(v, ", ");
+    *first = false;
+    if (values_room(v))
+        return true;
+    values_put(v, "...");
+    return false;
+}
+
+bool values_enter(struct values *v, addr_t object)
+{
+    if (v->depth >= v->limits.depth || v->depth >= VALUES_DEPTH_MAX)
+        return false;
+    for (size_t i = 0; i < v->depth; i++)
+        if (v->path[i] == object)
+            return false;
+    v->path[v->depth++] = object;
+    return true;
+}
+
+void values_leave(struct values *v)
+{
+    v->depth--;
+}
+
+/* ---- memory ---- */
+
+int values_read(struct values *v, addr_t addr, void *buf, size_t len)
+{
+    return mem_read(v->py.mem, addr, buf, len);
+}
+
+int values_word(struct values *v, addr_t addr, addr_t *ret)
+{
+    return mem_read_addr(v->py.mem, addr, ret);
+}
+
+int values_c_string(struct values *v, addr_t addr, char *buf, size_t size)
+{
+    char raw[VALUES_NAME_MAX / 3];
+    size_t n = 0;
+
+    if (!addr || size < 4)
+        return ERR_READ;
+    /* Byte by byte: what is behind its end may not be there. The pages are cached. */
+    while (n < sizeof(raw) && (n + 1) * 3 < size) {
+        if (values_read(v, addr + n, raw + n, 1) < 0)
+            return ERR_READ;
+        if (!raw[n])
+            break;
+        n++;
+    }
+    buf[utf8_clean(raw, n, buf)] = '\0';
+    return 0;
+}
+
+/* ---- types ---- */
+
+bool values_is_heap_type(const struct value_type *t)
+{
+    return t->flags & TP_HEAP_TYPE;
+}
+
+const char *values_short_name(const struct value_type *t)
+{
+    const char *dot = strrchr(t->name, '.');
+
+    return dot && dot[1] ? dot + 1 : t->name;
+}
+
+/* A class statement gives a name without its module; so only names of C with a dot, or of static types, count. */
+static const struct value_row *row_of(const struct value_type *t)
+{
+    if (values_is_heap_type(t) && !strchr(t->name, '.'))
+        return NULL;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+        if (strcmp(rows[i].name, t->name) == 0)
+            return &rows[i];
+    return NULL;
+}
+
+/* What the rows of the layout tell of the type object, and its name. */
+static int type_read(struct values *v, addr_t addr, struct value_type *ret)
+{
+    const struct layout *l = &v->py.layout;
+    addr_t name;
+
+    *ret = (struct value_type){.addr = addr};
+    if (values_word(v, addr + 8, &ret->meta) < 0 || values_word(v, addr + (addr_t)l->ty_name, &name) < 0 ||
+        values_word(v, addr + (addr_t)l->ty_flags, &ret->flags) < 0 ||
+        values_word(v, addr + (addr_t)l->ty_members, &ret->members) < 0 ||
+        values_word(v, addr + (addr_t)l->ty_base, &ret->base) < 0 ||
+        values_word(v, addr + (addr_t)l->ty_dict, &ret->dict) < 0)
+        return ERR_READ;
+    return values_c_string(v, name, ret->name, sizeof(ret->name));
+}
+
+/* The row of the nearest type that has one, from the type itself to its bases. */
+static void type_find_row(struct values *v, struct value_type *t)
+{
+    struct value_type base = *t;
+
+    t->row = fallback;
+    for (int i = 0; i < BASES_MAX; i++) {
+        const struct value_row *row = row_of(&base);
+
+        if (row) {
+            t->row = row;
+            t->exact = i == 0;
+            return;
+        }
+        if (!base.base || base.base == base.addr || type_read(v, base.base, &base) < 0)
+            return;
+    }
+}
+
+static size_t type_slot(const struct values *v, addr_t addr)
+{
+    size_t at = hash_mix(addr, 0) & (v->cap_types - 1);
+
+    while (v->types[at] && v->types[at]->addr != addr)
+        at = (at + 1) & (v->cap_types - 1);
+    return at;
+}
+
+const struct value_type *values_type(struct values *v, addr_t addr)
+{
+    size_t at = type_slot(v, addr);
+    struct value_type type, *t;
+
+    if (v->types[at])
+        return v->types[at];
+    if (!addr || addr & 7 || v->n_types == TYPES_MAX || type_read(v, addr, &type) < 0)
+        return NULL;
+    type_find_row(v, &type);
+    t = malloc(sizeof(*t));
+    if (!t) {
+        v->no_memory = true;
+        return NULL;
+    }
+    *t = type;
+    v->types[at] = t;
+    v->n_types++;
+    return t;
+}
+
+const struct value_type *values_type_of(struct values *v, addr_t object)
+{
+    addr_t type;
+
+    if (!object || object & 7 || values_word(v, object + 8, &type) < 0)
+        return NULL;
+    return values_type(v, type);
+}
+
+bool values_derives(struct values *v, const struct value_type *t, const char *name)
+{
+    for (int i = 0; t && i < BASES_MAX; i++) {
+        if (strcmp(t->name, name) == 0)
+            return true;
+        t = t->base ? values_type(v, t->base) : NULL;
+    }
+    return false;
+}
+
+/* ---- values ---- */
+
+void values_write_plain(struct values *v, addr_t object, const struct value_type *t)
+{
+    values_printf(v, "<%s at 0x%" PRIx64 ">", t->name, object);
+}
+
+static int write_by_row(struct values *v, addr_t object, const struct value_type *t)
+{
+    bool wraps = t->row->wraps && !t->exact;
+    int r;
+
+    if (instances_is_enum(v, t) && instances_write_enum(v, object, t) == 0)
+        return 0;
+    if (wraps)
+        arrays_put_name(v, t), values_put(v, "(");
+    r = t->row->write(v, object, t);
+    if (wraps)
+        values_put(v, ")");
+    return r;
+}
+
+void values_write(struct values *v, addr_t object)
+{
+    const struct value_type *t;
+    size_t start = v->len, depth = v->depth;
+    int r;
+
+    /* Each call writes something, so that room and nesting bound the work, whatever points to what. */
+    if (!values_room(v) || v->nesting == NESTING_MAX) {
+        values_put(v, "...");
+        return;
+    }
+    t = values_type_of(v, object);
+    if (!t) {
+        values_put(v, object ? "<unreadable>" : "<NULL>");
+        return;
+    }
+    v->nesting++;
+    r = write_by_row(v, object, t);
+    v->nesting--;
+    if (r == 0)
+        return;
+    v->depth = depth;
+    if (v->len > start) {
+        v->len = start;
+        v->text[start] = '\0';
+    }
+    values_write_plain(v, object, t);
+}
+
+static bool is_none(struct values *v, addr_t object)
+{
+    const struct value_type *t = values_type_of(v, object);
+
+    return t && t->row->write == calls_write_none;
+}
+
+void values_write_named(struct values *v, const char *name, addr_t object)
+{
+    /* None is no secret, and that there is none is often what one looks for. */
+    if (!v->limits.show_secrets && name && secrets_match(name) && !is_none(v, object))
+        values_put(v, "<masked>");
+    else
+        values_write(v, object);
+}
+
+size_t values_add(struct values *v, addr_t object, const char *name)
+{
+    size_t at;
+
+    if (v->len) /* behind the NUL of the last one */
+        values_put_bytes(v, "", 1);
+    at = v->len;
+    v->stop = at + v->limits.chars;
+    v->depth = v->nesting = 0;
+    values_put(v, "");
+    values_write_named(v, name, object);
+    return at;
+}
+
+const char *values_text(const struct values *v, size_t at)
+{
+    return v->text && at <= v->len ? v->text + at : "";
+}
+
+/* ---- life ---- */
+
+static void forget_types(struct values *v)
+{
+    for (size_t i = 0; i < v->cap_types; i++) {
+        free(v->types[i]);
+        v->types[i] = NULL;
+    }
+    v->n_types = 0;
+}
+
+void values_begin(struct values *v, const struct python *py, const struct values_limits *limits)
+{
+    forget_types(v);
+    v->py = *py;
+    mem_cached_begin(v->mem, py->mem, READS_MAX);
+    v->py.mem = mem_cached_mem(v->mem);
+    v->limits = *limits;
+    v->len = v->depth = v->stop = 0;
+    v->work = WORK_MAX;
+    v->max_unicode = 0;
+    v->no_memory = false;
+}
+
+struct values *values_new(void)
+{
+    struct values *v = calloc(1, sizeof(*v));
+
+    if (!v)
+        return NULL;
+    v->mem = mem_cached_new();
+    v->cap_types = TYPES_MAX * 2ul;
+    v->types = calloc(v->cap_types, sizeof(struct value_type *));
+    return v->mem && v->types ? v : values_free(v);
+}
+
+struct values *values_free(struct values *v)
+{
+    if (!v)
+        return NULL;
+    if (v->types)
+        forget_types(v);
+    free(v->types);
+    mem_cached_free(v->mem);
+    free(v->text);
+    free(v);
+    return NULL;
+}
