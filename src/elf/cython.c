@@ -52,9 +52,8 @@ static int take_number(const char **s)
     if (!isdigit((unsigned char)**s))
         return -1;
     for (; isdigit((unsigned char)**s); (*s)++)
-        if ((n = n * 10 + (**s - '0')) > LENGTH_MAX)
-            return -1;
-    return n;
+        n = n > LENGTH_MAX ? n : n * 10 + (**s - '0');
+    return n > LENGTH_MAX ? -1 : n;
 }
 
 /* Is there a symbol of this kind, in the same scope, with that number and this name? A number of 0 is not written. */

@@ -212,5 +212,5 @@ int debug_file_unpack(const struct elf_module *m, struct elf_module *ret)
         return ERR_READ;
     r = unpack(packed, len, &plain, &plain_len);
     free(packed);
-    return r < 0 ? r : elf_module_open_own(plain, plain_len, ret);
+    return r < 0 ? r : elf_module_open_image(plain, plain_len, ret);
 }

@@ -35,6 +35,7 @@ struct debug_info {
     const struct elf_module *module;
     struct elf_module alt;
     Dwarf *dwarf, *alt_dwarf;
+    Elf_Scn *line_section;
     struct unit *units;
     size_t n_units, cap_units;
     struct range_list unit_ranges; /* address -> index of the unit */
@@ -67,8 +68,11 @@ static bool may_step(struct debug_info *d)
     return d->steps < STEPS_MAX && ++d->steps;
 }
 
-/* How many bytes libdw will hold, packed sections unpacked; UINT64_MAX when that cannot be told. */
-static uint64_t debug_bytes(const struct elf_module *m)
+/*
+ * How many bytes libdw will hold, packed sections unpacked; UINT64_MAX when that cannot be told. Asked before libdw
+ * begins: the headers of sections that it unpacks are not those of the file any more.
+ */
+static uint64_t debug_bytes(const struct elf_module *m, Elf_Scn **ret_lines)
 {
     uint64_t sum = 0;
     size_t n;
@@ -81,6 +85,8 @@ static uint64_t debug_bytes(const struct elf_module *m)
 
         if (!elf_module_section_nth(m, i, &s) || s.sh_type == SHT_NOBITS)
             continue;
+        if (strcmp(elf_module_section_name(m, &s), ".debug_line") == 0)
+            *ret_lines = elf_getscn(m->elf, i);
         if (!strstr(elf_module_section_name(m, &s), "debug_"))
             continue;
         if (s.sh_flags & SHF_COMPRESSED)
@@ -132,15 +138,16 @@ static void index_units(struct debug_info *d)
  */
 static bool open_dwarf(struct debug_info *d)
 {
+    bool has_link;
     GElf_Shdr section;
+    Elf_Scn *unused;
 
+    has_link = elf_module_section(d->module, ".gnu_debugaltlink", &section);
+    if (has_link && (!d->alt.elf || debug_bytes(&d->alt, &unused) > BYTES_MAX))
+        return false;
     d->dwarf = dwarf_begin_elf(d->module->elf, DWARF_C_READ, NULL);
-    if (!d->dwarf)
-        return false;
-    if (!elf_module_section(d->module, ".gnu_debugaltlink", &section))
-        return true;
-    if (!d->alt.elf || debug_bytes(&d->alt) > BYTES_MAX)
-        return false;
+    if (!d->dwarf || !has_link)
+        return d->dwarf != NULL;
     d->alt_dwarf = dwarf_begin_elf(d->alt.elf, DWARF_C_READ, NULL);
     if (!d->alt_dwarf)
         return false;
@@ -163,7 +170,7 @@ struct debug_info *debug_info_new(const struct elf_module *m, struct elf_module 
     d->names = die_names_new();
     d->files = intern_new();
     if (!d->names || !d->files || !elf_module_section(m, ".debug_info", &section) || section.sh_type == SHT_NOBITS ||
-        debug_bytes(m) > BYTES_MAX || !open_dwarf(d))
+        debug_bytes(m, &d->line_section) > BYTES_MAX || !open_dwarf(d))
         return debug_info_free(d);
     index_units(d);
     return d;
@@ -206,20 +213,16 @@ static void index_functions(struct debug_info *d, struct unit *unit, Dwarf_Die *
 /* Whether the unit's line program is of a sane size: libdw reads all of it at once. */
 static bool lines_bounded(const struct debug_info *d, Dwarf_Die *unit_die)
 {
-    GElf_Shdr section;
+    Elf_Data *lines = d->line_section ? elf_getdata(d->line_section, NULL) : NULL; /* libdw has read and unpacked it */
     Dwarf_Attribute attr;
     Dwarf_Word at;
     uint32_t len;
 
-    if (!dwarf_attr(unit_die, DW_AT_stmt_list, &attr) || dwarf_formudata(&attr, &at) < 0 ||
-        !elf_module_section(d->module, ".debug_line", &section))
+    if (!lines || !lines->d_buf || lines->d_size < sizeof(len) || !dwarf_attr(unit_die, DW_AT_stmt_list, &attr) ||
+        dwarf_formudata(&attr, &at) < 0 || at > lines->d_size - sizeof(len))
         return false;
-    if (section.sh_size <= LINES_MAX && !(section.sh_flags & SHF_COMPRESSED))
-        return true;
-    if (section.sh_flags & SHF_COMPRESSED)
-        return section.sh_size <= LINES_MAX;
-    return at <= section.sh_size && elf_module_read(d->module, section.sh_offset + at, &len, sizeof(len)) == 0 &&
-           len <= LINES_MAX;
+    memcpy(&len, (const char *)lines->d_buf + at, sizeof(len));
+    return len <= LINES_MAX;
 }
 
 static struct unit *find_unit(struct debug_info *d, uint64_t vaddr, Dwarf_Die *ret_die)

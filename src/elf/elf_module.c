@@ -46,24 +46,13 @@ int elf_module_open(int fd, struct elf_module *ret)
     return finish_open(&m, ret);
 }
 
-int elf_module_open_image(const void *image, size_t size, struct elf_module *ret)
+int elf_module_open_image(void *image, size_t size, struct elf_module *ret)
 {
     struct elf_module m = {.fd = -1, .image = image, .size = size};
 
     elf_version(EV_CURRENT);
-    /* libelf only reads it: nothing here asks for changes. */
-    m.elf = size > EI_NIDENT ? elf_memory((char *)(uintptr_t)image, size) : NULL;
+    m.elf = size > EI_NIDENT ? elf_memory(image, size) : NULL;
     return finish_open(&m, ret);
-}
-
-int elf_module_open_own(void *image, size_t size, struct elf_module *ret)
-{
-    if (elf_module_open_image(image, size, ret) < 0) {
-        free(image);
-        return ERR_READ;
-    }
-    ret->own = image;
-    return 0;
 }
 
 void elf_module_close(struct elf_module *m)
@@ -72,7 +61,7 @@ void elf_module_close(struct elf_module *m)
         elf_end(m->elf);
     if (m->fd >= 0)
         close(m->fd);
-    free(m->own);
+    free(m->image);
     *m = (struct elf_module){.fd = -1};
 }
 

@@ -14,9 +14,8 @@
 #define ELF_MODULE_BUILD_ID_MAX 64 /* bytes; SHA-1 has 20 */
 
 struct elf_module {
-    int fd;                     /* -1: `image` */
-    const unsigned char *image; /* belongs to the caller, or to `own` */
-    void *own;
+    int fd;               /* -1: `image` */
+    unsigned char *image; /* NULL: `fd` */
     uint64_t size;
     Elf *elf;
 };
@@ -24,11 +23,8 @@ struct elf_module {
 /* Takes over `fd`, whatever the result. 0 or ERR_READ. */
 int elf_module_open(int fd, struct elf_module *ret);
 
-/* `image` must live as long as the module. */
-int elf_module_open_image(const void *image, size_t size, struct elf_module *ret);
-
-/* An image that was allocated: taken over, whatever the result. */
-int elf_module_open_own(void *image, size_t size, struct elf_module *ret);
+/* From bytes in allocated memory, taken over whatever the result. (libelf writes to them when it unpacks sections.) */
+int elf_module_open_image(void *image, size_t size, struct elf_module *ret);
 
 void elf_module_close(struct elf_module *m);
 

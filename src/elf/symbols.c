@@ -21,6 +21,7 @@
 #define FRAMES_MAX 64
 #define SLOTS      512
 #define FILE_MAX   4096
+#define IMAGE_MAX  ((size_t)64 << 20)
 
 /* A symbol's name, made readable. */
 struct shown {
@@ -54,9 +55,17 @@ static void read_build_id(struct symbols *s)
 
 static int open_main(const struct symbols_source *src, struct elf_module *ret)
 {
+    void *copy;
+
     if (src->fd >= 0)
         return elf_module_open(src->fd, ret);
-    return src->image ? elf_module_open_image(src->image, src->image_size, ret) : 0;
+    if (!src->image)
+        return 0;
+    copy = src->image_size <= IMAGE_MAX ? malloc(src->image_size + 1) : NULL;
+    if (!copy)
+        return ERR_READ;
+    memcpy(copy, src->image, src->image_size);
+    return elf_module_open_image(copy, src->image_size, ret);
 }
 
 int symbols_open(const struct symbols_source *src, struct symbols **ret)

@@ -25,7 +25,7 @@ struct symbols_source {
     int root_fd;       /* directory beneath which the target's files are; -1: ours. Stays open until symbols_close */
     const char *path;  /* of the module, as the target sees it */
     int fd;            /* the module's file, taken over whatever the result; -1: only `image` or nothing is there */
-    const void *image; /* or its bytes (the vdso, copied from memory), which stay until symbols_close; NULL */
+    const void *image; /* or its bytes (the vdso, copied from memory), which are copied; NULL */
     size_t image_size;
 };
 
