@@ -2,6 +2,8 @@
 import pathlib
 import re
 import struct
+import subprocess
+import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[2]
@@ -158,9 +160,40 @@ def core():
     build("overlaps", notes(4096, 11), loads + [(0x400800, 0x2000, 6, bytes(64)), (0x400000, 0x10000, 4, b"")])
 
 
+TINY = """
+extern int far(int);
+static inline __attribute__((always_inline)) int in(int x) { __asm__ volatile("nop"); return x * 3; }
+static __attribute__((noinline, noclone)) int local(int x) { return in(x) + 1; }
+int outer(int x) { return local(in(x)) + far(x); }
+"""
+
+
+def symbols():
+    """The smallest libraries that have debug info, packed debug info, a packed table of symbols, C++ names."""
+    options = ["-Os", "-fPIC", "-shared", "-nostdlib", "-fno-asynchronous-unwind-tables", "-Wl,-z,noseparate-code",
+               "-Wl,-z,norelro", "-Wl,-z,max-page-size=16", "-Wl,--hash-style=gnu"]
+    with tempfile.TemporaryDirectory() as place:
+        def run(*command):
+            subprocess.run(command, cwd=place, check=True)
+
+        options.append("-ffile-prefix-map=%s=/tiny" % place)
+        pathlib.Path(place, "tiny.c").write_text(TINY)
+        run("gcc", "-g", *options, "tiny.c", "-o", "debug")
+        run("gcc", "-g", "-gdwarf-4", "-gz=zlib", *options, "tiny.c", "-o", "packed")
+        run("g++", "-g", "-x", "c++", *options, "tiny.c", "-o", "plus")
+        run("gcc", *options, "tiny.c", "-o", "plain")
+        run("strip", "-o", "stripped", "plain")
+        run("objcopy", "--only-keep-debug", "plain", "table")
+        run("xz", "table")
+        run("objcopy", "--add-section", ".gnu_debugdata=table.xz", "stripped", "mini")
+        for name in ("debug", "packed", "plus", "mini"):
+            write("symbols", name, pathlib.Path(place, name).read_bytes())
+
+
 if __name__ == "__main__":
     lines()
     maps()
     debug_offsets()
     elf()
     core()
+    symbols()

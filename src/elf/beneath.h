@@ -1,0 +1,21 @@
+/*
+ * A path of the target -> an open file beneath the target's own root: absolute links and `..` stay beneath it, as they
+ * would for the target.
+ *
+ *     int fd = beneath_open(root_fd, "/usr/lib/debug/.build-id/ab/cdef.debug");
+ */
+#ifndef ELF_BENEATH_H
+#define ELF_BENEATH_H
+
+#include <stdbool.h>
+
+/*
+ * Opens a regular file for reading, or gives ERR_READ; never waits (a FIFO in its place) and follows no links of
+ * /proc. `root_fd` is a directory, -1 is our own root.
+ */
+int beneath_open(int root_fd, const char *path);
+
+/* The same without the kernel's help (openat2 came with Linux 5.6, and some sandboxes refuse it). */
+int beneath_open_by_steps(int root_fd, const char *path);
+
+#endif

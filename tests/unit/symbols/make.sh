@@ -1,0 +1,51 @@
+#!/bin/sh
+# Builds the files that test_symbols looks at: make.sh SOURCES DIRECTORY STAMP.
+set -eu
+src=$(cd "$1" && pwd)
+mkdir -p "$2"
+stamp=$PWD/$3
+cd "$2"
+rm -rf ./*
+cc="${CC:-gcc} -g -O2 -fPIC -shared -fcf-protection=none"
+id=00112233445566778899aabbccddeeff00112233
+
+$cc -Wl,--version-script="$src/code.map" -Wl,-z,lazy "$src/code.c" -o full.so -Wl,--build-id=0x$id
+$cc -Wl,--version-script="$src/code.map" -Wl,-z,now -fcf-protection "$src/code.c" -o now.so -Wl,--build-id=none
+$cc -gz=zlib -Wl,--version-script="$src/code.map" "$src/code.c" -o packed.so
+strip -o stripped.so full.so
+
+# The debug file by build id, in a root of its own. The link there means a place in that root.
+mkdir -p "root/usr/lib/debug/.build-id/00" root/lib root/elsewhere
+cp stripped.so root/lib/
+objcopy --only-keep-debug full.so "root/elsewhere/full.debug"
+ln -s /elsewhere/full.debug "root/usr/lib/debug/.build-id/00/${id#00}.debug"
+
+# By .gnu_debuglink, without a build id: beside, in .debug, in /usr/lib/debug; and a wrong file in a better place.
+$cc -Wl,--version-script="$src/code.map" "$src/code.c" -o nameless.so -Wl,--build-id=none
+objcopy --only-keep-debug nameless.so nameless.debug
+for place in beside .debug global wrong; do
+    mkdir -p "link-$place/lib/.debug" "link-$place/usr/lib/debug/lib"
+    strip -o "link-$place/lib/nameless.so" nameless.so
+    objcopy --add-gnu-debuglink=nameless.debug "link-$place/lib/nameless.so"
+done
+cp nameless.debug link-beside/lib/
+cp nameless.debug link-.debug/lib/.debug/
+cp nameless.debug link-global/usr/lib/debug/lib/
+objcopy --only-keep-debug full.so link-wrong/lib/nameless.debug
+
+# .gnu_debugdata: what is in .symtab and not in .dynsym, packed.
+objcopy -S --remove-section .gdb_index --keep-symbol=local_one full.so mini 2>/dev/null
+objcopy --only-keep-debug mini mini.sym
+xz -f mini.sym
+objcopy --add-section .gnu_debugdata=mini.sym.xz stripped.so mini.so
+
+${CXX:-g++} -g -O2 -fPIC -shared "$src/plus.cc" -o plus.so
+cp "$src/module.c" .
+$cc module.c -o module.so
+rm -rf moved && mkdir -p moved/lib && cp module.so module.c moved/lib/
+$cc -fdebug-prefix-map="$PWD=/nowhere" module.c -o moved/lib/module.so
+if command -v rustc >/dev/null; then
+    rustc -g -O "$src/rusty.rs" -o rusty.so
+    rustc -g -O -C symbol-mangling-version=v0 "$src/rusty.rs" -o rusty-v0.so
+fi
+touch "$stamp"

@@ -1,0 +1,644 @@
+/*
+ * elf/symbols and what it is made of, over files that tests/unit/symbols/make.sh built: the labels in them say where to
+ * look, the sources say which line that is.
+ */
+#include "base/err.h"
+#include "elf/beneath.h"
+#include "elf/cython.h"
+#include "elf/demangle.h"
+#include "elf/elf_file.h"
+#include "elf/perf_map.h"
+#include "elf/symbols.h"
+#include "test.h"
+
+#include <fcntl.h>
+#include <sys/auxv.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#ifndef FIXTURES
+#error "FIXTURES: the directory of the files that were built; SOURCES: of their sources"
+#endif
+
+#define MAX 16
+
+struct text {
+    char *bytes;
+    size_t len;
+};
+
+static struct text file_read(const char *path)
+{
+    FILE *f = fopen(path, "rb");
+    struct text t = {NULL, 0};
+
+    if (!f)
+        abort();
+    fseek(f, 0, SEEK_END);
+    t.len = (size_t)ftell(f);
+    rewind(f);
+    t.bytes = calloc(1, t.len + 1);
+    if (!t.bytes || fread(t.bytes, 1, t.len, f) != t.len)
+        abort();
+    fclose(f);
+    return t;
+}
+
+/* Where a label of a file that has all of its symbols is. */
+static uint64_t site(const char *file, const char *label)
+{
+    char path[4096];
+    struct text t;
+    struct elf_file elf;
+    addr_t at = 0;
+
+    snprintf(path, sizeof(path), FIXTURES "/%s", file);
+    t = file_read(path);
+    elf = (struct elf_file){(const unsigned char *)t.bytes, t.len};
+    CHECK_INT(elf_file_symbol(&elf, label, &at), 0);
+    free(t.bytes);
+    return at;
+}
+
+/* The line of a source on which `mark` is first. */
+static int line_of(const char *source, const char *mark)
+{
+    char path[4096];
+    struct text t;
+    const char *at;
+    int line = 1;
+
+    snprintf(path, sizeof(path), SOURCES "/%s", source);
+    t = file_read(path);
+    at = strstr(t.bytes, mark);
+    CHECK(at != NULL);
+    for (const char *s = t.bytes; at && s < at; s++)
+        line += *s == '\n';
+    free(t.bytes);
+    return line;
+}
+
+/* A module of a root below the fixtures; "" is the fixtures themselves as the root. */
+struct opened {
+    int root;
+    struct symbols *s;
+};
+
+static struct opened open_in(const char *root, const char *path)
+{
+    char dir[4096], file[8192];
+    struct opened o = {-1, NULL};
+
+    snprintf(dir, sizeof(dir), FIXTURES "/%s", root);
+    snprintf(file, sizeof(file), "%s/%s", dir, path);
+    o.root = open(dir, O_PATH | O_DIRECTORY);
+    CHECK(o.root >= 0);
+    struct symbols_source src = {.root_fd = o.root, .path = path, .fd = open(file, O_RDONLY)};
+    CHECK_INT(symbols_open(&src, &o.s), 0);
+    return o;
+}
+
+/* A module as our own root shows it. */
+static struct opened open_here(const char *name)
+{
+    char file[4096];
+    struct opened o = {-1, NULL};
+
+    snprintf(file, sizeof(file), FIXTURES "/%s", name);
+    struct symbols_source src = {.root_fd = -1, .path = file, .fd = open(file, O_RDONLY)};
+    CHECK_INT(symbols_open(&src, &o.s), 0);
+    return o;
+}
+
+static void close_opened(struct opened *o)
+{
+    CHECK(symbols_close(o->s) == NULL);
+    if (o->root >= 0)
+        close(o->root);
+}
+
+/* The one name at an address; its line must be that of `mark` in `source`, or unknown when that is NULL. */
+static void check_one(struct symbols *s, uint64_t at, const char *name, const char *source, const char *mark)
+{
+    struct symbols_name n[MAX];
+
+    if (!CHECK_INT(symbols_lookup(s, at, n, MAX), 1))
+        return;
+    CHECK_STR(n[0].name, name);
+    CHECK(!n[0].inlined);
+    if (!source) {
+        CHECK(n[0].file == NULL && n[0].line == 0);
+        return;
+    }
+    CHECK(n[0].file && strstr(n[0].file, source));
+    CHECK_INT(n[0].line, line_of(source, mark));
+}
+
+/* All that debug info can tell. The addresses are those of `twin`. */
+static void check_full(struct symbols *s, const char *twin)
+{
+    struct symbols_name n[MAX];
+
+    CHECK_INT(symbols_lookup(s, site(twin, "site_inner"), n, MAX), 3);
+    CHECK_STR(n[0].name, "inner");
+    CHECK_STR(n[1].name, "middle");
+    CHECK_STR(n[2].name, "fixture_outer");
+    CHECK(n[0].inlined && n[1].inlined && !n[2].inlined);
+    CHECK_INT(n[0].line, line_of("code.c", "SITE(site_inner)"));
+    CHECK_INT(n[1].line, line_of("code.c", "/* call_inner */"));
+    CHECK_INT(n[2].line, line_of("code.c", "/* call_middle */"));
+    CHECK(n[2].file && strstr(n[2].file, "/code.c"));
+    CHECK_INT(symbols_lookup(s, site(twin, "site_middle"), n, MAX), 2);
+    CHECK_STR(n[0].name, "middle");
+    CHECK_STR(n[1].name, "fixture_outer");
+    check_one(s, site(twin, "site_outer"), "fixture_outer", "code.c", "SITE(site_outer)");
+    check_one(s, site(twin, "site_local"), "local_one", "code.c", "SITE(site_local)");
+    check_one(s, site(twin, "site_weak"), "fixture_weak", "code.c", "SITE(site_weak)");
+    check_one(s, site(twin, "site_versioned"), "fixture_versioned", "code.c", "SITE(site_versioned)");
+    check_one(s, site(twin, "site_split"), "fixture_split", "code.c", "SITE(site_split)");
+    check_one(s, site(twin, "site_cold"), "fixture_split", "code.c", "SITE(site_cold)");
+    check_one(s, site(twin, "fixture_label"), "fixture_label", NULL, NULL);
+    check_one(s, site(twin, "fixture_label") + 2, "fixture_label", NULL, NULL);
+}
+
+/* What the dynamic symbols alone tell: public functions, no lines, and nothing for the local one. */
+static void check_dynamic(struct symbols *s, const char *twin)
+{
+    struct symbols_name n[MAX];
+
+    check_one(s, site(twin, "site_inner"), "fixture_outer", NULL, NULL);
+    check_one(s, site(twin, "site_weak"), "fixture_weak", NULL, NULL);
+    check_one(s, site(twin, "site_versioned"), "fixture_versioned", NULL, NULL);
+    CHECK_INT(symbols_lookup(s, site(twin, "site_local"), n, MAX), 0);
+}
+
+static void test_own_debug_info(void)
+{
+    static const char *const names[] = {"full.so", "packed.so", "nameless.so"};
+
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        struct opened o = open_here(names[i]);
+
+        check_full(o.s, names[i]);
+        close_opened(&o);
+    }
+}
+
+static void test_build_id(void)
+{
+    struct opened o = open_here("full.so");
+
+    CHECK_STR(symbols_build_id(o.s), "00112233445566778899aabbccddeeff00112233");
+    close_opened(&o);
+    o = open_here("nameless.so");
+    CHECK_STR(symbols_build_id(o.s), "");
+    close_opened(&o);
+}
+
+static void test_little_room(void)
+{
+    struct opened o = open_here("full.so");
+    struct symbols_name n[MAX] = {{.name = "untouched"}};
+
+    CHECK_INT(symbols_lookup(o.s, site("full.so", "site_inner"), n, 0), 0);
+    CHECK_STR(n[0].name, "untouched");
+    CHECK_INT(symbols_lookup(o.s, site("full.so", "site_inner"), n, 2), 2);
+    CHECK_STR(n[0].name, "middle");
+    CHECK_STR(n[1].name, "fixture_outer");
+    close_opened(&o);
+}
+
+static void test_no_function(void)
+{
+    static const uint64_t at[] = {0, 1, 0x40, UINT64_MAX, UINT64_MAX - 1, 1ull << 40, 0x3000};
+    struct opened o = open_here("full.so");
+    struct symbols_name n[MAX];
+
+    for (size_t i = 0; i < sizeof(at) / sizeof(at[0]); i++)
+        CHECK_INT(symbols_lookup(o.s, at[i], n, MAX), 0);
+    close_opened(&o);
+}
+
+static void test_stripped(void)
+{
+    struct opened o = open_here("stripped.so");
+
+    check_dynamic(o.s, "full.so");
+    close_opened(&o);
+}
+
+/* The same library, but its root has the debug file; a link to "/elsewhere" means the one in that root. */
+static void test_debug_file_by_id(void)
+{
+    struct opened o = open_in("root", "lib/stripped.so");
+
+    check_full(o.s, "full.so");
+    close_opened(&o);
+}
+
+static void test_debug_file_by_link(void)
+{
+    static const char *const roots[] = {"link-beside", "link-.debug", "link-global"};
+
+    for (size_t i = 0; i < sizeof(roots) / sizeof(roots[0]); i++) {
+        struct opened o = open_in(roots[i], "/lib/nameless.so");
+
+        check_full(o.s, "nameless.so");
+        close_opened(&o);
+    }
+    /* A file of the right name with another sum is not for us. */
+    struct opened o = open_in("link-wrong", "/lib/nameless.so");
+    check_dynamic(o.s, "nameless.so");
+    close_opened(&o);
+}
+
+static void test_packed_symbols(void)
+{
+    struct opened o = open_here("mini.so");
+
+    check_one(o.s, site("full.so", "site_local"), "local_one", NULL, NULL);
+    check_one(o.s, site("full.so", "site_weak"), "fixture_weak", NULL, NULL);
+    close_opened(&o);
+}
+
+/* Every stub of a module has the name of what it calls; sections without stubs have none. */
+static size_t count_stubs(const char *file, const char *name)
+{
+    static const char *const sections[] = {".plt", ".plt.sec", ".plt.got"};
+    struct opened o = open_here(file);
+    char path[4096];
+    size_t found = 0;
+
+    snprintf(path, sizeof(path), FIXTURES "/%s", file);
+    struct text t = file_read(path);
+    struct elf_file elf = {(const unsigned char *)t.bytes, t.len};
+    for (size_t i = 0; i < sizeof(sections) / sizeof(sections[0]); i++) {
+        addr_t start;
+        size_t size;
+
+        if (elf_file_section(&elf, sections[i], &start, &size) < 0)
+            continue;
+        for (addr_t at = start; at < start + size; at += 8) {
+            struct symbols_name n[MAX];
+
+            if (symbols_lookup(o.s, at, n, MAX) == 1 && strcmp(n[0].name, name) == 0)
+                found++;
+        }
+    }
+    free(t.bytes);
+    close_opened(&o);
+    return found;
+}
+
+static void test_stubs(void)
+{
+    CHECK_INT(count_stubs("full.so", "puts@plt"), 2); /* 16 bytes, looked at in steps of 8 */
+    CHECK_INT(count_stubs("full.so", "system@plt"), 2);
+    CHECK_INT(count_stubs("full.so", "__cxa_finalize@plt"), 1);
+    CHECK(count_stubs("now.so", "puts@plt") >= 2);
+    CHECK(count_stubs("now.so", "system@plt") >= 2);
+}
+
+static void test_ifunc(void)
+{
+    struct opened o = open_here("full.so");
+
+    check_one(o.s, site("full.so", "fixture_choose"), "fixture_choose", "code.c", "return chosen;");
+    close_opened(&o);
+}
+
+static void test_cplusplus(void)
+{
+    struct opened o = open_here("plus.so");
+    struct symbols_name n[MAX];
+
+    check_one(o.s, site("plus.so", "site_method"), "shop::Basket<int>::add", "plus.cc", "SITE(site_method)");
+    CHECK_INT(symbols_lookup(o.s, site("plus.so", "site_hidden"), n, MAX), 2);
+    CHECK_STR(n[0].name, "shop::(anonymous namespace)::hidden");
+    CHECK_STR(n[1].name, "shop::pay");
+    CHECK_INT(symbols_lookup(o.s, site("plus.so", "site_lambda"), n, MAX), 1);
+    CHECK_STR(n[0].name, "shop::pay(int)::{lambda(int)#1}::operator()");
+    close_opened(&o);
+}
+
+static void test_rust(void)
+{
+    static const char *const files[] = {"rusty.so", "rusty-v0.so"};
+
+    for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++) {
+        struct opened o;
+
+        if (access(FIXTURES "/rusty.so", R_OK) < 0)
+            return; /* no rustc on this machine */
+        o = open_here(files[i]);
+        check_one(o.s, site(files[i], "site_method"), i ? "<rusty::shop::Basket>::add" : "rusty::shop::Basket::add",
+                  "rusty.rs", "site_method: nop");
+        close_opened(&o);
+    }
+}
+
+static void check_pyx(const struct symbols_name *n, const char *name, int line)
+{
+    CHECK_STR(n->name, name);
+    CHECK_STR(n->file, "pkg/mod.pyx");
+    CHECK_INT(n->line, line);
+    CHECK(n->is_cython && !n->is_helper && !n->inlined);
+}
+
+static void check_cython(struct opened *o, const char *twin)
+{
+    struct symbols_name n[MAX], outer[MAX];
+
+    CHECK_INT(symbols_lookup(o->s, site(twin, "site_cdef"), n, MAX), 1);
+    check_pyx(&n[0], "pkg.mod.inner", 5);
+    /* The body that is inlined into its wrapper is one call with it. */
+    CHECK_INT(symbols_lookup(o->s, site(twin, "site_inlined_def"), n, MAX), 1);
+    check_pyx(&n[0], "pkg.mod.load_data", 9);
+    CHECK_INT(symbols_lookup(o->s, site(twin, "site_wrapper"), outer, MAX), 1);
+    check_pyx(&outer[0], "pkg.mod.load_data", 8);
+    CHECK(symbols_same_call(&outer[0], &n[0]) && !symbols_same_call(&n[0], &outer[0]));
+    CHECK(!symbols_same_call(&n[0], &n[0]));
+    CHECK_INT(symbols_lookup(o->s, site(twin, "site_first_method"), n, MAX), 1);
+    check_pyx(&n[0], "pkg.mod.Load.data", 20);
+    /* Named by its wrapper; below a comment that is of no file. */
+    CHECK_INT(symbols_lookup(o->s, site(twin, "site_generator"), n, MAX), 1);
+    CHECK_STR(n[0].name, "pkg.mod.load_data");
+    CHECK(n[0].file && strstr(n[0].file, "module.c"));
+    CHECK_INT(symbols_lookup(o->s, site(twin, "site_helper"), n, MAX), 1);
+    CHECK(n[0].is_helper && !n[0].is_cython && strstr(n[0].file, "module.c"));
+}
+
+static void test_cython(void)
+{
+    struct opened o = open_here("module.so");
+
+    check_cython(&o, "module.so");
+    close_opened(&o);
+    o = open_in("moved", "/lib/module.so"); /* the C file is not where it was, but beside the module */
+    check_cython(&o, "moved/lib/module.so");
+    close_opened(&o);
+}
+
+static void check_cython_name(const char *symbol, const char *name, enum cython_layer layer)
+{
+    char got[DEMANGLE_ROOM] = "untouched";
+
+    CHECK_INT(cython_name(symbol, NULL, got), layer);
+    CHECK_STR(got, name);
+}
+
+static void test_cython_names(void)
+{
+    check_cython_name("__pyx_pw_3pkg_3mod_1both", "pkg.mod.both", CYTHON_WRAPPER);
+    check_cython_name("__pyx_pw_3pkg_3mod_4load_data", "pkg.mod.load_data", CYTHON_WRAPPER);
+    check_cython_name("__pyx_pf_3pkg_3mod_both", "pkg.mod.both", CYTHON_DEF);
+    check_cython_name("__pyx_f_3pkg_3mod_6Worker_step", "pkg.mod.Worker.step", CYTHON_CDEF);
+    check_cython_name("__pyx_f_6mtrand_cont0_array", "mtrand.cont0_array", CYTHON_CDEF);
+    check_cython_name("__pyx_pf_3pkg_3mod_5Plain_10method_one_nested", "pkg.mod.Plain.method_one.nested", CYTHON_DEF);
+    check_cython_name("__pyx_pf_3pkg_3mod_6Worker_4prop___get__", "pkg.mod.Worker.prop.__get__", CYTHON_DEF);
+    check_cython_name("__pyx_getprop_3pkg_3mod_6Worker_prop", "pkg.mod.Worker.prop.__get__", CYTHON_WRAPPER);
+    check_cython_name("__pyx_fuse_1_0__pyx_pw_8implicit_4_als_31_least_squares", "implicit._als._least_squares",
+                      CYTHON_WRAPPER);
+    check_cython_name("__pyx_gb_3pkg_3mod_8generator", "pkg.mod.generator", CYTHON_DEF);
+    check_cython_name("__pyx_pymod_exec_mod", "mod.<module>", CYTHON_DEF);
+    check_cython_name("__pyx_pymod_create", "untouched", CYTHON_NONE);
+    check_cython_name("__pyx_fuse_", "untouched", CYTHON_NONE);
+    check_cython_name("__pyx_pw_", "untouched", CYTHON_NONE);
+    check_cython_name("__pyx_pw_99999999999999999999x", "x", CYTHON_WRAPPER);
+    check_cython_name("PyObject_Call", "untouched", CYTHON_NONE);
+}
+
+static void check_demangled(const char *symbol, const char *name)
+{
+    char got[DEMANGLE_ROOM];
+
+    CHECK_INT(demangle_name(symbol, got), strlen(name));
+    CHECK_STR(got, name);
+}
+
+static void test_demangle(void)
+{
+    check_demangled("memcpy@@GLIBC_2.14", "memcpy");
+    check_demangled("memcpy@GLIBC_2.2.5", "memcpy");
+    check_demangled("f.constprop.0", "f");
+    check_demangled("f.part.3.isra.12.cold", "f");
+    check_demangled("f.lto_priv.0", "f");
+    check_demangled("f.cold.5", "f");
+    check_demangled("f.llvm.12345678901234567890", "f");
+    check_demangled("f.12", "f");
+    check_demangled("main.main", "main.main");
+    check_demangled(".cold", ".cold");
+    check_demangled("a.b.cold", "a.b");
+    check_demangled("", "");
+    check_demangled("_ZN3foo3barIiEEvT_.constprop.0", "foo::bar<int>");
+    check_demangled("_ZNSt6vectorIiSaIiEE9push_backERKi", "std::vector<int, std::allocator<int> >::push_back");
+    check_demangled("_ZN4core3fmt9Formatter9write_str17h0123456789abcdefE.llvm.77", "core::fmt::Formatter::write_str");
+    check_demangled("_RNvCs1234_7mycrate3foo", "mycrate::foo");
+    check_demangled("_ZN", "_ZN");
+    check_demangled("_Z", "_Z");
+    check_demangled("_start", "_start");
+    check_demangled("a\xff"
+                    "b",
+                    "a\xef\xbf\xbd"
+                    "b");
+}
+
+/* Long names are cut at a whole character; a name that means an endless one ends. */
+static void test_demangle_bounds(void)
+{
+    char got[DEMANGLE_ROOM], big[8000] = "", *end = big;
+    size_t len;
+
+    for (size_t i = 0; i + 2 < sizeof(big); i += 2)
+        memcpy(big + i, "\xc3\xa4", 3);
+    len = demangle_name(big, got);
+    CHECK_INT(len, strlen(got));
+    CHECK(len > DEMANGLE_ROOM - 16 && strcmp(got + len - 5, "\xc3\xa4...") == 0);
+    end += sprintf(end, "_Z1fI");
+    for (int i = 0; i < 60; i++) /* pairs of pairs of pairs */
+        end +=
+            sprintf(end, i ? "4pairIS%c_S%c_E" : "4pairIiiE", i < 37 ? '0' + i % 10 : 'A', i < 37 ? '0' + i % 10 : 'A');
+    sprintf(end, "EvT_");
+    CHECK(demangle_name(big, got) > 0);
+    memset(big, 'P', sizeof(big) - 1);
+    memcpy(big, "_Z1f", 4);
+    big[sizeof(big) - 1] = '\0';
+    CHECK(demangle_name(big, got) > 0);
+}
+
+static void test_beneath(void)
+{
+    int (*const ways[])(int, const char *) = {beneath_open, beneath_open_by_steps};
+    int root = open("beneath", O_PATH | O_DIRECTORY);
+
+    for (size_t i = 0; i < 2; i++) {
+        static const char *const good[] = {"/a/file", "a/file", "/a/../a//./file", "/../../a/file",
+                                           "/abs",    "/a/up",  "/dir/file",       "/a/many"};
+        static const char *const bad[] = {"/a", "/a/fifo", "/loop",      "/out",      "/missing",
+                                          "",   "/",       "/a/file2/x", "/proc-link"};
+
+        for (size_t k = 0; k < sizeof(good) / sizeof(good[0]); k++) {
+            int fd = ways[i](root, good[k]);
+            char text[8] = "";
+
+            CHECK(fd >= 0 && read(fd, text, sizeof(text) - 1) == 4 && strcmp(text, "good") == 0);
+            if (fd < 0)
+                printf("way %zu, %s\n", i, good[k]);
+            else
+                close(fd);
+        }
+        for (size_t k = 0; k < sizeof(bad) / sizeof(bad[0]); k++)
+            CHECK_INT(ways[i](root, bad[k]), ERR_READ);
+    }
+    close(root);
+    CHECK_INT(beneath_open(-1, "/proc/self/exe/none"), ERR_READ);
+}
+
+static void make_beneath(void)
+{
+    FILE *f;
+
+    if (system("rm -rf beneath && mkdir -p beneath/a") != 0 || !(f = fopen("beneath/a/file", "w")))
+        abort();
+    fputs("good", f);
+    fclose(f);
+    if (symlink("/a/file", "beneath/abs") < 0 || symlink("../../../a/file", "beneath/a/up") < 0 ||
+        symlink("/a", "beneath/dir") < 0 || symlink("loop", "beneath/loop") < 0 ||
+        symlink("/etc/passwd", "beneath/out") < 0 || mkfifo("beneath/a/fifo", 0600) < 0 ||
+        symlink("/proc/self/root/etc/passwd", "beneath/proc-link") < 0 ||
+        symlink("//dir///../a/up", "beneath/a/many") < 0)
+        abort();
+    unlink("beneath/a/file2");
+}
+
+/* The vdso of this process: an image in memory, with two names for each function. */
+static void test_image(void)
+{
+    const unsigned char *vdso = (const unsigned char *)getauxval(AT_SYSINFO_EHDR);
+    struct elf_file elf = {vdso, 4096 * 2};
+    struct symbols_source src = {.root_fd = -1, .path = "[vdso]", .fd = -1, .image = vdso, .image_size = 8192};
+    struct symbols *s;
+    addr_t at;
+
+    if (!vdso || elf_file_symbol(&elf, "__vdso_clock_gettime", &at) < 0)
+        return; /* this kernel has none, or one of another shape */
+    CHECK_INT(symbols_open(&src, &s), 0);
+    check_one(s, at, "clock_gettime", NULL, NULL);
+    CHECK(symbols_close(s) == NULL);
+}
+
+static void test_nothing(void)
+{
+    struct symbols_source none = {.root_fd = -1, .path = "/gone (deleted)", .fd = -1};
+    struct symbols_source bad = {.root_fd = -1, .path = "x", .fd = -1, .image = "no ELF file at all", .image_size = 18};
+    struct symbols_source source = {.root_fd = -1, .path = "x", .fd = open(SOURCES "/code.c", O_RDONLY)};
+    struct symbols *s = NULL;
+    struct symbols_name n[MAX];
+
+    CHECK_INT(symbols_open(&bad, &s), ERR_READ);
+    CHECK_INT(symbols_open(&source, &s), ERR_READ);
+    CHECK(s == NULL);
+    CHECK(fcntl(source.fd, F_GETFD) < 0); /* taken over all the same */
+    CHECK_INT(symbols_open(&none, &s), 0);
+    CHECK_INT(symbols_lookup(s, 0x1000, n, MAX), 0);
+    CHECK_STR(symbols_build_id(s), "");
+    CHECK(symbols_close(s) == NULL);
+    CHECK(symbols_close(NULL) == NULL);
+}
+
+/* A file that is cut while it is open gives fewer names, and no signal. */
+static void test_cut(void)
+{
+    struct text t = file_read(FIXTURES "/full.so");
+    uint64_t at = site("full.so", "site_inner");
+
+    for (size_t len = 0; len < t.len; len += t.len / 50 + 1) {
+        FILE *f = fopen("cut.so", "wb");
+        struct symbols_source src = {.root_fd = -1, .path = "cut.so", .fd = -1};
+        struct symbols_name n[MAX];
+        struct symbols *s;
+
+        if (!f || fwrite(t.bytes, 1, t.len, f) != t.len)
+            abort();
+        fclose(f);
+        src.fd = open("cut.so", O_RDONLY);
+        CHECK_INT(symbols_open(&src, &s), 0);
+        CHECK_INT(truncate("cut.so", (off_t)len), 0);
+        CHECK(symbols_lookup(s, at, n, MAX) <= 3);
+        CHECK(symbols_close(s) == NULL);
+    }
+    free(t.bytes);
+}
+
+static void check_map(const char *text, uint64_t at, const char *name)
+{
+    struct perf_map *m = perf_map_new(text, strlen(text));
+
+    CHECK(m != NULL);
+    CHECK_STR(perf_map_find(m, at), name);
+    CHECK(perf_map_free(m) == NULL);
+}
+
+static void test_perf_map(void)
+{
+    static const char map[] = "1000 100 first\n"
+                              "2000 80 py::work:/srv/a b.py\n"
+                              "nonsense\n"
+                              "3000 \n"
+                              "4000 0 empty\n"
+                              "5000 zz bad\n"
+                              "0x6000 0x10 prefixed\r\n"
+                              "ffffffffffffffff ff wraps\n"
+                              "11111111111111111 1 too long\n"
+                              "1080 10 second\n"
+                              "7000 100 old\n"
+                              "7000 100 new\n"
+                              "8000 10 cut off";
+
+    check_map(map, 0xfff, NULL);
+    check_map(map, 0x1000, "first");
+    check_map(map, 0x107f, "first");
+    check_map(map, 0x1080, "second");
+    check_map(map, 0x108f, "second");
+    check_map(map, 0x1090, "first");
+    check_map(map, 0x10ff, "first");
+    check_map(map, 0x1100, NULL);
+    check_map(map, 0x2001, "py::work:/srv/a b.py");
+    check_map(map, 0x4000, NULL);
+    check_map(map, 0x5000, NULL);
+    check_map(map, 0x600f, "prefixed");
+    check_map(map, UINT64_MAX, NULL);
+    check_map(map, 0x7050, "new");
+    check_map(map, 0x8000, NULL);
+    check_map("", 0, NULL);
+    check_map("\n\n\n", 0, NULL);
+    check_map("0 1 \xff\n", 0, "\xef\xbf\xbd");
+}
+
+int main(int argc, char **argv)
+{
+    test_start(argc, argv);
+    make_beneath();
+    TEST_RUN(test_own_debug_info);
+    TEST_RUN(test_build_id);
+    TEST_RUN(test_little_room);
+    TEST_RUN(test_no_function);
+    TEST_RUN(test_stripped);
+    TEST_RUN(test_debug_file_by_id);
+    TEST_RUN(test_debug_file_by_link);
+    TEST_RUN(test_packed_symbols);
+    TEST_RUN(test_stubs);
+    TEST_RUN(test_ifunc);
+    TEST_RUN(test_cplusplus);
+    TEST_RUN(test_rust);
+    TEST_RUN(test_cython);
+    TEST_RUN(test_cython_names);
+    TEST_RUN(test_demangle);
+    TEST_RUN(test_demangle_bounds);
+    TEST_RUN(test_beneath);
+    TEST_RUN(test_image);
+    TEST_RUN(test_nothing);
+    TEST_RUN(test_cut);
+    TEST_RUN(test_perf_map);
+    return test_finish("test_symbols");
+}
