@@ -241,6 +241,7 @@ int detect_python(const struct files *files, struct mem *mem, const struct proc_
     if (!f.interp_head && find_old_head(files, mem, &f) < 0)
         return ERR_STARTING;
     py.interp_head = f.interp_head;
+    py.image = f.image.start;
     py.cpu_word = find_cpu_word(mem, maps);
     r = check_started(&py);
     if (r == 0)

@@ -130,8 +130,10 @@ static int walk_step(struct frames *f, const struct layout *l, const struct raw_
     f->root = raw->addr;
     if (!shim)
         return raw->code ? frame_add(f, l, raw) : ERR_TORN;
-    if (f->n)
+    if (f->n) {
         f->items[f->n - 1].is_shim_entry = true;
+        f->items[f->n - 1].entry = raw->addr;
+    }
     return 0;
 }
 

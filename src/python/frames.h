@@ -14,6 +14,7 @@ struct py_frame {
     bool is_entry;
     bool is_shim_entry; /* the interpreter was entered from C for this one */
     bool copied;        /* it is in both copies of a double reading */
+    addr_t entry;       /* entered from C, 3.12+: something on the C stack of that entry; else 0 */
 };
 
 #define FRAMES_CHUNKS 256

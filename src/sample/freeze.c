@@ -77,6 +77,8 @@ int freeze_begin(struct freeze *fz, struct sampler *s, struct known_thread *k, b
     r = begin_still(fz, s, k);
     if (r != ERR_UNSUPPORTED && !(r == 0 && firm))
         return r;
+    if (r == 0 && fz->way == FREEZE_ASLEEP && !s->options.idle) /* nobody wants its stack */
+        return 0;
     if (!s->options.nonblocking && !s->hold_refused) {
         r = begin_held(fz, s, k);
         if (r != ERR_PERMISSION)

@@ -15,6 +15,8 @@ struct sampler_options {
     bool idle;        /* threads that do not run, too */
     bool gil_only;    /* only threads that hold the GIL */
     bool gil;         /* say who holds the GIL */
+    bool native;      /* native frames, too */
+    bool native_all;  /* and those of the interpreter, and threads without Python */
     bool core;        /* read running threads from their own core rather than hold them */
     unsigned locals;  /* local variables too: 0 none, 1 short values, 2 and more longer ones */
     bool show_secrets;
@@ -41,6 +43,9 @@ struct sampler {
     uint64_t no_gil;                 /* left out because their thread did not hold the GIL */
     uint64_t cut_locals;             /* of which not all variables were read */
     uint64_t unsure;                 /* delivered, but read without a hold while the thread moved */
+    uint64_t native_none;            /* without native frames: the thread could not be held */
+    uint64_t native_cut;             /* native frames that could not be followed to their beginning */
+    uint64_t native_failed;          /* Python frames that had no place among them */
     uint64_t errors[SAMPLER_ERRORS]; /* by kind: code - ERR_NOMEM */
     uint64_t ways[FREEZE_WAYS];      /* stacks read in each way */
     uint64_t holds, hold_longest_ns;

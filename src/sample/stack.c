@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/grow.h"
 #include "base/hash.h"
+#include "target/core_file.h"
 
 #include <sched.h>
 #include <stdlib.h>
@@ -20,6 +21,9 @@
 #define ODD_NS       (50 * NS_PER_US)
 #define LOOK_SOON_NS (150 * NS_PER_US)
 #define MAX_RING     4096
+/* Of a native stack, while the thread is held: what a recording copies each time, and a dump once. */
+#define NATIVE_LIMIT      ((size_t)1024 * 1024)
+#define NATIVE_LIMIT_ONCE ((size_t)64 * 1024 * 1024)
 
 /* ERR_TORN when there is one that cannot be read: its entry is NULL. */
 static int resolve_codes(struct stack *st, const struct stack_source *src, uint64_t now)
@@ -238,6 +242,22 @@ static bool was_on_core(const struct stack_source *src, const struct freeze *fz)
     return !fz->cpu_word || (ahead_read_last(src->ahead, &cpu) == 0 && (int)cpu == src->sampler->core.cpu);
 }
 
+/* Registers are told only of a thread that is held. */
+static void capture_native(const struct stack_source *src, const struct known_thread *k, const struct freeze *fz)
+{
+    struct native *n = src->native;
+    const struct core_thread *dead = fz->way == FREEZE_DEAD ? core_file_thread(n->core, k->tid) : NULL;
+    size_t limit = src->sampler->options.knows ? NATIVE_LIMIT : NATIVE_LIMIT_ONCE;
+    struct regs regs;
+    uint64_t base;
+
+    n->captured = false;
+    if (dead)
+        native_capture(n, &dead->regs, dead->fs_base, k->tid == n->pid, limit);
+    else if (fz->way == FREEZE_HELD && stop_regs(&src->sampler->stop, &regs, &base) == 0)
+        native_capture(n, &regs, base, k->tid == n->pid, limit);
+}
+
 static int read_frozen(struct stack *st, const struct stack_source *src, struct known_thread *k, struct freeze *fz)
 {
     int r, end;
@@ -245,6 +265,8 @@ static int read_frozen(struct stack *st, const struct stack_source *src, struct 
 
     if (src->ahead && fz->way != FREEZE_NOT)
         ahead_begin(src->ahead, &k->ahead, fz->cpu_word);
+    if (src->native)
+        capture_native(src, k, fz);
     k->hint.generator = 0;
     r = read_once(st, src, k, fz);
     judge_root(k, fz, r);
@@ -298,7 +320,7 @@ static void give_way(const struct sampler *s, int tries)
 int stack_read(struct stack *st, const struct stack_source *src, struct known_thread *k, bool idle)
 {
     /* Variables take longer to read than a thread can be kept off its core. */
-    int r = ERR_TORN, gentle = src->sampler->options.locals ? 1 : GENTLE_TRIES;
+    int r = ERR_TORN, gentle = src->native ? 0 : src->sampler->options.locals ? 1 : GENTLE_TRIES;
 
     st->owns_gil = st->unsure = st->heads_read = false;
     for (int i = 0; i < TRIES && is_passing(r); i++) {
@@ -307,6 +329,23 @@ int stack_read(struct stack *st, const struct stack_source *src, struct known_th
         r = try_read(st, src, k, idle, i >= gentle);
     }
     return r;
+}
+
+int stack_read_native(struct stack *st, const struct stack_source *src, struct known_thread *k, bool idle)
+{
+    struct freeze fz;
+    int r = freeze_begin(&fz, src->sampler, k, true, 0);
+
+    st->frames.n = 0;
+    st->owns_gil = st->unsure = st->cut = false;
+    st->key = hash_mix(1, (uint64_t)k->tid);
+    if (r < 0)
+        return r;
+    st->active = fz.look.state == 'R';
+    if (st->active || idle)
+        capture_native(src, k, &fz);
+    freeze_end(&fz, src->sampler, k);
+    return st->active || idle ? 0 : STACK_IDLE;
 }
 
 void stack_free(struct stack *st)

@@ -8,6 +8,7 @@
 #include "python/frames.h"
 #include "python/locals.h"
 #include "sample/freeze.h"
+#include "sample/native.h"
 
 /* Reused from one stack to the next. */
 struct stack {
@@ -24,8 +25,8 @@ struct stack {
     bool owns_gil;
     bool unsure;
     bool heads_read, heads_same; /* `heads` of the source was looked at, and is still so */
-    bool cut;               /* of a core file: what the outermost frame was called from could not be read */
-    struct code unreadable; /* stands for code objects that are not in a core file */
+    bool cut;                    /* of a core file: what the outermost frame was called from could not be read */
+    struct code unreadable;      /* stands for code objects that are not in a core file */
 };
 
 /* What a reading needs of the process. */
@@ -35,11 +36,14 @@ struct stack_source {
     struct code_cache *codes;
     struct ahead *ahead;            /* the memory that `py` reads */
     const struct py_threads *heads; /* not NULL: see with the stack whether a thread has come */
+    struct native *native;          /* not NULL: capture the native stack, too */
 };
 
 /* Reads the stack of `k`. With `idle` false a thread that does not run is not read: ERR_IDLE_. ERR_GONE when the
  * thread has ended. */
 int stack_read(struct stack *st, const struct stack_source *src, struct known_thread *k, bool idle);
+/* The same for a thread that has no Python. */
+int stack_read_native(struct stack *st, const struct stack_source *src, struct known_thread *k, bool idle);
 void stack_free(struct stack *st);
 
 /* Not an error: the thread does not run and was not asked for. */

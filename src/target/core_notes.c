@@ -37,7 +37,7 @@ enum {
 #define REGS_FS_BASE  21
 
 /* Where in struct user_regs_struct each register is, by the numbers of `enum reg`. */
-static const unsigned char reg_places[REG_N_] = {10, 12, 11, 5, 13, 14, 4, 19, 9, 8, 7, 6, 3, 2, 1, 0, 16};
+static const unsigned char reg_places[REGS_N_] = {10, 12, 11, 5, 13, 14, 4, 19, 9, 8, 7, 6, 3, 2, 1, 0, 16};
 
 static uint64_t word_at(const unsigned char *bytes, size_t i)
 {
@@ -66,7 +66,7 @@ static int take_status(struct core_file *core, const unsigned char *bytes, size_
     t.signal = int_at(bytes, STATUS_SIGNAL) & 0xffff;
     if (t.signal > SIGNAL_MAX)
         t.signal = 0;
-    for (size_t i = 0; i < REG_N_; i++)
+    for (size_t i = 0; i < REGS_N_; i++)
         t.regs.r[i] = word_at(regs, reg_places[i]);
     t.fs_base = word_at(regs, REGS_FS_BASE);
     t.in_call = (int64_t)word_at(regs, REGS_ORIG_RAX) >= 0;

@@ -7,22 +7,22 @@
 #include <stdint.h>
 
 enum reg {
-    REG_AX,
-    REG_DX,
-    REG_CX,
-    REG_BX,
-    REG_SI,
-    REG_DI,
-    REG_BP,
-    REG_SP,
-    REG_R8,
-    REG_R15 = REG_R8 + 7,
-    REG_PC,
-    REG_N_,
+    REGS_AX,
+    REGS_DX,
+    REGS_CX,
+    REGS_BX,
+    REGS_SI,
+    REGS_DI,
+    REGS_BP,
+    REGS_SP,
+    REGS_R8,
+    REGS_R15 = REGS_R8 + 7,
+    REGS_PC,
+    REGS_N_,
 };
 
 struct regs {
-    uint64_t r[REG_N_];
+    uint64_t r[REGS_N_];
 };
 
 #endif

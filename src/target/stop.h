@@ -12,6 +12,8 @@
 #ifndef TARGET_STOP_H
 #define TARGET_STOP_H
 
+#include "target/regs.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -36,6 +38,9 @@ struct stop {
  * `timeout_ns`: then it is let go as soon as it stops. */
 int stop_hold(struct stop *s, pid_t tid, uint64_t timeout_ns);
 void stop_release(struct stop *s);
+
+/* The registers of the thread that is held; `ret_base` is its FS register. ERR_GONE. */
+int stop_regs(const struct stop *s, struct regs *ret, uint64_t *ret_base);
 
 /* Lets go the late ones that have stopped meanwhile. Cheap when there are none. */
 void stop_sweep(struct stop *s);

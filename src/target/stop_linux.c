@@ -7,10 +7,13 @@
 #include "base/clock.h"
 #include "base/err.h"
 
+#include <elf.h>
 #include <errno.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/ptrace.h>
+#include <sys/uio.h>
+#include <sys/user.h>
 #include <sys/wait.h>
 
 #define SPINS 64
@@ -93,6 +96,19 @@ void stop_release(struct stop *s)
     ptrace(PTRACE_DETACH, s->held, 0, (void *)(uintptr_t)s->signal);
     s->last_ns = clock_now_ns() - s->since_ns;
     s->held = 0;
+}
+
+int stop_regs(const struct stop *s, struct regs *ret, uint64_t *ret_base)
+{
+    struct user_regs_struct u;
+    struct iovec iov = {&u, sizeof(u)};
+
+    if (!s->held || ptrace(PTRACE_GETREGSET, s->held, (void *)NT_PRSTATUS, &iov) < 0 || iov.iov_len != sizeof(u))
+        return ERR_GONE;
+    *ret = (struct regs){{u.rax, u.rdx, u.rcx, u.rbx, u.rsi, u.rdi, u.rbp, u.rsp, u.r8, u.r9, u.r10, u.r11, u.r12,
+                          u.r13, u.r14, u.r15, u.rip}};
+    *ret_base = u.fs_base;
+    return 0;
 }
 
 void stop_sweep(struct stop *s)

@@ -356,7 +356,8 @@ static int fde_row(const struct cfi_table *t, const struct fde *f, uint64_t pc, 
     m.initial = m.now;
     if (!run(&m, &t->frame, f->program, f->end) || !m.now.cfa.kind)
         return ERR_READ;
-    *ret = (struct cfi_row){.start = m.loc, .end = m.next, .cfa = m.now.cfa, .is_signal = f->cie.is_signal};
+    *ret = (struct cfi_row){
+        .start = m.loc, .end = m.next, .function = f->start, .cfa = m.now.cfa, .is_signal = f->cie.is_signal};
     memcpy(ret->regs, m.now.regs, sizeof(ret->regs));
     return 0;
 }

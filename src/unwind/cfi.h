@@ -60,6 +60,7 @@ struct cfi_rule {
 /* Good for all instructions from `start` to `end`. */
 struct cfi_row {
     uint64_t start, end;
+    uint64_t function; /* where the function begins, or the part of it that lies apart */
     struct cfi_rule cfa;
     struct cfi_rule regs[CFI_REGS];
     bool is_signal; /* the frame that the kernel makes for a signal handler */

@@ -12,15 +12,15 @@
 
 bool cpu_is_saved(unsigned reg)
 {
-    return reg == REG_BX || reg == REG_BP || (reg >= REG_R8 + 4 && reg <= REG_R15) || reg == REG_PC;
+    return reg == REGS_BX || reg == REGS_BP || (reg >= REGS_R8 + 4 && reg <= REGS_R15) || reg == REGS_PC;
 }
 
 /* The stack pointer is at the ucontext: the handler's return address was just taken off. */
 int cpu_signal_frame(struct cfi_expr_env *env)
 {
-    static const uint8_t order[] = {8,      9,      10,     11,     12,     13,     14,     15,    REG_DI,
-                                    REG_SI, REG_BP, REG_BX, REG_DX, REG_AX, REG_CX, REG_SP, REG_PC};
-    uint64_t at = env->regs[REG_SP] + UCONTEXT_GREGS, regs[REG_N_];
+    static const uint8_t order[] = {8,       9,       10,      11,      12,      13,      14,      15,     REGS_DI,
+                                    REGS_SI, REGS_BP, REGS_BX, REGS_DX, REGS_AX, REGS_CX, REGS_SP, REGS_PC};
+    uint64_t at = env->regs[REGS_SP] + UCONTEXT_GREGS, regs[REGS_N_];
 
     for (size_t i = 0; i < sizeof(order); i++)
         if (env->read(env->arg, at + 8 * i, &regs[order[i]]) < 0)
@@ -52,27 +52,27 @@ static bool may_return_to(const struct cpu_guess *g, uint64_t pc)
 
 static int take(struct cfi_expr_env *env, uint64_t pc, uint64_t cfa, uint64_t *ret_cfa)
 {
-    env->regs[REG_PC] = pc;
-    env->regs[REG_SP] = cfa;
-    env->known = (env->known | 1u << REG_PC | 1u << REG_SP) & ~(1u << REG_BX);
+    env->regs[REGS_PC] = pc;
+    env->regs[REGS_SP] = cfa;
+    env->known = (env->known | 1u << REGS_PC | 1u << REGS_SP) & ~(1u << REGS_BX);
     *ret_cfa = cfa;
     return 0;
 }
 
 static int by_frame_pointer(const struct cpu_guess *g, struct cfi_expr_env *env, uint64_t *ret_cfa)
 {
-    uint64_t bp = env->regs[REG_BP], saved, pc;
+    uint64_t bp = env->regs[REGS_BP], saved, pc;
 
-    if (!(env->known >> REG_BP & 1) || bp < env->regs[REG_SP] || bp & 7 || env->read(env->arg, bp, &saved) < 0 ||
+    if (!(env->known >> REGS_BP & 1) || bp < env->regs[REGS_SP] || bp & 7 || env->read(env->arg, bp, &saved) < 0 ||
         env->read(env->arg, bp + 8, &pc) < 0 || !may_return_to(g, pc))
         return ERR_READ;
-    env->regs[REG_BP] = saved;
+    env->regs[REGS_BP] = saved;
     return take(env, pc, bp + 16, ret_cfa);
 }
 
 int cpu_guess_caller(const struct cpu_guess *g, struct cfi_expr_env *env, uint64_t *ret_cfa)
 {
-    uint64_t sp = env->regs[REG_SP], pc;
+    uint64_t sp = env->regs[REGS_SP], pc;
 
     if (by_frame_pointer(g, env, ret_cfa) == 0)
         return 0;

@@ -178,14 +178,14 @@ static int step_by_row(struct walk *w, const struct unwind_place *p, uint64_t *r
     uint64_t cfa;
     int r = cfa_of(w, p, &cfa);
 
-    if (r < 0 || cfa <= w->env.regs[REG_SP])
+    if (r < 0 || cfa <= w->env.regs[REGS_SP])
         return ERR_READ;
     next.known = 0;
     for (unsigned reg = 0; reg < CFI_REGS; reg++)
         if (cpu_is_saved(reg) && reg_of(w, p, reg, cfa, &next.regs[reg]) == 0)
             next.known |= 1u << reg;
-    next.regs[REG_SP] = cfa;
-    next.known |= 1u << REG_SP;
+    next.regs[REGS_SP] = cfa;
+    next.known |= 1u << REGS_SP;
     if (!is_known(&next, CFI_RA))
         return ERR_READ;
     w->env = next;
@@ -206,7 +206,7 @@ static int step_to_caller(struct walk *w, const struct unwind_place *p, uint64_t
 
     if (p->has_row && p->row.is_signal) {
         w->inside = true; /* it was interrupted there, and has not called */
-        *ret_cfa = w->env.regs[REG_SP];
+        *ret_cfa = w->env.regs[REGS_SP];
         return cpu_signal_frame(&w->env);
     }
     if (p->has_row && step_by_row(w, p, ret_cfa) == 0) {
@@ -228,7 +228,7 @@ static bool is_first(const struct unwind_place *p)
 static int walk_frames(struct walk *w, struct native_stack *s)
 {
     while (s->n < MAX_FRAMES) {
-        uint64_t pc = w->env.regs[REG_PC];
+        uint64_t pc = w->env.regs[REGS_PC];
         struct unwind_place *p = pc ? place_of(w->u, w->m, pc - !w->inside) : NULL;
         struct native_frame *f;
 
@@ -241,7 +241,7 @@ static int walk_frames(struct walk *w, struct native_stack *s)
         if (grow_array((void **)&s->items, &s->cap, s->n + 1, sizeof(*s->items)) < 0)
             return ERR_NOMEM;
         f = &s->items[s->n++];
-        *f = (struct native_frame){.place = p, .sp = w->env.regs[REG_SP]};
+        *f = (struct native_frame){.place = p, .sp = w->env.regs[REGS_SP]};
         if (is_first(p)) {
             f->cfa = w->copy->at + w->copy->len;
             s->whole = true;

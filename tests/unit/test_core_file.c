@@ -34,7 +34,7 @@ static void test_kernel(void)
     CHECK_STR(core->args, "python3 a.py ");
     if (CHECK(t != NULL)) {
         CHECK(t->signal == 11 && t->has_address && t->address == 8 && !t->sender && !t->in_call);
-        CHECK(t->regs.r[REG_PC] == 0x400100 && t->regs.r[REG_SP] == 0x7ffc0000 && t->fs_base == 0x7000);
+        CHECK(t->regs.r[REGS_PC] == 0x400100 && t->regs.r[REGS_SP] == 0x7ffc0000 && t->fs_base == 0x7000);
         CHECK(t == core_file_signalled(core) && core_file_was_active(core, t));
     }
     CHECK(core_file_thread_by_base(core, 0x8000) == core_file_thread(core, 101));

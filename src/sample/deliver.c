@@ -1,0 +1,168 @@
+/*
+ * A stack that was read -> a trace, handed to the sink. Called for each thread and sample.
+ */
+#include "base/grow.h"
+#include "base/hash.h"
+#include "sample/process_private.h"
+#include "sample/shorten.h"
+
+static const struct func *func_of(struct process *p, const struct code *code)
+{
+    const struct func *func = code->func;
+    struct func key = {.name = code->name, .filename = code->filename, .first_line = code->first_line};
+
+    if (func)
+        return func;
+    key.short_filename = shorten_filename(p->sampler->names, p->files, code->filename);
+    func = sampler_func(p->sampler, &key);
+    if (func)
+        code_set_func(code, func);
+    return func;
+}
+
+static bool is_known(const struct process *p, uint64_t key)
+{
+    const struct sampler_options *o = &p->sampler->options;
+
+    return o->knows && o->knows(key, o->knows_arg);
+}
+
+static struct trace trace_of(const struct process *p, const struct known_thread *k)
+{
+    return (struct trace){
+        .process = p->info, .thread_id = k->thread_id, .os_thread_id = k->tid, .thread_name = k->name};
+}
+
+static int hand_over(struct process *p, const struct trace *trace, process_sink sink, void *arg)
+{
+    p->sampler->stacks++;
+    p->sampler->unsure += trace->unsure;
+    return sink(trace, arg);
+}
+
+/* Stands for the frames on top that could not be vouched for. */
+static const struct func not_sure = {
+    .name = "[not sure]", .filename = "moved while it was read", .short_filename = "moved while it was read"};
+
+/* Stands for the frames at the root that are not in a core file. */
+static const struct func cut_off = {
+    .name = "[cut off]", .filename = "not in the core file", .short_filename = "not in the core file"};
+/* Gives the frames the variables that were read with them. */
+static int deliver_locals(struct process *p, struct frame *frames)
+{
+    const struct locals *l = &p->stack.locals;
+
+    if (grow_array((void **)&p->locals, &p->cap_locals, l->n + 1, sizeof(*p->locals)) < 0)
+        return ERR_NOMEM;
+    for (size_t i = 0; i < l->n; i++)
+        p->locals[i] = (struct local){.name = l->items[i].name,
+                                      .value = locals_text(l, &l->items[i]),
+                                      .addr = l->items[i].addr,
+                                      .is_arg = l->items[i].is_arg};
+    for (size_t i = 0; i < l->n_frames && i < p->stack.frames.n; i++) {
+        frames[i].locals = p->locals + l->first[i];
+        frames[i].n_locals = l->first[i + 1] - l->first[i];
+    }
+    p->sampler->cut_locals += l->cut;
+    return 0;
+}
+
+/* Unwinds what was captured. Stacks that read the same have the same key. */
+static int add_native_key(struct process *p, struct trace *trace)
+{
+    int r = native_unwind(&p->native);
+
+    if (r < 0)
+        return r;
+    p->sampler->native_none += !p->native.captured;
+    p->sampler->native_cut += p->native.captured && !p->native.stack.whole;
+    trace->key = hash_mix(trace->key, p->native.key);
+    trace->n_frames += p->native.stack.n;
+    return 0;
+}
+
+/* Puts the native frames between the Python ones. */
+static int weave(struct process *p, const struct known_thread *k, struct trace *trace)
+{
+    struct weave *w = &p->weave;
+
+    if (weave_stack(w, &p->native, &p->py, &p->stack.frames, p->frames + trace->unsure, k->hint.cframe[0]) < 0)
+        return ERR_NOMEM;
+    p->sampler->native_failed += w->failed;
+    trace->frames = w->items;
+    trace->n_frames = w->n;
+    return 0;
+}
+
+int deliver_stack(struct process *p, const struct known_thread *k, bool active, process_sink sink, void *arg)
+{
+    const struct frames *frames = &p->stack.frames;
+    struct trace trace = trace_of(p, k);
+
+    trace.active = active;
+    trace.owns_gil = p->stack.owns_gil;
+    trace.unsure = p->stack.unsure;
+    trace.key = hash_mix(p->stack.key, (uint64_t)p->pid);
+    trace.n_frames = frames->n;
+    if (p->sampler->options.native && add_native_key(p, &trace) < 0)
+        return ERR_NOMEM;
+    if (is_known(p, trace.key))
+        return hand_over(p, &trace, sink, arg);
+    if (grow_array((void **)&p->frames, &p->cap_frames, frames->n + 2, sizeof(*p->frames)) < 0)
+        return ERR_NOMEM;
+    if (trace.unsure) {
+        p->frames[0] = (struct frame){.func = sampler_func(p->sampler, &not_sure)};
+        trace.n_frames++;
+        if (!p->frames[0].func)
+            return ERR_NOMEM;
+    }
+    for (size_t i = 0; i < frames->n; i++) {
+        const struct func *func = func_of(p, p->stack.codes[i]);
+
+        if (!func)
+            return ERR_NOMEM;
+        p->frames[trace.unsure + i] = (struct frame){.func = func,
+                                                     .line = code_line(p->stack.codes[i], frames->items[i].at),
+                                                     .is_entry = frames->items[i].is_entry,
+                                                     .is_shim_entry = frames->items[i].is_shim_entry};
+    }
+    if (p->sampler->options.locals && deliver_locals(p, p->frames + trace.unsure) < 0)
+        return ERR_NOMEM;
+    if (p->stack.cut) {
+        p->frames[trace.n_frames] = (struct frame){.func = sampler_func(p->sampler, &cut_off)};
+        if (!p->frames[trace.n_frames++].func)
+            return ERR_NOMEM;
+    }
+    trace.frames = p->frames;
+    if (p->sampler->options.native && p->native.captured && weave(p, k, &trace) < 0)
+        return ERR_NOMEM;
+    return hand_over(p, &trace, sink, arg);
+}
+
+bool deliver_again(struct process *p, struct known_thread *k, process_sink sink, void *arg, int *ret)
+{
+    struct trace trace = trace_of(p, k);
+    struct task_turns turns;
+
+    k->has_turns = false;
+    if (!k->still || task_turns(&k->task, &turns) < 0)
+        return false;
+    if (turns.count != k->turns.count) {
+        k->turns = turns;
+        k->has_turns = true;
+        return false;
+    }
+    if (!k->active && !p->sampler->options.idle) {
+        p->sampler->idle++;
+        *ret = 0;
+        return true;
+    }
+    trace.key = hash_mix(k->key, (uint64_t)p->pid);
+    trace.n_frames = k->n_frames;
+    trace.owns_gil = k->owned_gil;
+    trace.active = k->active;
+    if (!k->has_stack || p->sampler->options.gil_only || !is_known(p, trace.key))
+        return false;
+    *ret = hand_over(p, &trace, sink, arg);
+    return true;
+}

@@ -1,0 +1,16 @@
+/*
+ * Which native functions are the interpreter's own business: how it calls, starts and loops. What they do for the
+ * program (sorting a list, matching a pattern) is not.
+ */
+#ifndef SAMPLE_INTERNALS_H
+#define SAMPLE_INTERNALS_H
+
+#include <stdbool.h>
+
+/* `in_python`: the function lies in the interpreter's module. `name` is NULL when it has none. */
+bool internals_hide(const char *name, const char *path, bool in_python);
+
+/* The function that runs Python frames; 2.7: PyEval_EvalFrameEx, later _PyEval_EvalFrameDefault. */
+bool internals_is_eval(const char *name, bool is_python2);
+
+#endif

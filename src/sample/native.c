@@ -1,0 +1,185 @@
+/*
+ * Registers and stack of a held thread -> named native frames. Called by stack.c (capture) and process.c (the rest).
+ */
+#include "sample/native.h"
+
+#include "base/clock.h"
+#include "base/grow.h"
+#include "base/hash.h"
+#include "target/core_file.h"
+#include "target/files.h"
+#include "target/proc.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define UPDATE_NS   NS_PER_S         /* libraries come and go */
+#define HURRY_NS    (20 * NS_PER_MS) /* when an address is in none of those known */
+#define MAX_STACK   ((uint64_t)1 << 30)
+#define OTHER_STACK ((size_t)64 * 1024) /* of a stack of which nothing is known */
+
+static int read_maps(const struct native *n, struct proc_maps *ret)
+{
+    return n->core ? core_file_maps(n->core, ret) : proc_maps_read(n->pid, ret);
+}
+
+static int update(struct native *n)
+{
+    struct proc_maps maps;
+    int r = read_maps(n, &maps);
+
+    n->updated_ns = clock_now_ns();
+    if (r < 0)
+        return r;
+    for (size_t i = 0; i < maps.n; i++)
+        if (strcmp(maps.items[i].path, "[stack]") == 0)
+            n->main_stack_end = maps.items[i].end;
+    r = unwind_update(n->unwind, n->mem, &maps);
+    proc_maps_free(&maps);
+    return r;
+}
+
+static int open_root(const struct native *n)
+{
+    char path[64];
+
+    if (n->core)
+        return n->files->root;
+    snprintf(path, sizeof(path), "/proc/%d/root", (int)n->pid);
+    return open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+}
+
+static pid_t inner_pid(const struct native *n)
+{
+    struct proc_status st;
+
+    return !n->core && proc_status_read(n->pid, 0, &st) == 0 && st.ns_pid > 0 ? st.ns_pid : n->pid;
+}
+
+int native_open(struct native *n, struct sampler *s, pid_t pid, const struct files *files, struct mem *mem,
+                const struct core_file *core, const struct python *py)
+{
+    int r;
+
+    *n = (struct native){.sampler = s, .pid = pid, .files = files, .mem = mem, .core = core};
+    n->names = (struct native_names){.sampler = s, .files = files, .pid = core ? 0 : pid, .mem = mem};
+    n->names.root_fd = open_root(n);
+    n->names.inner_pid = inner_pid(n);
+    n->names.interpreter = py->image;
+    n->names.is_python2 = py->major == 2;
+    r = native_names_open(&n->names);
+    n->unwind = unwind_new();
+    if (r < 0 || !n->unwind)
+        return ERR_NOMEM;
+    unwind_set_free(n->unwind, native_names_free_module);
+    return update(n);
+}
+
+void native_close(struct native *n)
+{
+    if (!n->sampler)
+        return;
+    unwind_free(n->unwind);
+    native_names_close(&n->names);
+    native_stack_free(&n->stack);
+    free(n->bytes);
+    *n = (struct native){0};
+}
+
+/* What is known of where the stack ends: 0 when nothing is. */
+static uint64_t stack_size(const struct native *n, uint64_t sp, uint64_t base, bool is_main)
+{
+    if (is_main && n->main_stack_end > sp && n->main_stack_end - sp < MAX_STACK)
+        return n->main_stack_end - sp;
+    if (base > sp && base - sp < MAX_STACK)
+        return base - sp;
+    return 0;
+}
+
+/* Page after page, up to where there is no more. */
+static size_t copy_pages(struct native *n, uint64_t sp, size_t want)
+{
+    struct mem_span spans[OTHER_STACK / 4096 + 1];
+    size_t n_spans = 0, at = 0, got;
+
+    while (at < want && n_spans < sizeof(spans) / sizeof(spans[0])) {
+        size_t len = 4096 - ((sp + at) & 4095);
+
+        if (len > want - at)
+            len = want - at;
+        spans[n_spans++] = (struct mem_span){sp + at, n->bytes + at, len};
+        at += len;
+    }
+    got = mem_readv(n->mem, spans, n_spans);
+    for (at = 0; got > 0; got--)
+        at += spans[got - 1].len;
+    return at;
+}
+
+void native_capture(struct native *n, const struct regs *regs, uint64_t base, bool is_main, size_t limit)
+{
+    uint64_t sp = regs->r[REGS_SP], size = stack_size(n, sp, base, is_main);
+    size_t want = size && size < limit ? (size_t)size : limit;
+
+    n->captured = false;
+    n->regs = *regs;
+    if (!size && want > OTHER_STACK)
+        want = OTHER_STACK;
+    if (grow_array((void **)&n->bytes, &n->cap_bytes, want + 8, 1) < 0)
+        return;
+    if (!size || mem_read(n->mem, sp, n->bytes, want) < 0)
+        want = copy_pages(n, sp, want < OTHER_STACK ? want : OTHER_STACK);
+    n->copy = (struct stack_copy){sp, n->bytes, want};
+    n->captured = true;
+}
+
+/* Again with new maps when the old ones may be the reason that it did not get to the end. */
+static int walk(struct native *n)
+{
+    uint64_t age = clock_now_ns() - n->updated_ns;
+    int r = !n->core && age > UPDATE_NS ? update(n) : 0;
+
+    if (r == ERR_NOMEM)
+        return r;
+    r = unwind_stack(n->unwind, n->mem, &n->regs, &n->copy, &n->stack);
+    if (r < 0 || n->stack.whole || n->core || clock_now_ns() - n->updated_ns < HURRY_NS)
+        return r;
+    if (update(n) == ERR_NOMEM)
+        return ERR_NOMEM;
+    return unwind_stack(n->unwind, n->mem, &n->regs, &n->copy, &n->stack);
+}
+
+int native_unwind(struct native *n)
+{
+    int r;
+
+    n->stack.n = 0;
+    n->key = 0;
+    if (!n->captured)
+        return 0;
+    r = walk(n);
+    for (size_t i = 0; r == 0 && i < n->stack.n; i++) {
+        const struct native_chain *chain = native_names_of(&n->names, n->stack.items[i].place);
+
+        if (!chain)
+            return ERR_NOMEM;
+        n->key = hash_mix(n->key, chain->hash);
+    }
+    return r;
+}
+
+const struct native_chain *native_frame_names(const struct native *n, size_t i)
+{
+    return n->stack.items[i].place->user;
+}
+
+bool native_word(const struct native *n, addr_t addr, uint64_t *ret)
+{
+    if (addr < n->copy.at || n->copy.len < 8 || addr - n->copy.at > n->copy.len - 8)
+        return false;
+    memcpy(ret, n->copy.bytes + (addr - n->copy.at), sizeof(*ret));
+    return true;
+}

@@ -1,0 +1,302 @@
+/*
+ * Places -> chains of functions. Called after a thread was let go, once for each address that is new.
+ */
+#include "sample/native_names.h"
+
+#include "base/clock.h"
+#include "base/hash.h"
+#include "elf/build_id.h"
+#include "elf/perf_map.h"
+#include "sample/internals.h"
+#include "target/files.h"
+
+#include <elf.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define MAX_INLINED  16
+#define MAX_IMAGE    (256 * 1024)
+#define MAX_PERF_MAP ((size_t)64 * 1024 * 1024)
+#define PERF_MAP_NS  (200 * NS_PER_MS)
+
+int native_names_open(struct native_names *names)
+{
+    names->cap = 1024;
+    names->slots = calloc(names->cap, sizeof(struct native_chain *));
+    return names->slots ? 0 : ERR_NOMEM;
+}
+
+void native_names_close(struct native_names *names)
+{
+    for (size_t i = 0; i < names->cap; i++)
+        free(names->slots[i]);
+    free(names->slots);
+    perf_map_free(names->perf_map);
+    if (names->root_fd >= 0 && names->pid)
+        close(names->root_fd);
+    names->slots = NULL;
+    names->cap = 0;
+}
+
+void native_names_free_module(void *user)
+{
+    symbols_close(user);
+}
+
+/* The file that is mapped, whatever has become of its path; needs rights that are not always there. */
+static int open_mapped(pid_t pid, const struct module *mod)
+{
+    char path[96];
+    addr_t end = mod->n_segments ? mod->segments[0].end : mod->end;
+
+    end = (end + 4095) & ~4095ull;
+    snprintf(path, sizeof(path), "/proc/%d/map_files/%llx-%llx", (int)pid, (unsigned long long)mod->start,
+             (unsigned long long)end);
+    return open(path, O_RDONLY | O_CLOEXEC);
+}
+
+static bool read_build_id(struct mem *m, const struct module *mod, struct build_id *ret)
+{
+    unsigned char head[BUILD_ID_HEAD];
+    struct elf_file file = {head, sizeof(head)};
+
+    return mem_read(m, mod->start, head, sizeof(head)) == 0 && build_id_from_file(&file, ret) == 0;
+}
+
+/* A file that was replaced since would give names that are wrong. */
+static bool is_same_file(struct native_names *names, const struct module *mod, int fd)
+{
+    struct build_id here, there;
+    unsigned char head[BUILD_ID_HEAD];
+    ssize_t got;
+
+    if (!read_build_id(names->mem, mod, &here))
+        return true;
+    got = pread(fd, head, sizeof(head), 0);
+    return got > 0 && build_id_from_file(&(struct elf_file){head, (size_t)got}, &there) == 0 &&
+           build_id_equal(&here, &there);
+}
+
+static int open_module(struct native_names *names, const struct module *mod)
+{
+    int fd = names->pid ? open_mapped(names->pid, mod) : -1;
+
+    if (fd >= 0)
+        return fd;
+    fd = files_open(names->files, mod->path);
+    if (fd >= 0 && !is_same_file(names, mod, fd)) {
+        close(fd);
+        return -1;
+    }
+    return fd;
+}
+
+static struct symbols *module_symbols(struct native_names *names, struct module *mod)
+{
+    struct symbols_source src = {.root_fd = names->root_fd, .path = mod->path, .fd = -1};
+    struct symbols *s = NULL;
+    void *image = NULL;
+
+    if (mod->user)
+        return mod->user;
+    if (mod->path[0] == '/') {
+        src.fd = open_module(names, mod);
+    } else if (mod->end - mod->start <= MAX_IMAGE && (image = malloc(mod->end - mod->start))) {
+        if (mem_read(names->mem, mod->start, image, mod->end - mod->start) == 0) {
+            src.image = image;
+            src.image_size = mod->end - mod->start;
+        }
+    }
+    if (symbols_open(&src, &s) < 0) {
+        src.fd = -1;
+        src.image = NULL;
+        if (symbols_open(&src, &s) < 0)
+            s = NULL;
+    }
+    free(image);
+    mod->user = s;
+    return s;
+}
+
+static const char *base_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+
+    return slash && slash[1] ? slash + 1 : path;
+}
+
+static const struct func *make_func(struct native_names *names, const char *name, const char *file, const char *path)
+{
+    struct intern *in = names->sampler->names;
+    struct func key = {.name = intern_str(in, name),
+                       .filename = intern_str(in, file && *file ? file : path),
+                       .short_filename = intern_str(in, base_name(file && *file ? file : path)),
+                       .module = intern_str(in, path)};
+
+    if (!key.name || !key.filename || !key.short_filename || !key.module)
+        return NULL;
+    return sampler_func(names->sampler, &key);
+}
+
+static bool same_chain(const struct native_chain *a, const struct native_func *items, size_t n)
+{
+    if (a->n != n)
+        return false;
+    for (size_t i = 0; i < n; i++)
+        if (a->items[i].func != items[i].func || a->items[i].line != items[i].line)
+            return false;
+    return true;
+}
+
+static size_t slot_of(const struct native_names *names, uint64_t hash, const struct native_func *items, size_t n)
+{
+    size_t at = hash & (names->cap - 1);
+
+    while (names->slots[at] && (names->slots[at]->hash != hash || !same_chain(names->slots[at], items, n)))
+        at = (at + 1) & (names->cap - 1);
+    return at;
+}
+
+static int chains_double(struct native_names *names)
+{
+    struct native_names bigger = {.cap = names->cap * 2};
+
+    bigger.slots = calloc(bigger.cap, sizeof(struct native_chain *));
+    if (!bigger.slots)
+        return ERR_NOMEM;
+    for (size_t i = 0; i < names->cap; i++)
+        if (names->slots[i])
+            bigger.slots[slot_of(&bigger, names->slots[i]->hash, names->slots[i]->items, names->slots[i]->n)] =
+                names->slots[i];
+    free(names->slots);
+    names->slots = bigger.slots;
+    names->cap = bigger.cap;
+    return 0;
+}
+
+static const struct native_chain *chain_of(struct native_names *names, const struct native_func *items, size_t n)
+{
+    uint64_t hash = n;
+    size_t at;
+
+    for (size_t i = 0; i < n; i++)
+        hash = hash_mix(hash_mix(hash, (uint64_t)(uintptr_t)items[i].func), (uint64_t)items[i].line);
+    if (names->n_chains * 2 >= names->cap && chains_double(names) < 0)
+        return NULL;
+    at = slot_of(names, hash, items, n);
+    if (!names->slots[at]) {
+        struct native_chain *c = malloc(sizeof(*c) + n * sizeof(*items));
+
+        if (!c)
+            return NULL;
+        c->hash = hash;
+        c->n = n;
+        memcpy(c->items, items, n * sizeof(*items));
+        names->slots[at] = c;
+        names->n_chains++;
+    }
+    return names->slots[at];
+}
+
+static int fill_named(struct native_names *names, const struct module *mod, const struct symbols_name *found, size_t n,
+                      struct native_func *ret)
+{
+    bool in_python = mod->start == names->interpreter;
+
+    for (size_t i = 0; i < n; i++) {
+        ret[i] =
+            (struct native_func){.func = make_func(names, found[i].name, found[i].file, mod->path),
+                                 .line = found[i].line,
+                                 .hidden = found[i].is_helper || internals_hide(found[i].name, mod->path, in_python),
+                                 .is_eval = in_python && internals_is_eval(found[i].name, names->is_python2),
+                                 .symbols_id = found[i]};
+        if (!ret[i].func)
+            return ERR_NOMEM;
+        ret[i].symbols_id.name = ret[i].func->name;
+        ret[i].symbols_id.file = NULL;
+    }
+    return 0;
+}
+
+/* libfoo.so+0x1a2b: where the function begins, if that is known, so that all its addresses read the same. */
+static int fill_unnamed(struct native_names *names, const struct unwind_place *p, struct native_func *ret)
+{
+    const struct module *mod = p->module;
+    addr_t at = (p->has_row ? p->row.function : p->pc) - mod->bias;
+    char name[320];
+
+    if (mod->is_elf)
+        snprintf(name, sizeof(name), "%.256s+0x%llx", base_name(mod->path), (unsigned long long)at);
+    else
+        snprintf(name, sizeof(name), "[code without a name]");
+    *ret = (struct native_func){.func = make_func(names, name, NULL, mod->is_elf ? mod->path : "[memory]"),
+                                .hidden = internals_hide(NULL, mod->path, mod->start == names->interpreter)};
+    return ret->func ? 0 : ERR_NOMEM;
+}
+
+/* The map is written as the program goes on: read again when something is not in it. */
+static const char *perf_name(struct native_names *names, addr_t pc)
+{
+    const char *name = names->perf_map ? perf_map_find(names->perf_map, pc) : NULL;
+    uint64_t now = clock_now_ns();
+    char path[64], *text = NULL;
+    struct stat st;
+    int fd;
+
+    if (name || !names->files || (names->perf_map_ns && now - names->perf_map_ns < PERF_MAP_NS))
+        return name;
+    names->perf_map_ns = now;
+    snprintf(path, sizeof(path), "/tmp/perf-%d.map", (int)names->inner_pid);
+    fd = files_open(names->files, path);
+    if (fd < 0)
+        return NULL;
+    if (fstat(fd, &st) == 0 && st.st_size > 0 && (size_t)st.st_size <= MAX_PERF_MAP &&
+        (text = malloc((size_t)st.st_size))) {
+        ssize_t got = pread(fd, text, (size_t)st.st_size, 0);
+
+        perf_map_free(names->perf_map);
+        names->perf_map = perf_map_new(text, got > 0 ? (size_t)got : 0);
+    }
+    free(text);
+    close(fd);
+    return names->perf_map ? perf_map_find(names->perf_map, pc) : NULL;
+}
+
+/* Python's own trampolines (3.12, -X perf) stand for frames that are shown already. */
+static int fill_perf(struct native_names *names, const char *name, struct native_func *ret)
+{
+    *ret = (struct native_func){.func = make_func(names, name, NULL, "[JIT]"), .hidden = strncmp(name, "py::", 4) == 0};
+    return ret->func ? 0 : ERR_NOMEM;
+}
+
+static int fill(struct native_names *names, struct unwind_place *p, struct native_func *items, size_t *ret_n)
+{
+    struct symbols_name found[MAX_INLINED];
+    struct symbols *s;
+    const char *perf;
+    size_t n = 0;
+
+    if (p->module->is_elf) {
+        s = module_symbols(names, p->module);
+        n = s ? symbols_lookup(s, p->pc - p->module->bias, found, MAX_INLINED) : 0;
+    } else if ((perf = perf_name(names, p->pc))) {
+        *ret_n = 1;
+        return fill_perf(names, perf, items);
+    }
+    *ret_n = n ? n : 1;
+    return n ? fill_named(names, p->module, found, n, items) : fill_unnamed(names, p, items);
+}
+
+const struct native_chain *native_names_of(struct native_names *names, struct unwind_place *p)
+{
+    struct native_func items[MAX_INLINED];
+    size_t n;
+
+    if (!p->user && fill(names, p, items, &n) == 0)
+        p->user = chain_of(names, items, n);
+    return p->user;
+}

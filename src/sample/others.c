@@ -1,0 +1,118 @@
+/*
+ * Threads that have no Python: those of libraries. Called at each sample with --native-all.
+ */
+#include "base/clock.h"
+#include "base/grow.h"
+#include "sample/process_private.h"
+#include "target/core_file.h"
+#include "target/proc.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define LOOK_NS (100 * NS_PER_MS)
+
+static void other_close(struct known_thread *k)
+{
+    if (!k->dead)
+        task_close(&k->task);
+    *k = (struct known_thread){0};
+}
+
+void others_free(struct process *p)
+{
+    for (size_t i = 0; i < p->n_others; i++)
+        other_close(&p->others[i]);
+    free(p->others);
+    p->others = NULL;
+    p->n_others = p->cap_others = 0;
+    p->others_ns = 0;
+}
+
+static bool has_python(struct process *p, pid_t tid)
+{
+    for (size_t i = 0; i < p->threads.n; i++) {
+        const struct known_thread *k = thread_table_find(&p->table, p->threads.items[i].tstate);
+
+        if (k && k->tid == tid)
+            return true;
+    }
+    return false;
+}
+
+static const char *name_of(struct process *p, pid_t tid)
+{
+    char *text = NULL;
+    const char *name = NULL;
+    size_t len = 0;
+
+    if (!p->core && proc_read_file(p->pid, tid, "comm", &text, &len) == 0) {
+        text[strcspn(text, "\n")] = '\0';
+        name = intern_str(p->sampler->names, text);
+    }
+    free(text);
+    return name;
+}
+
+static int enter(struct process *p, pid_t tid)
+{
+    struct known_thread *k;
+
+    if (has_python(p, tid))
+        return 0;
+    if (grow_array((void **)&p->others, &p->cap_others, p->n_others + 1, sizeof(*p->others)) < 0)
+        return ERR_NOMEM;
+    k = &p->others[p->n_others++];
+    *k = (struct known_thread){.tid = tid, .name = name_of(p, tid), .dead = p->core != NULL};
+    if (k->dead)
+        k->was_active = core_file_was_active(p->core, core_file_thread(p->core, tid));
+    else
+        task_open(&k->task, p->pid, tid);
+    return 0;
+}
+
+static int look(struct process *p)
+{
+    pid_t *tids = NULL;
+    size_t n = 0;
+    int r = 0;
+
+    others_free(p);
+    p->others_ns = clock_now_ns();
+    if (p->core) {
+        for (size_t i = 0; r == 0 && i < p->core->n_threads; i++)
+            r = enter(p, p->core->threads[i].tid);
+        return r;
+    }
+    if (proc_tasks_read(p->pid, &tids, &n) < 0)
+        return 0;
+    for (size_t i = 0; r == 0 && i < n; i++)
+        r = enter(p, tids[i]);
+    free(tids);
+    return r;
+}
+
+static int sample_other(struct process *p, struct known_thread *k, process_sink sink, void *arg)
+{
+    struct stack_source src = {.sampler = p->sampler, .py = &p->py, .native = &p->native};
+    int r = stack_read_native(&p->stack, &src, k, p->sampler->options.idle);
+
+    if (r == STACK_IDLE)
+        p->sampler->idle++;
+    if (r == 0 && p->native.captured)
+        return deliver_stack(p, k, p->stack.active, sink, arg);
+    return r == ERR_NOMEM ? r : 0;
+}
+
+int others_sample(struct process *p, process_sink sink, void *arg)
+{
+    int r = 0;
+
+    if (p->sampler->options.gil_only || !p->native.sampler)
+        return 0;
+    if (!p->others_ns || clock_now_ns() - p->others_ns > LOOK_NS)
+        r = look(p);
+    for (size_t i = 0; r == 0 && i < p->n_others; i++)
+        r = sample_other(p, &p->others[i], sink, arg);
+    return r;
+}

@@ -1,0 +1,63 @@
+/*
+ * What a process is to the files that sample it: process.c attaches, process_sample.c goes over its threads, deliver.c
+ * makes traces.
+ */
+#ifndef SAMPLE_PROCESS_PRIVATE_H
+#define SAMPLE_PROCESS_PRIVATE_H
+
+#include "sample/hot.h"
+#include "sample/native.h"
+#include "sample/process.h"
+#include "sample/stack.h"
+#include "sample/thread_table.h"
+#include "sample/weave.h"
+#include "target/files.h"
+
+struct process {
+    struct sampler *sampler;
+    pid_t pid;
+    uint64_t start_time; /* with the pid it names the process for good */
+    int pidfd;           /* -1 on kernels before 5.3 */
+    struct proc_info *info;
+    struct ahead *ahead; /* NULL: a core file */
+    struct mem *mem;     /* through `ahead` */
+    const struct files *files;
+    struct files own_files;       /* of a live process */
+    const struct core_file *core; /* all that is left of it; NULL: it is alive */
+    struct python py;
+    struct code_cache *codes;
+    struct py_threads threads;
+    struct thread_table table;
+    struct stack stack;
+    struct frame *frames; /* of the trace that is delivered */
+    size_t cap_frames;
+    struct local *locals; /* of these */
+    size_t cap_locals;
+    struct native native; /* opened when it is asked for */
+    struct weave weave;
+    struct known_thread *others; /* threads without Python, when they are asked for */
+    size_t n_others, cap_others;
+    uint64_t others_ns; /* when these were looked for */
+    size_t failed;      /* samples in a row that got nothing */
+    uint64_t detected_ns;
+    uint64_t listed_ns; /* when the list of threads was read; 0: it must be */
+    struct hot hot;
+    uint64_t heads_ns; /* when it was last looked whether new ones have come */
+    bool heads_due;    /* look with the next stack: then it costs nothing */
+};
+
+/* After an exec nothing is where it was. */
+int process_detect_again(struct process *p);
+
+/* Hands the stack that was just read to the sink. */
+int deliver_stack(struct process *p, const struct known_thread *k, bool active, process_sink sink, void *arg);
+
+/* A thread that has not run since it was last read still has the stack that it had then: true when that was handed
+ * over, or is not wanted; `ret` is what came of it. */
+bool deliver_again(struct process *p, struct known_thread *k, process_sink sink, void *arg, int *ret);
+
+/* Threads that have no Python (--native-all). */
+int others_sample(struct process *p, process_sink sink, void *arg);
+void others_free(struct process *p);
+
+#endif

@@ -1,0 +1,173 @@
+/*
+ * A process -> the stacks of its threads. Called by cmd/dump once and by the recording loop at each tick.
+ */
+#include "base/clock.h"
+#include "sample/process_private.h"
+
+#define LIST_TRIES   8
+#define MAX_FAILED   3
+#define HEADS_AGE_NS (5 * NS_PER_MS)
+#define HEADS_MAX_NS (50 * NS_PER_MS)
+#define LIST_AGE_NS  NS_PER_S
+#define FEW_THREADS  8
+
+/* A thread with several interpreters has a thread state in each; the one that runs has the GIL. */
+static bool another_runs(struct process *p, const struct known_thread *k)
+{
+    for (size_t i = 0; i < p->threads.n; i++) {
+        const struct py_thread *t = &p->threads.items[i];
+
+        if (t->tstate != k->tstate && t->thread_id == k->thread_id && t->interp != k->interp &&
+            threads_gil_holder(&p->py, t->interp) == t->tstate)
+            return true;
+    }
+    return false;
+}
+
+static bool has_subinterpreters(const struct process *p)
+{
+    return p->threads.n && p->threads.items[0].interp != p->threads.items[p->threads.n - 1].interp;
+}
+
+static void note_heads(struct process *p)
+{
+    if (!p->stack.heads_read)
+        return;
+    p->heads_due = false;
+    p->heads_ns = clock_now_ns();
+    if (!p->stack.heads_same)
+        p->listed_ns = 0;
+}
+
+/* Where its libraries are is found out at the first stack, and again after an exec. */
+static int ready_native(struct process *p)
+{
+    if (!p->sampler->options.native || p->native.sampler)
+        return 0;
+    return native_open(&p->native, p->sampler, p->pid, p->files, p->mem, p->core, &p->py);
+}
+
+static int sample_thread(struct process *p, struct known_thread *k, process_sink sink, void *arg)
+{
+    struct sampler *s = p->sampler;
+    struct stack_source src = {
+        s, &p->py, p->codes, p->ahead, p->heads_due ? &p->threads : NULL, s->options.native ? &p->native : NULL};
+    bool active;
+    int r = 0;
+
+    if (k->tid && deliver_again(p, k, sink, arg, &r))
+        return r;
+    if (s->options.gil_only && threads_gil_holder(&p->py, k->interp) != k->tstate) {
+        s->no_gil++;
+        return 0;
+    }
+    r = ready_native(p);
+    if (r == 0)
+        r = stack_read(&p->stack, &src, k, s->options.idle);
+    note_heads(p);
+    if (r == ERR_NOMEM)
+        return r;
+    if (r < 0) {
+        p->listed_ns = 0; /* it may have ended: look at the list again */
+        if (r != ERR_GONE)
+            sampler_count_error(s, r);
+        return 0;
+    }
+    active = k->tid ? r != STACK_IDLE && p->stack.active : threads_gil_holder(&p->py, k->interp) == k->tstate;
+    if (p->core && p->stack.owns_gil)
+        active = true;
+    if (active && has_subinterpreters(p))
+        active = !another_runs(p, k);
+    if (r == STACK_IDLE || (!active && !s->options.idle)) {
+        s->idle++;
+        return 0;
+    }
+    if (s->options.gil_only && !p->stack.owns_gil) {
+        s->no_gil++;
+        return 0;
+    }
+    return deliver_stack(p, k, active, sink, arg);
+}
+
+/* The list of threads is read without a hold: again when it changed meanwhile. */
+static int list_threads(struct process *p, uint64_t now)
+{
+    int r = ERR_TORN;
+
+    for (int i = 0; i < LIST_TRIES && (r == ERR_TORN || r == ERR_CYCLE); i++)
+        r = threads_read(&p->py, &p->threads);
+    if (r == 0)
+        r = thread_table_update(&p->table, &p->py, p->pid, &p->threads);
+    if (r == 0)
+        p->listed_ns = now;
+    hot_forget(&p->hot);
+    return r;
+}
+
+/* New threads are put at the head of the list; those that end are noticed when they are looked at. */
+static int update_threads(struct process *p)
+{
+    uint64_t now = clock_now_ns();
+
+    p->heads_due = p->listed_ns && now - p->heads_ns >= HEADS_AGE_NS && now - p->listed_ns < LIST_AGE_NS;
+    if (p->listed_ns && (p->heads_due || now - p->heads_ns < HEADS_AGE_NS) && now - p->heads_ns < HEADS_MAX_NS)
+        return 0;
+    p->heads_due = false;
+    p->heads_ns = now;
+    if (!process_alive(p))
+        return ERR_GONE;
+    if (p->listed_ns && now - p->listed_ns < LIST_AGE_NS && threads_heads_same(&p->py, &p->threads))
+        return 0;
+    return list_threads(p, now);
+}
+
+static int sample_hot(struct process *p, process_sink sink, void *arg)
+{
+    int r = 0;
+
+    for (size_t i = 0; r == 0 && i < p->hot.n; i++)
+        r = sample_thread(p, p->hot.items[i], sink, arg);
+    p->sampler->idle += p->threads.n - p->hot.n;
+    return r;
+}
+
+/* The thread that a signal hit comes first, then the main thread. */
+static int rank_of(const struct process *p, const struct known_thread *k)
+{
+    return k->tid && k->tid == p->info->signal.tid ? 0 : k->tid == p->pid ? 1 : 2;
+}
+
+/* Of one rank from the oldest to the newest: the list has the newest first. */
+static int sample_all(struct process *p, process_sink sink, void *arg)
+{
+    int r = 0;
+
+    if (p->threads.n >= FEW_THREADS && !p->sampler->options.idle && hot_are_all(&p->hot))
+        return sample_hot(p, sink, arg);
+    for (int pass = 0; pass < 3; pass++)
+        for (size_t i = p->threads.n; r == 0 && i > 0; i--) {
+            struct known_thread *k = thread_table_find(&p->table, p->threads.items[i - 1].tstate);
+
+            if (k && rank_of(p, k) == pass)
+                r = sample_thread(p, k, sink, arg);
+        }
+    return r == 0 && !p->core && p->threads.n >= FEW_THREADS ? hot_note(&p->hot, &p->table, &p->threads) : r;
+}
+
+int process_sample(struct process *p, process_sink sink, void *arg)
+{
+    int r;
+
+    stop_sweep(&p->sampler->stop);
+    r = p->failed >= MAX_FAILED ? process_detect_again(p) : 0;
+    if (r == 0)
+        r = update_threads(p);
+    if (r < 0) {
+        p->listed_ns = 0;
+        p->failed++;
+        return process_alive(p) ? r : ERR_GONE;
+    }
+    p->failed = 0;
+    r = sample_all(p, sink, arg);
+    return r == 0 && p->sampler->options.native_all ? others_sample(p, sink, arg) : r;
+}

@@ -1,0 +1,29 @@
+/*
+ * Native frames and Python frames of one instant -> one stack. Each entry into the interpreter's loop is where a group
+ * of Python frames belongs: the loop's native frame stands for them.
+ *
+ * Where the entries are is told by addresses, not by names, from 3.11 on: the interpreter keeps a structure for each
+ * in the C stack of the loop. Before that, by the name of the loop's function, which runs one Python frame each.
+ */
+#ifndef SAMPLE_WEAVE_H
+#define SAMPLE_WEAVE_H
+
+#include "python/frames.h"
+#include "sample/native.h"
+#include "sample/trace.h"
+
+struct weave {
+    struct frame *items; /* innermost first */
+    size_t n, cap;
+    size_t *at; /* of each group: the native frame it belongs to, or NONE */
+    size_t cap_at;
+    bool failed; /* some Python frames had no place */
+};
+
+/* `shown` are the Python frames as they are to be shown, `frames` the same as they were read. `cframe` is the innermost
+ * entry's structure on 3.11; 0: not known. 0 or ERR_NOMEM. */
+int weave_stack(struct weave *w, const struct native *n, const struct python *py, const struct frames *frames,
+                const struct frame *shown, addr_t cframe);
+void weave_free(struct weave *w);
+
+#endif
