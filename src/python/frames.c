@@ -269,9 +269,14 @@ static int fetch_hinted(struct frames *f, const struct python *py, addr_t tstate
 static bool chunks_current(const struct frames *f, addr_t chunk, addr_t top)
 {
     for (size_t i = 1; chunk; i++) {
+        const unsigned char *bytes;
+
         if (i >= f->w.n_chunks || f->w.items[i].start != chunk || top > chunk + f->w.items[i].len)
             return false;
-        chunk = addr_at(f->w.bytes + f->w.base + f->w.items[i].at, 0);
+        bytes = windows_bytes(&f->w, i, chunk, 8); /* a chunk that was copied anew is there once only */
+        if (!bytes)
+            return false;
+        chunk = addr_at(bytes, 0);
         top = 0; /* older chunks are full: their length is as it was */
     }
     return true;
