@@ -81,8 +81,8 @@ def inside(places):
 # ---- whole stacks, every interpreter ----
 
 def check_lossy(threads, truth):
-    """gdb 13 gives up a thread's C stack at its guard pages, if they are those of glibc 2.42. Entry frames are on that
-    stack: the Python stack ends there, and says so. What is shown is true."""
+    """gdb 13 gives up a thread's C stack at the guard pages of a new glibc (2.43). Entry frames are on that stack: the
+    Python stack ends there, and says so. What is shown is true."""
     assert {t["thread_id"] for t in threads} == {t["ident"] for t in truth["threads"]} | {truth["helper"]}
     for true in truth["threads"]:
         found = next(t for t in threads if t["thread_id"] == true["ident"])
@@ -287,6 +287,30 @@ def test_exe(launch, copy, script, inside, scratch, python):  # noqa: F811
         assert re.match(missing, result.err), result
     wrong = is_whole(run("dump", "--core", core, "--json", "--exe", "/bin/true", *roots(python)), target.truth)
     assert wrong.err.startswith("Note: the program given with --exe is not the one of the core file"), wrong
+
+
+@by_kernel
+@pytest.mark.parametrize("filter_", ["0x3", "0x7f"])
+def test_coredump_filter(spawn, inside, python, filter_):
+    """Less than usual: not even the headers of programs and libraries. More: all that was mapped."""
+    def wants():
+        wants_core()
+        pathlib.Path("/proc/self/coredump_filter").write_text(filter_)
+
+    place, name = inside(python)
+    target = spawn(python, "crash.py", "segv", "thread", name, preexec_fn=wants)
+    target.process.wait()
+    assert is_whole(run("dump", "--core", found_core(place), "--json", *roots(python)), target.truth).err == ""
+
+
+def test_no_list_of_files(crashed, scratch):
+    """Without the note of mapped files the images are known by how they begin."""
+    core, truth = crashed
+    other = scratch / "core.other"
+    whole = core.read_bytes()
+    at = whole.index(struct.pack("<I", 0x46494c45) + b"CORE\0")  # the kind and the owner of that note
+    other.write_bytes(whole[:at] + b"none" + whole[at + 4:])
+    is_whole(run("dump", "--core", other, "--json"), truth)
 
 
 def test_other_file_in_its_place(crashed, scratch):
