@@ -58,6 +58,7 @@ struct options {
     bool hide_progress;
     unsigned locals; /* how often -l was given */
     bool show_secrets;
+    bool native_all;
     bool json;
     bool verbose;
     const char *shell; /* of `completions` */

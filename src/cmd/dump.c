@@ -147,11 +147,23 @@ static int check_any_python(const struct family *family, struct err_note *note)
     return family->items[0].error == ERR_STARTING ? ERR_STARTING : ERR_NOT_PYTHON;
 }
 
+static struct sampler *new_sampler(const struct options *o)
+{
+    return sampler_new(&(struct sampler_options){.nonblocking = o->nonblocking,
+                                                 .idle = true,
+                                                 .gil = true,
+                                                 .core = !o->nonblocking,
+                                                 .native = o->native || o->native_all,
+                                                 .native_all = o->native_all,
+                                                 .locals = o->locals,
+                                                 .show_secrets = o->show_secrets});
+}
+
 /* The same for what a core file has of a process. */
 static int dump_core(const struct options *o, struct err_note *note)
 {
     struct dump_options out = {.full_filenames = o->full_filenames};
-    struct sampler *s = sampler_new(&(struct sampler_options){.idle = true, .gil = true});
+    struct sampler *s = new_sampler(o);
     struct postmortem pm = {0};
     struct traces traces = {0};
     int r = s ? postmortem_open(&pm, s, o->core, o->root, o->exe, note) : ERR_NOMEM;
@@ -176,7 +188,7 @@ int cmd_dump(const struct options *o)
 {
     struct err_note note = {0};
     struct family family = {.subprocesses = o->subprocesses};
-    int r = report_unsupported(o, &note);
+    int r = report_contradiction(o, &note);
 
     if (r == 0 && o->core) {
         r = dump_core(o, &note);
@@ -185,12 +197,7 @@ int cmd_dump(const struct options *o)
     if (r == 0 && !o->pid)
         return report_missing_target(o);
     if (r == 0) {
-        family.sampler = sampler_new(&(struct sampler_options){.nonblocking = o->nonblocking,
-                                                               .idle = true,
-                                                               .gil = true,
-                                                               .core = !o->nonblocking,
-                                                               .locals = o->locals,
-                                                               .show_secrets = o->show_secrets});
+        family.sampler = new_sampler(o);
         r = family.sampler ? family_add(&family, o->pid, PATIENCE_NS, !o->subprocesses, &note) : ERR_NOMEM;
     }
     if (r == 0)

@@ -45,6 +45,18 @@ static int open_files(struct postmortem *pm, const char *root, const char *exe, 
     return pm->files.exe_path ? 0 : ERR_NOMEM;
 }
 
+/* The name comes from the file, and an error's text is printed as it is. */
+static void hint_not_python(const struct core_file *core, struct err_note *note)
+{
+    char name[sizeof(core->name)];
+    size_t i;
+
+    for (i = 0; core->name[i]; i++)
+        name[i] = core->name[i] > ' ' && core->name[i] < 0x7f ? core->name[i] : '?';
+    name[i] = '\0';
+    err_note_hint(note, "It is of the program '%s'. Give the core file of a Python process.", name);
+}
+
 /* What a live process would do next does not come here: says what that means for a core file. */
 static int explain(const struct postmortem *pm, int r, struct err_note *note)
 {
@@ -63,7 +75,7 @@ static int explain(const struct postmortem *pm, int r, struct err_note *note)
     else if (lacks)
         err_note_hint(note, "Files of the process are missing here: see the note above.");
     else if (r == ERR_NOT_PYTHON)
-        err_note_hint(note, "It is of the program '%.16s'. Give the core file of a Python process.", core->name);
+        hint_not_python(core, note);
     else
         err_note_hint(note, "It may have ended just as Python started or stopped, or its memory was left out: see "
                             "/proc/PID/coredump_filter in core(5).");

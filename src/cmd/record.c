@@ -171,6 +171,8 @@ static int attach(struct record *rec)
                                                          .gil_only = o->gil,
                                                          .gil = o->gil,
                                                          .core = !o->nonblocking,
+                                                         .native = o->native || o->native_all,
+                                                         .native_all = o->native_all,
                                                          .knows = profile_knows,
                                                          .knows_arg = rec->profile});
     rec->family = (struct family){.sampler = rec->sampler, .subprocesses = o->subprocesses};
@@ -398,7 +400,7 @@ int cmd_record(const struct options *o)
 {
     struct err_note note = {0};
     struct record rec = {.o = o, .note = &note, .messages = stdout, .launch = {.output = -1}};
-    int r = report_unsupported(o, &note), status;
+    int r = report_contradiction(o, &note), status;
 
     if (r == 0 && !o->pid && !o->program)
         return report_missing_target(o);

@@ -10,15 +10,14 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-int report_unsupported(const struct options *o, struct err_note *note)
+int report_contradiction(const struct options *o, struct err_note *note)
 {
-    const char *what = o->native ? "--native" : NULL;
-
-    if (!what)
+    if (!o->nonblocking || !(o->native || o->native_all))
         return 0;
-    err_note_what(note, ERR_UNSUPPORTED, "%s is not in this version yet", what);
-    err_note_hint(note, "Leave %s out to see the Python frames.", what);
-    return ERR_UNSUPPORTED;
+    err_note_what(note, ERR_USAGE, "--native and --nonblocking cannot go together: registers are told only of a thread "
+                                   "that is held");
+    err_note_hint(note, "Leave one of the two out.");
+    return ERR_USAGE;
 }
 
 #define COMMAND_COLUMNS 100

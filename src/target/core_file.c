@@ -199,6 +199,14 @@ static void sort_segments(struct core_file *core)
     core->n_segments = kept;
 }
 
+/* Without a note on the process its first thread, the one with the lowest id, names it. */
+static void guess_pid(struct core_file *core)
+{
+    for (size_t i = 0; i < core->n_threads; i++)
+        if (i == 0 || core->threads[i].tid < core->pid)
+            core->pid = core->threads[i].tid;
+}
+
 static int parse(struct core_file *core, struct err_note *note)
 {
     Elf64_Ehdr eh = {0};
@@ -225,6 +233,8 @@ static int parse(struct core_file *core, struct err_note *note)
     if (r == ERR_CORE)
         return refuse(note, core->where, "cannot be read", "Look at the disk that it is on.");
     sort_segments(core);
+    if (core->pid <= 0)
+        guess_pid(core);
     return r;
 }
 

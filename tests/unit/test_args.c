@@ -226,6 +226,8 @@ static void test_text(void)
     CHECK_STR(parse("spyglass r --output=-x")->o.output, "-x");
     CHECK_STR(parse("spyglass d --core file")->o.core, "file");
     CHECK_STR(parse("spyglass d -c file")->o.core, "file");
+    CHECK_STR(parse("spyglass d -c file --root /mnt --exe=p")->o.root, "/mnt");
+    CHECK_STR(parse("spyglass d -c file --root /mnt --exe=p")->o.exe, "p");
 }
 
 static void test_booleans(void)
@@ -287,6 +289,8 @@ static void test_program(void)
     check_error("py-spy record 1234", "'1234' is not a program",
                 "For the process of that id: py-spy record --pid 1234");
     check_error("spyglass dump -p 5 -c file", "--pid and --core exclude each other", "");
+    check_error("spyglass dump -p 5 --root /", "--root goes with --core FILE only", "");
+    check_error("spyglass dump --exe python", "--exe goes with --core FILE only", "");
     check_error("spyglass dump 1234", "unexpected word '1234'", "For the process of that id: spyglass dump --pid 1234");
     check_error("spyglass dump python", "unexpected word 'python'", "");
     check_error("spyglass -", "unexpected word '-'", "");
