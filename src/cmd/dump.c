@@ -105,6 +105,12 @@ static void note_errors(const struct sampler *s)
     if (s->cut_locals)
         fprintf(stderr, "Note: of %llu thread(s) not all variables were read: there are too many.\n",
                 (unsigned long long)s->cut_locals);
+    if (s->native_failed)
+        fprintf(stderr, "Note: of %llu thread(s) native and Python frames could not be brought together everywhere.\n",
+                (unsigned long long)s->native_failed);
+    if (s->native_none)
+        fprintf(stderr, "Note: %llu thread(s) are shown without native frames: they could not be held.\n",
+                (unsigned long long)s->native_none);
     if (s->hold_refused)
         fprintf(stderr, "Note: the process may not be held (another tracer has it, or ptrace is forbidden): it was "
                         "read while it ran.\n");

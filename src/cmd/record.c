@@ -274,6 +274,18 @@ static void say_holds(struct record *rec, double held)
         say(rec, "%.1f samples a second; no running thread had to stand still for it.", held);
 }
 
+static void say_native(struct record *rec)
+{
+    const struct sampler *s = rec->sampler;
+
+    if (s->native_cut || s->native_failed)
+        say(rec, "Native stacks: %llu of %llu could not be followed to their beginning; in %llu Python frames had no place.",
+            (unsigned long long)s->native_cut, (unsigned long long)s->stacks, (unsigned long long)s->native_failed);
+    if (s->native_none)
+        say(rec, "%llu of the stacks have no native frames: their thread could not be held.",
+            (unsigned long long)s->native_none);
+}
+
 /* What was held and what it cost. */
 static void say_cost(struct record *rec)
 {
@@ -288,6 +300,7 @@ static void say_cost(struct record *rec)
         if (rec->sampler->errors[i])
             say(rec, "%llu stack(s) could not be read: %s", (unsigned long long)rec->sampler->errors[i],
                 err_name(ERR_NOMEM + i));
+    say_native(rec);
     if (rec->sampler->unsure)
         say(rec, "%llu of the stacks were read while their thread moved: the frames on top are marked [not sure].",
             (unsigned long long)rec->sampler->unsure);

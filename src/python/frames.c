@@ -132,7 +132,9 @@ static int walk_step(struct frames *f, const struct layout *l, const struct raw_
         return raw->code ? frame_add(f, l, raw) : ERR_TORN;
     if (f->n) {
         f->items[f->n - 1].is_shim_entry = true;
-        f->items[f->n - 1].entry = raw->addr;
+        /* 3.15 has one more in the thread state, below all others. */
+        if (!f->items[f->n - 1].entry)
+            f->items[f->n - 1].entry = raw->addr;
     }
     return 0;
 }

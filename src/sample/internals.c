@@ -9,12 +9,12 @@
 /* Beginnings of names in the interpreter, 2.7 to 3.15. */
 static const char *const machinery[] = {
     /* the loop, and the way into it */
-    "PyEval_", "_PyEval_", "_TAIL_CALL_", "fast_function", "call_function", "do_call", "ext_do_call",
+    "PyIter_Next", "PyEval_", "_PyEval_", "_TAIL_CALL_", "fast_function", "call_function", "do_call", "ext_do_call",
     "function_code_fastcall", "_PyFunction_", "function_call", "fast_next_opcode", "gen_send_ex", "gen_iternext",
     "_PyGen_Send", "PyIter_Send", "PyGen_am_send", "gen_send", "gen_close", "async_gen_asend_send", "gen_throw",
     /* calls */
     "PyObject_Call", "_PyObject_Call", "_PyObject_FastCall", "PyObject_Vectorcall", "_PyObject_Vectorcall",
-    "_PyObject_MakeTpCall", "PyVectorcall_", "_PyVectorcall_", "vectorcall_", "object_vacall", "_PyStack_",
+    "_PyObject_MakeTpCall", "_Py_slot_", "_Py_BuiltinCall", "_Py_VectorCall", "_Py_Call", "PyVectorcall_", "_PyVectorcall_", "vectorcall_", "object_vacall", "_PyStack_",
     "_PyCFunction", "PyCFunction_", "cfunction_", "_PyMethodDef_", "method_vectorcall", "method_call",
     "instancemethod_", "classmethod_", "wrapper_call", "wrap_", "slot_", "call_method", "callmethod",
     "lookup_maybe_method", "vectorcall_maybe", "vectorcall_unbound", "call_unbound", "call_attribute", "type_call",
@@ -28,7 +28,8 @@ static const char *const machinery[] = {
     "PyImport_", "import_find_and_load", "import_run_modules", "import_name", "builtin___import__",
     "exec_code_in_module", "_PyImport_", "builtin_exec", "builtin_eval",
     /* attribute access that calls Python */
-    "property_descr_", "_PyObject_GenericGetAttr", "PyObject_GetAttr", "_PyObject_GetMethod"};
+    "property_descr_", "_PyObject_GenericGetAttr", "PyObject_GetAttr", "_PyObject_GetAttr",
+    "_PyObject_GetMethod"};
 
 /* From the kernel to the program, or to the thread's function. */
 static const char *const starters[] = {"_start",
@@ -74,6 +75,14 @@ bool internals_hide(const char *name, const char *path, bool in_python)
         if (begins_with(name, machinery[i]))
             return true;
     return false;
+}
+
+bool internals_is_libc(const char *path)
+{
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+
+    return begins_with(name, "libc.") || begins_with(name, "libc-") || begins_with(name, "libpthread") ||
+           begins_with(name, "ld-");
 }
 
 bool internals_is_eval(const char *name, bool is_python2)

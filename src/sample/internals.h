@@ -10,6 +10,9 @@
 /* `in_python`: the function lies in the interpreter's module. `name` is NULL when it has none. */
 bool internals_hide(const char *name, const char *path, bool in_python);
 
+/* The C library: what it has below all else starts threads and programs, whether it has names or not. */
+bool internals_is_libc(const char *path);
+
 /* The function that runs Python frames; 2.7: PyEval_EvalFrameEx, later _PyEval_EvalFrameDefault. */
 bool internals_is_eval(const char *name, bool is_python2);
 

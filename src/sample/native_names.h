@@ -16,6 +16,7 @@ struct native_func {
     const struct func *func;
     int line;
     bool hidden;                    /* the interpreter's own, shown with --native-all only */
+    bool hidden_at_root;            /* the same, but only where a thread begins */
     bool is_eval;                   /* the interpreter's loop */
     struct symbols_name symbols_id; /* for symbols_same_call */
 };

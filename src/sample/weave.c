@@ -154,7 +154,7 @@ static int add_group(struct weave *w, const struct frames *f, const struct frame
 }
 
 /* The frames of one address; `below` is where those of its callee ended: a call of a Cython function is several. */
-static int add_native(struct weave *w, const struct native *n, size_t i, const struct symbols_name **last)
+static int add_native(struct weave *w, const struct native *n, size_t i, bool at_root, const struct symbols_name **last)
 {
     const struct native_chain *c = native_frame_names(n, i);
     bool all = n->sampler->options.native_all;
@@ -163,7 +163,7 @@ static int add_native(struct weave *w, const struct native *n, size_t i, const s
         const struct native_func *nf = &c->items[k];
         struct frame f = {.func = nf->func, .line = nf->line};
 
-        if (!all && (nf->hidden || nf->is_eval || (*last && symbols_same_call(&nf->symbols_id, *last))))
+        if (!all && (nf->hidden || nf->is_eval || (at_root && nf->hidden_at_root) || (*last && symbols_same_call(&nf->symbols_id, *last))))
             continue;
         if (add(w, &f) < 0)
             return ERR_NOMEM;
@@ -214,7 +214,7 @@ int weave_stack(struct weave *w, const struct native *n, const struct python *py
             if (r < 0 || !n->sampler->options.native_all)
                 continue;
         }
-        r = add_native(w, n, i, &last);
+        r = add_native(w, n, i, n_groups && g == n_groups, &last);
     }
     if (r == 0 && g == n_groups && !n->stack.whole && n->captured && n->sampler->options.native_all)
         r = add_mark(w, n->sampler, "[native frames are missing here]");
