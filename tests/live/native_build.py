@@ -1,0 +1,191 @@
+"""Builds the extensions of tests/native for an interpreter, once, in a cache outside of the tree.
+
+    built = native_build.build(python)
+    built.inside            the directory as the interpreter sees it: for the targets native_*.py
+    built.missing           {"spy_rust": "no rustc on this machine"}: what could not be built, and why
+
+What is built is found again by a hash of the sources, the compilers, the interpreter and this file. A compiler that is
+there and fails is an error, not something to leave out.
+"""
+import fcntl
+import hashlib
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+NATIVE = ROOT / "tests" / "native"
+CACHE = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache") / "spyglass"
+INCLUDES = "import sysconfig; p = sysconfig.get_paths(); print(p['include']); print(p['platinclude'])"
+MODULES = ["spy_c", "spy_c_fp", "spy_cpp", "spy_cython", "spy_cython_l", "spy_rust"]
+KEPT = 7 * 86400  # seconds
+# The newest Cython whose C code each Python takes.
+CYTHONS = [((3, 8), "3.2.4"), ((3, 7), "3.0.12"), ((2, 7), "0.29.37")]
+
+
+class Missing(Exception):
+    """Why a module cannot be built here."""
+
+
+class Built:
+    """The directory of one interpreter's modules, on the host and as the interpreter sees it."""
+
+    def __init__(self, python, directory):
+        self.directory = directory
+        self.inside = "/" + str(directory.relative_to(python.root))
+        self.missing = {}
+
+
+def call(command, **options):
+    done = subprocess.run([str(part) for part in command], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, **options)
+    output = done.stdout.decode("utf-8", "replace")
+    assert done.returncode == 0, "%s\n%s" % (" ".join(map(str, command)), output)
+    return output
+
+
+def tool(*names):
+    for name in names:
+        if shutil.which(name):
+            return name
+    raise Missing("no %s on this machine" % " or ".join(names))
+
+
+class Locked:
+    """One at a time: tests run side by side."""
+
+    def __init__(self, path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self.file = open(path, "w")
+
+    def __enter__(self):
+        fcntl.flock(self.file, fcntl.LOCK_EX)
+
+    def __exit__(self, *args):
+        self.file.close()
+
+
+def include_options(python):
+    """Where Python.h is; Debian's also wants the directory above it, for what differs between machines."""
+    paths = call([*python.command, "-c", INCLUDES]).split("\n")[:2]
+    places = [python.root / path.lstrip("/") for path in paths]
+    if not any((place / "Python.h").exists() for place in places):
+        raise Missing("no Python.h for %s" % python.label)
+    return ["-I%s" % place for place in dict.fromkeys(places)] + ["-idirafter", str(python.root / "usr" / "include")]
+
+
+def shared(built, *options):
+    """Sources are told to be where the interpreter sees them: so are those that a chroot sees."""
+    return ["-fPIC", "-shared", "-Wall", "-ffile-prefix-map=%s=%s" % (built.directory, built.inside), *options]
+
+
+def build_c(python, built):
+    call([tool("gcc", "cc"), "-g", "-O2", *shared(built, *include_options(python)), "-DMODULE=spy_c", "spy_c.c", "-o",
+          "spy_c.so", "-pthread"], cwd=built.directory)
+
+
+def build_c_fp(python, built):
+    """No -g: with it the compiler writes .debug_frame."""
+    call([tool("gcc", "cc"), "-O2", "-fno-omit-frame-pointer", "-fno-asynchronous-unwind-tables", "-fno-unwind-tables",
+          *shared(built, *include_options(python)), "-DMODULE=spy_c_fp", "spy_c.c", "-o", "spy_c_fp.so", "-pthread"],
+         cwd=built.directory)
+
+
+def build_cpp(python, built):
+    """The library of C++ is linked in: a chroot may have none."""
+    call([tool("g++", "c++"), "-g", "-O2", "-static-libstdc++", "-static-libgcc",
+          *shared(built, *include_options(python)), "spy_cpp.cc", "-o", "spy_cpp.so"], cwd=built.directory)
+
+
+def cython_for(version):
+    """The translator, in an environment of its own; it runs on our Python, whatever Python its output is for."""
+    wanted = next(cython for least, cython in CYTHONS if version >= least)
+    place = CACHE / ("cython-" + wanted)
+    with Locked(CACHE / "cython.lock"):
+        if not (place / "bin" / "cython").exists():
+            shutil.rmtree(place, ignore_errors=True)
+            try:
+                call(["/usr/bin/python3", "-m", "venv", place])
+                call([place / "bin" / "pip", "install", "--quiet", "Cython==" + wanted])
+            except AssertionError as error:
+                shutil.rmtree(place, ignore_errors=True)
+                raise Missing("no Cython %s: %s" % (wanted, str(error).strip().split("\n")[-1]))
+    return place / "bin" / "cython"
+
+
+def build_cython(python, built, name="spy_cython", options=()):
+    includes = include_options(python)
+    call([cython_for(python.version), *options, "--module-name", name, "spy_cython.pyx", "-o", name + ".c"],
+         cwd=built.directory)
+    call([tool("gcc", "cc"), "-g", "-O1", "-fno-inline", "-w", *shared(built, *includes), name + ".c", "-o", name + ".so"],
+         cwd=built.directory)
+
+
+def build_cython_l(python, built):
+    build_cython(python, built, "spy_cython_l", ["--line-directives"])
+
+
+def build_rust(python, built):
+    del python  # ctypes loads it into any
+    call([tool("rustc"), "-g", "-C", "opt-level=2", "--crate-type", "cdylib", "--crate-name", "spy_rust",
+          "--remap-path-prefix", "%s=%s" % (built.directory, built.inside), "spy_rust.rs", "-o", "spy_rust.so"],
+         cwd=built.directory)
+
+
+BUILDERS = {"spy_c": build_c, "spy_c_fp": build_c_fp, "spy_cpp": build_cpp, "spy_cython": build_cython,
+            "spy_cython_l": build_cython_l, "spy_rust": build_rust}
+
+
+def key_of(python):
+    parts = [python.label, python.patch, str(python.command)]
+    parts += [path.read_text() for path in [pathlib.Path(__file__), *sorted(NATIVE.iterdir())]]
+    for name in ("gcc", "g++", "rustc"):
+        path = shutil.which(name)
+        parts.append("%s %s" % (name, path and call([path, "--version"]).split("\n")[0]))
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
+
+
+def fill(python, built):
+    for source in NATIVE.iterdir():
+        shutil.copy(source, built.directory)
+    for name in MODULES:
+        try:
+            BUILDERS[name](python, built)
+        except Missing as why:
+            built.missing[name] = str(why)
+
+
+def forget(directory):
+    """Removes what was made of sources that are long gone; another copy of the tree may use what is newer."""
+    for old in directory.glob("*"):
+        if time.time() - old.stat().st_mtime > KEPT:
+            shutil.rmtree(old, ignore_errors=True)
+
+
+def build(python):
+    """The modules for one interpreter; those of a chroot are in it."""
+    base = python.root / "var" / "cache" / "spyglass-native" if python.kind == "chroot" else CACHE / "native"
+    built = Built(python, base / python.label / key_of(python))
+    done = built.directory / "done.json"
+    with Locked(base / (python.label + ".lock")):
+        if not done.exists():
+            forget(built.directory.parent)
+            shutil.rmtree(built.directory, ignore_errors=True)
+            built.directory.mkdir(parents=True)
+            fill(python, built)
+            done.write_text(json.dumps(built.missing))
+        built.missing = json.loads(done.read_text())
+    return built
+
+
+if __name__ == "__main__":  # by hand: builds for all, says what is missing
+    from conftest import PYTHONS
+
+    for each in PYTHONS:
+        if len(sys.argv) < 2 or sys.argv[1] in each.label:
+            result = build(each)
+            print(each.label, result.inside, result.missing or "all built", flush=True)

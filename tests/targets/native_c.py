@@ -1,0 +1,132 @@
+"""Stacks through the C extension: native_c.py DIRECTORY MODULE SITUATION, with MODULE spy_c or spy_c_fp.
+
+The C code writes the truth itself once it is where it stays, so that what the test has read is true.
+"""
+import os
+import sys
+
+import native_truth as truth
+
+sys.path.insert(0, sys.argv[1])
+MODULE, SITUATION = sys.argv[2], sys.argv[3]
+spy = __import__(MODULE)
+
+ROOT = [truth.python("<module>"), truth.python("main")]
+LEAF = truth.native("spy_c_spin", "level_one", "level_two", "spin_here")
+
+
+def tell(*threads, **more):
+    return truth.line_of_truth(MODULE, *threads, **more)
+
+
+def rest(stack, mode="poll", depth=1, **more):
+    """Comes to rest below `stack`; this function and the C code are the end of it."""
+    spin = truth.native("spy_c_spin", "level_one") + depth * truth.native("level_two") + truth.native("spin_here")
+    spy.spin(mode, depth, tell(truth.thread(stack + [truth.python("rest")] + spin), **more))
+
+
+def busy():
+    rest(ROOT + [truth.python("busy")], "busy")
+
+
+def busy_with_gil():
+    rest(ROOT + [truth.python("busy_with_gil")], "busy-gil")
+
+
+def poll():
+    rest(ROOT + [truth.python("poll")])
+
+
+def poll_with_gil():
+    rest(ROOT + [truth.python("poll_with_gil")], "poll-gil")
+
+
+def nanosleep():
+    rest(ROOT + [truth.python("nanosleep")], "nanosleep")
+
+
+def deep():
+    """More C frames than a stack page holds."""
+    rest(ROOT + [truth.python("deep")], depth=200)
+
+
+CALL = truth.native("spy_c_call", "call_outer", "call_inner")
+INNERMOST = ROOT + [truth.python("alternate")] + CALL + [truth.python("first")] + CALL + [truth.python("second")]
+
+
+def alternate():
+    """Python, C, Python, C, Python, C."""
+    spy.call(first)
+
+
+def first():
+    spy.call(second)
+
+
+def second():
+    rest(INNERMOST)
+
+
+def frames():
+    """Frames of unusual shape: alloca, alignment."""
+    spy.frames(in_frames)
+
+
+def in_frames():
+    rest(ROOT + [truth.python("frames")] + truth.native("spy_c_frames", "call_alloca", "call_aligned", "call_inner") +
+         [truth.python("in_frames")])
+
+
+def cold():
+    """A call from the part of a function that lies apart."""
+    spy.cold(in_cold)
+
+
+def in_cold():
+    rest(ROOT + [truth.python("cold")] + truth.native("spy_c_cold", "call_split", "call_rarely", "call_inner") +
+         [truth.python("in_cold")])
+
+
+def sort():
+    """qsort of the C library calls back."""
+    spy.sort(in_sort)
+
+
+def in_sort():
+    rest(ROOT + [truth.python("sort")] + truth.native("spy_c_sort", "sort_outer", "compare_items", "call_inner") +
+         [truth.python("in_sort")], others=[["sort_outer", "qsort", "compare_items"]])
+
+
+def signal():
+    """A handler in C, over code that was interrupted anywhere."""
+    stack = ROOT + [truth.python("signal")] + truth.native("spy_c_signal", "signal_outer", "wait_for_signal",
+                                                           "on_signal", "spin_here")
+    spy.signal("poll-gil", 1, tell(truth.thread(stack)))
+
+
+def thread():
+    """A thread that C started and that never saw Python: for --native-all."""
+    worker = spy.thread()
+    stack = truth.native("worker_main", "worker_loop", "worker_wait")
+    spy.spin("poll", 1, tell(truth.thread(ROOT + [truth.python("thread")] + LEAF),
+                             truth.thread(stack, worker, False, "native-worker")))
+
+
+def thread_with_python():
+    """A thread that C started and that calls Python; the main thread waits in C without the GIL."""
+    spy.thread_with_python(in_thread)
+    spy.spin("poll", 1, "")
+
+
+def in_thread():
+    main = ROOT + [truth.python("thread_with_python")] + LEAF
+    stack = truth.native("worker_python", "call_outer", "call_inner") + [truth.python("in_thread")] + LEAF
+    spy.spin("poll", 1, tell(truth.thread(main), truth.thread(stack, truth.thread_id(), False)))
+
+
+def main():
+    globals()[SITUATION]()
+
+
+if __name__ == "__main__":
+    main()
