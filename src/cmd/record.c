@@ -279,7 +279,8 @@ static void say_native(struct record *rec)
     const struct sampler *s = rec->sampler;
 
     if (s->native_cut || s->native_failed)
-        say(rec, "Native stacks: %llu of %llu could not be followed to their beginning; in %llu Python frames had no place.",
+        say(rec,
+            "Native stacks: %llu of %llu could not be followed to their beginning; in %llu Python frames had no place.",
             (unsigned long long)s->native_cut, (unsigned long long)s->stacks, (unsigned long long)s->native_failed);
     if (s->native_none)
         say(rec, "%llu of the stacks have no native frames: their thread could not be held.",

@@ -14,8 +14,9 @@ int report_contradiction(const struct options *o, struct err_note *note)
 {
     if (!o->nonblocking || !(o->native || o->native_all))
         return 0;
-    err_note_what(note, ERR_USAGE, "--native and --nonblocking cannot go together: registers are told only of a thread "
-                                   "that is held");
+    err_note_what(note, ERR_USAGE,
+                  "--native and --nonblocking cannot go together: registers are told only of a thread "
+                  "that is held");
     err_note_hint(note, "Leave one of the two out.");
     return ERR_USAGE;
 }

@@ -14,12 +14,13 @@ static const char *const machinery[] = {
     "_PyGen_Send", "PyIter_Send", "PyGen_am_send", "gen_send", "gen_close", "async_gen_asend_send", "gen_throw",
     /* calls */
     "PyObject_Call", "_PyObject_Call", "_PyObject_FastCall", "PyObject_Vectorcall", "_PyObject_Vectorcall",
-    "_PyObject_MakeTpCall", "_Py_slot_", "_Py_BuiltinCall", "_Py_VectorCall", "_Py_Call", "PyVectorcall_", "_PyVectorcall_", "vectorcall_", "object_vacall", "_PyStack_",
-    "_PyCFunction", "PyCFunction_", "cfunction_", "_PyMethodDef_", "method_vectorcall", "method_call",
-    "instancemethod_", "classmethod_", "wrapper_call", "wrap_", "slot_", "call_method", "callmethod",
-    "lookup_maybe_method", "vectorcall_maybe", "vectorcall_unbound", "call_unbound", "call_attribute", "type_call",
-    "_PyType_Call", "_Py_CheckFunctionResult", "objargs_", "_PyObject_Invoke", "instance_call", "PyInstance_New",
-    "_PyMethodDescr_", "methoddescr_call", "classmethoddescr_call", "wrapperdescr_",
+    "_PyObject_MakeTpCall", "_Py_slot_", "_Py_BuiltinCall", "_Py_VectorCall", "_Py_Call", "PyVectorcall_",
+    "_PyVectorcall_", "vectorcall_", "object_vacall", "_PyStack_", "_PyCFunction", "PyCFunction_", "cfunction_",
+    "_PyMethodDef_", "method_vectorcall", "method_call", "instancemethod_", "classmethod_", "wrapper_call", "wrap_",
+    "slot_", "call_method", "callmethod", "lookup_maybe_method", "vectorcall_maybe", "vectorcall_unbound",
+    "call_unbound", "call_attribute", "type_call", "_PyType_Call", "_Py_CheckFunctionResult", "objargs_",
+    "_PyObject_Invoke", "instance_call", "PyInstance_New", "_PyMethodDescr_", "methoddescr_call",
+    "classmethoddescr_call", "wrapperdescr_",
     /* from main to the first frame, and of a thread */
     "Py_Main", "Py_RunMain", "Py_BytesMain", "_Py_UnixMain", "pymain_", "run_file", "run_mod", "run_eval_code_obj",
     "pyrun_", "PyRun_", "_PyRun_", "run_command", "t_bootstrap", "thread_run", "thread_bootstrap", "pythread_wrapper",
@@ -28,8 +29,7 @@ static const char *const machinery[] = {
     "PyImport_", "import_find_and_load", "import_run_modules", "import_name", "builtin___import__",
     "exec_code_in_module", "_PyImport_", "builtin_exec", "builtin_eval",
     /* attribute access that calls Python */
-    "property_descr_", "_PyObject_GenericGetAttr", "PyObject_GetAttr", "_PyObject_GetAttr",
-    "_PyObject_GetMethod"};
+    "property_descr_", "_PyObject_GenericGetAttr", "PyObject_GetAttr", "_PyObject_GetAttr", "_PyObject_GetMethod"};
 
 /* From the kernel to the program, or to the thread's function. */
 static const char *const starters[] = {"_start",

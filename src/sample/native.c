@@ -18,6 +18,7 @@
 
 #define UPDATE_NS   NS_PER_S         /* libraries come and go */
 #define HURRY_NS    (20 * NS_PER_MS) /* when an address is in none of those known */
+#define BELOW       128 /* a function that returns has left its frame, but its saved registers are looked for there */
 #define MAX_STACK   ((uint64_t)1 << 30)
 #define OTHER_STACK ((size_t)64 * 1024) /* of a stack of which nothing is known */
 
@@ -121,7 +122,7 @@ static size_t copy_pages(struct native *n, uint64_t sp, size_t want)
 
 void native_capture(struct native *n, const struct regs *regs, uint64_t base, bool is_main, size_t limit)
 {
-    uint64_t sp = regs->r[REGS_SP], size = stack_size(n, sp, base, is_main);
+    uint64_t sp = regs->r[REGS_SP] - BELOW, size = stack_size(n, sp, base, is_main);
     size_t want = size && size < limit ? (size_t)size : limit;
 
     n->captured = false;

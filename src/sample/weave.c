@@ -163,7 +163,8 @@ static int add_native(struct weave *w, const struct native *n, size_t i, bool at
         const struct native_func *nf = &c->items[k];
         struct frame f = {.func = nf->func, .line = nf->line};
 
-        if (!all && (nf->hidden || nf->is_eval || (at_root && nf->hidden_at_root) || (*last && symbols_same_call(&nf->symbols_id, *last))))
+        if (!all && (nf->hidden || nf->is_eval || (at_root && nf->hidden_at_root) ||
+                     (*last && symbols_same_call(&nf->symbols_id, *last))))
             continue;
         if (add(w, &f) < 0)
             return ERR_NOMEM;
