@@ -46,12 +46,26 @@ static int begin_still(struct freeze *fz, struct sampler *s, struct known_thread
 
 static int begin_held(struct freeze *fz, struct sampler *s, struct known_thread *k)
 {
-    int r = stop_hold(&s->stop, k->tid, HOLD_TIMEOUT_NS);
+    int r = stop_hold(&s->stop, k->tid, HOLD_TIMEOUT_NS, s->core.cpu >= 0 && fz->look.cpu == s->core.cpu);
 
     fz->way = FREEZE_HELD;
     /* Another tracer, a filter or a missing right: reading may still be allowed. */
     s->hold_refused |= r == ERR_PERMISSION;
     return r;
+}
+
+/* The same for one that is to be held, whatever core it is on: it runs, and most likely where it ran before. */
+static bool ran_on_core(struct freeze *fz, struct sampler *s, struct known_thread *k)
+{
+    if (!k->left_ns || s->hold_refused || task_turns(&k->task, &k->turns) < 0)
+        return false;
+    k->has_turns = true;
+    if (!ran_all_the_while(fz, s, k))
+        return false;
+    fz->turns = k->turns;
+    fz->look.cpu = s->core.cpu;
+    k->has_turns = false;
+    return true;
 }
 
 int freeze_begin(struct freeze *fz, struct sampler *s, struct known_thread *k, bool firm, addr_t cpu_word)
@@ -74,6 +88,8 @@ int freeze_begin(struct freeze *fz, struct sampler *s, struct known_thread *k, b
         k->has_turns = false;
         return 0;
     }
+    if (firm && ran_on_core(fz, s, k))
+        return begin_held(fz, s, k);
     r = begin_still(fz, s, k);
     if (r != ERR_UNSUPPORTED && !(r == 0 && firm))
         return r;
@@ -112,6 +128,10 @@ int freeze_end(struct freeze *fz, struct sampler *s, struct known_thread *k)
     if (fz->way == FREEZE_HELD) {
         stop_release(&s->stop);
         count_hold(s, s->stop.last_ns);
+        if (fz->turns.count && s->core.cpu >= 0 && fz->look.state == 'R') {
+            k->left_ns = clock_now_ns();
+            k->left_run_ns = fz->turns.run_ns;
+        }
         return 0;
     }
     if (fz->way == FREEZE_NOT || fz->way == FREEZE_DEAD)

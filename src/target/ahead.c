@@ -15,9 +15,10 @@ struct ahead {
     struct ahead_list guess;
     addr_t last;
     uint32_t last_value;
-    size_t calls;            /* since begin that went on to the target */
-    bool has_last;           /* and nothing was read after it */
-    size_t n_copies, cursor; /* of the guess, those that were read; where the last answer was */
+    size_t calls;               /* since begin that went on to the target */
+    bool has_last;              /* and nothing was read after it */
+    size_t n_copies, cursor;    /* of the guess, those that were read; where the last answer was */
+    size_t places[AHEAD_SPANS]; /* of each in `bytes` */
     unsigned char bytes[AHEAD_BYTES];
 };
 
@@ -32,10 +33,11 @@ static void note(struct ahead_list *list, const struct mem_span *span)
 
 static void copies_spans(struct ahead *a, struct mem_span *spans)
 {
-    unsigned char *at = a->bytes;
+    size_t at = 0;
 
     for (size_t i = 0; i < a->guess.n; i++) {
-        spans[i] = (struct mem_span){a->guess.items[i].addr, at, a->guess.items[i].len};
+        spans[i] = (struct mem_span){a->guess.items[i].addr, a->bytes + at, a->guess.items[i].len};
+        a->places[i] = at;
         at += a->guess.items[i].len;
     }
 }
@@ -60,21 +62,20 @@ static size_t first_call(struct ahead *a, const struct mem_span *spans, size_t n
     return n;
 }
 
+/* The same questions come in the same order: where the last answer was is where to look first. */
 static const unsigned char *find_copy(struct ahead *a, const struct mem_span *span)
 {
-    size_t at = 0;
+    for (size_t k = 0; k < a->n_copies; k++) {
+        size_t i = a->cursor + k < a->n_copies ? a->cursor + k : a->cursor + k - a->n_copies;
 
-    for (size_t i = 0; i < a->n_copies; i++) {
-        if (i >= a->cursor && a->guess.items[i].addr == span->addr && a->guess.items[i].len == span->len) {
-            a->cursor = i + 1;
-            return a->bytes + at;
+        if (a->guess.items[i].addr == span->addr && a->guess.items[i].len == span->len) {
+            a->cursor = i + 1 < a->n_copies ? i + 1 : 0;
+            return a->bytes + a->places[i];
         }
-        at += a->guess.items[i].len;
     }
     return NULL;
 }
 
-/* The same questions come in the same order, or else there is no answer. */
 static bool answer(struct ahead *a, const struct mem_span *spans, size_t n)
 {
     for (size_t i = 0; i < n; i++) {

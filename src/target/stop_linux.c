@@ -9,14 +9,14 @@
 
 #include <elf.h>
 #include <errno.h>
-#include <sched.h>
 #include <signal.h>
 #include <sys/ptrace.h>
 #include <sys/uio.h>
 #include <sys/user.h>
 #include <sys/wait.h>
 
-#define SPINS 64
+#define SPIN_NS (50 * NS_PER_US)
+#define WAIT_NS (20 * NS_PER_MS)
 
 static int code_from_errno(void)
 {
@@ -36,24 +36,39 @@ static int status_take(struct stop *s, pid_t tid, int status)
     return 0;
 }
 
-static int wait_stopped(struct stop *s, pid_t tid, uint64_t timeout_ns)
+/* Sleeps until a child or a held thread changes. The signal is kept blocked, so that none is missed. */
+static void wait_signal(struct stop *s, uint64_t ns)
 {
-    uint64_t deadline = clock_now_ns() + timeout_ns;
+    struct timespec most = {.tv_nsec = (long)ns};
+    sigset_t set;
+
+    sigemptyset(&set);
+    sigaddset(&set, SIGCHLD);
+    if (!s->blocked)
+        sigprocmask(SIG_BLOCK, &set, NULL);
+    s->blocked = true;
+    sigtimedwait(&set, NULL, &most);
+}
+
+/* From another core the thread stops at once, and to sleep would take longer; on its own core it goes on only when we
+ * sleep. */
+static int wait_stopped(struct stop *s, pid_t tid, uint64_t timeout_ns, bool same_core)
+{
+    uint64_t begin = clock_now_ns();
     int status;
 
-    for (unsigned int i = 0;; i++) {
+    for (;;) {
         pid_t got = waitpid(tid, &status, __WALL | WNOHANG);
+        uint64_t waited = clock_now_ns() - begin;
 
         if (got == tid)
             return status_take(s, tid, status);
         if (got < 0 && errno != EINTR)
             return ERR_GONE;
-        if (clock_now_ns() >= deadline)
+        if (waited >= timeout_ns)
             return ERR_STOP;
-        if (i < SPINS)
-            sched_yield();
-        else
-            clock_sleep_ns(20 * NS_PER_US);
+        if (same_core || waited > SPIN_NS)
+            wait_signal(s, WAIT_NS);
     }
 }
 
@@ -71,7 +86,7 @@ static bool late_has(const struct stop *s, pid_t tid)
     return false;
 }
 
-int stop_hold(struct stop *s, pid_t tid, uint64_t timeout_ns)
+int stop_hold(struct stop *s, pid_t tid, uint64_t timeout_ns, bool same_core)
 {
     int r;
 
@@ -79,7 +94,7 @@ int stop_hold(struct stop *s, pid_t tid, uint64_t timeout_ns)
         return ERR_STOP;
     if (ptrace(PTRACE_SEIZE, tid, 0, 0) < 0)
         return code_from_errno();
-    r = ptrace(PTRACE_INTERRUPT, tid, 0, 0) < 0 ? code_from_errno() : wait_stopped(s, tid, timeout_ns);
+    r = ptrace(PTRACE_INTERRUPT, tid, 0, 0) < 0 ? code_from_errno() : wait_stopped(s, tid, timeout_ns, same_core);
     s->since_ns = clock_now_ns();
     if (r == 0)
         s->held = tid;
