@@ -102,10 +102,15 @@ static int write_digits(struct values *v, addr_t object, const char *suffix)
 {
     uint32_t digits[DIGITS_MAX], groups[GROUPS_MAX];
     struct int_shape shape;
+    int64_t small;
     int r = int_shape(v, object, &shape);
 
     if (r < 0)
         return r;
+    if (numbers_read_int(v, object, &small) == 0) {
+        values_printf(v, "%" PRId64 "%s", small, suffix);
+        return 0;
+    }
     if (shape.n > DIGITS_MAX || shape.n * shape.n > v->work) {
         values_printf(v, "<int of %" PRIu64 " bits>", shape.n * 30);
         return 0;
