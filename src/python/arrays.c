@@ -86,10 +86,10 @@ static double read_float(const unsigned char *bytes, size_t size)
     return value;
 }
 
-/* Digits that tell any two numbers of that size apart; half precision is shown by those of single. */
+/* Digits that tell any two numbers of that size apart. */
 static int digits_of(size_t size)
 {
-    return size == 8 ? 17 : 9;
+    return size == 8 ? 17 : size == 4 ? 9 : 5;
 }
 
 static void put_item(struct values *v, const unsigned char *bytes, const struct item_type *type)
@@ -204,6 +204,7 @@ int arrays_write_scalar(struct values *v, addr_t object, const struct value_type
     const char *name = values_short_name(t);
     const struct item_type *type = NULL;
     unsigned char bytes[16];
+    size_t start;
     int r;
 
     for (size_t i = 0; i < sizeof(item_types) / sizeof(item_types[0]) && !type; i++) {
@@ -225,9 +226,28 @@ int arrays_write_scalar(struct values *v, addr_t object, const struct value_type
         return 0;
     }
     arrays_put_name(v, t);
+    start = v->len;
+    put_item(v, bytes, type);
+    if (v->text[start] == '(') /* a complex one brings its own */
+        return 0;
+    v->len = start;
     values_put(v, "(");
     put_item(v, bytes, type);
     values_put(v, ")");
+    return 0;
+}
+
+/* dtype('float64') */
+int arrays_write_dtype(struct values *v, addr_t object, const struct value_type *t)
+{
+    const struct item_type *type;
+    bool swapped;
+    int r = read_descr(v, object, &type, &swapped);
+
+    (void)t;
+    if (r < 0 || !type)
+        return r < 0 ? r : ERR_UNSUPPORTED;
+    values_printf(v, "dtype('%s%s')", swapped ? ">" : "", type->name);
     return 0;
 }
 

@@ -8,6 +8,7 @@
 
 int arrays_write_array(struct values *v, addr_t object, const struct value_type *t);
 int arrays_write_ndarray(struct values *v, addr_t object, const struct value_type *t);
+int arrays_write_dtype(struct values *v, addr_t object, const struct value_type *t);
 int arrays_write_scalar(struct values *v, addr_t object, const struct value_type *t);
 
 /* A type's name; NumPy's as its users write it: np.float64. */

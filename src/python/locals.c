@@ -17,6 +17,7 @@
 
 #define SLOTS_MAX 4096
 #define VARS_MAX  65536
+#define TEXT_MAX  ((size_t)4 * 1024 * 1024) /* of all values of a stack */
 
 #define CO_VARARGS     4
 #define CO_VARKEYWORDS 8
@@ -174,7 +175,7 @@ static int add_vars(struct locals *l, bool args)
 
         if (!slot->value || slot->is_arg != args)
             continue;
-        if (l->n == VARS_MAX || mem_cached_spent(l->values->mem)) {
+        if (l->n == VARS_MAX || l->values->len > TEXT_MAX || mem_cached_spent(l->values->mem)) {
             l->cut = true;
             return 0;
         }

@@ -102,10 +102,15 @@ static int write_digits(struct values *v, addr_t object, const char *suffix)
 {
     uint32_t digits[DIGITS_MAX], groups[GROUPS_MAX];
     struct int_shape shape;
+    int64_t small;
     int r = int_shape(v, object, &shape);
 
     if (r < 0)
         return r;
+    if (numbers_read_int(v, object, &small) == 0) {
+        values_printf(v, "%" PRId64 "%s", small, suffix);
+        return 0;
+    }
     if (shape.n > DIGITS_MAX || shape.n * shape.n > v->work) {
         values_printf(v, "<int of %" PRIu64 " bits>", shape.n * 30);
         return 0;
@@ -165,8 +170,14 @@ int numbers_write_bool(struct values *v, addr_t object, const struct value_type 
 static bool is_same(const char *text, double value, int digits)
 {
     double back = strtod(text, NULL);
+    int exponent;
 
-    return digits == 17 ? !(back < value || back > value) : !((float)back < (float)value || (float)back > (float)value);
+    if (digits == 17)
+        return !(back < value || back > value);
+    if (digits == 9)
+        return !((float)back < (float)value || (float)back > (float)value);
+    frexp(value, &exponent); /* half precision: 11 bits, and from 2^-14 down fewer */
+    return fabs(back - value) < ldexp(1, (exponent < -13 ? -13 : exponent) - 12);
 }
 
 /* Adds one to the last digit of "1.2345e+10"; false when that would carry over the first. */

@@ -15,7 +15,7 @@ int numbers_write_decimal(struct values *v, addr_t object, const struct value_ty
 
 #define NUMBERS_FLOAT_MAX 40
 
-/* A double, or a float with `digits` 9 rather than 17, as Python prints it: 1e+16, 0.1, 3.0. `whole` is what a number
+/* A double, or with `digits` 9 rather than 17 a float, with 5 one of half precision, as Python prints it: 1e+16, 0.1, 3.0. `whole` is what a number
  * without a fraction ends in: ".0", or "" within a complex one. */
 void numbers_print_float(char out[NUMBERS_FLOAT_MAX], double value, int digits, const char *whole);
 void numbers_put_complex(struct values *v, double real, double imag, int digits);

@@ -27,7 +27,7 @@
 
 #define READS_MAX    16384 /* pages; some 20 ms */
 #define WORK_MAX     20000000
-#define TYPES_MAX    8192
+#define TYPES_MAX    2048
 #define BASES_MAX    64
 #define NESTING_MAX  48
 #define TP_HEAP_TYPE (1ull << 9)
@@ -89,6 +89,7 @@ static const struct value_row rows[] = {
     {"zoneinfo.ZoneInfo", times_write_zoneinfo, false},
     {"array.array", arrays_write_array, false},
     {"numpy.ndarray", arrays_write_ndarray, false},
+    {"numpy.dtype", arrays_write_dtype, false},
     {"numpy.generic", arrays_write_scalar, false},
     {"numpy.float64", arrays_write_scalar, false},
     {"numpy.complex128", arrays_write_scalar, false},

@@ -13,7 +13,8 @@
 #define SLOTS 1024u /* a power of two */
 
 struct slot {
-    addr_t page; /* its address, with the lowest bit set when the bytes are there */
+    addr_t page;
+    uint64_t round; /* the one in which the bytes were read */
     unsigned char bytes[PAGE];
 };
 
@@ -22,6 +23,7 @@ struct mem_cached {
     struct mem *from;
     size_t budget; /* reads left */
     bool spent;
+    uint64_t round; /* counts mem_cached_begin; 0 is that of no page */
     struct slot *slots;
 };
 
@@ -40,12 +42,13 @@ static const unsigned char *page_bytes(struct mem_cached *c, addr_t page)
 {
     struct slot *slot = &c->slots[(page / PAGE) & (SLOTS - 1)];
 
-    if (slot->page == (page | 1))
+    if (slot->page == page && slot->round == c->round)
         return slot->bytes;
-    slot->page = 0;
+    slot->round = 0;
     if (!spend(c) || mem_read(c->from, page, slot->bytes, PAGE) < 0)
         return NULL;
-    slot->page = page | 1;
+    slot->page = page;
+    slot->round = c->round;
     return slot->bytes;
 }
 
@@ -118,8 +121,7 @@ void mem_cached_begin(struct mem_cached *c, struct mem *from, size_t budget)
     c->from = from;
     c->budget = budget;
     c->spent = false;
-    for (size_t i = 0; i < SLOTS; i++)
-        c->slots[i].page = 0;
+    c->round++;
 }
 
 struct mem *mem_cached_mem(struct mem_cached *c)

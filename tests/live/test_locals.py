@@ -3,7 +3,7 @@ import json
 import re
 
 import pytest
-from conftest import PYTHONS, at_rest, run
+from conftest import DEBIAN, PY_SPY, PYTHONS, at_rest, run
 from stacks import parse_json
 
 VALUES = ["numbers", "decimals", "texts", "containers", "cycles", "times", "exceptions", "subclasses", "objects"]
@@ -182,9 +182,17 @@ def test_running(spawn, python):
 
 
 def test_py_spy_name(spawn):
-    from conftest import PY_SPY
     target = spawn(PYTHONS[0], "locals_values.py", "arguments")
     at_rest(target.pid)
     out = run("dump", "-l", "-l", "-p", target.pid, "-j", program=PY_SPY).check().out
     assert json.loads(out)[0]["frames"][1]["locals"][0] == dict(
         json.loads(out)[0]["frames"][1]["locals"][0], name="a", arg=True, repr="1")
+
+
+def test_numpy(spawn, python):
+    target = spawn(python, "locals_numpy.py")
+    if not target.truth["module"]:
+        assert python is not DEBIAN, "tools/setup brings NumPy for this one"
+        pytest.skip("this Python has no NumPy")
+    frames = parse_json(run("dump", "--pid", at_rest(target.pid), "--json", "-l").check().out)[0]["frames"]
+    assert {v["name"]: v["repr"] for v in frames[1]["locals"]} == target.truth["values"]

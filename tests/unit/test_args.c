@@ -258,6 +258,8 @@ static void test_clusters(void)
     o = parse("spyglass record -sp=5 -id1.5")->o;
     CHECK(o.subprocesses && o.pid == 5 && o.idle && o.duration == 1.5);
     CHECK_INT(parse("spyglass dump -ll -p 1")->o.locals, 2);
+    CHECK(!parse("spyglass dump -ll -p 1")->o.show_secrets);
+    CHECK(parse("py-spy dump -l --show-secrets -p 1")->o.show_secrets);
     CHECK_INT(parse("spyglass dump -l -p 1 --locals -l")->o.locals, 3);
     CHECK(parse("spyglass dump -jlp 1")->o.json);
     check_error("spyglass record -sx", "unknown flag '-x'", "");

@@ -54,10 +54,16 @@ static const struct proc_info worker = {
     .parent_info = &server,
 };
 
+static const struct local variables[] = {
+    {.name = "request", .value = "<Request at 0x7f0000005010>", .addr = 0x7f0000005010, .is_arg = true},
+    {.name = "n", .value = "3", .addr = 0x7f0000005030, .is_arg = true},
+    {.name = "esc" ESC "[31m", .value = "'" BIDI "\"</script>\n'", .addr = 0x7f0000005050},
+};
+
 /* Stacks, innermost first. */
 static const struct frame stack_main[] = {
-    {.func = &funcs[2], .line = 340, .is_entry = false},
-    {.func = &funcs[1], .line = 14},
+    {.func = &funcs[2], .line = 340, .is_entry = false, .locals = variables + 2},
+    {.func = &funcs[1], .line = 14, .locals = variables, .n_locals = N_ELEMENTS(variables)},
     {.func = &funcs[0], .line = 6, .is_entry = true, .is_shim_entry = true},
 };
 static const struct frame stack_sleep[] = {
