@@ -16,6 +16,7 @@ int cpu_signal_frame(struct cfi_expr_env *env);
 /* Who called, where no table says: by the frame pointer, else by what looks like a return address close by. */
 struct cpu_guess {
     bool (*is_code)(void *arg, uint64_t pc);
+    bool (*ends_signal)(void *arg, uint64_t pc); /* where a signal handler returns to: it was not called */
     void *arg;
     struct mem *mem;
 };

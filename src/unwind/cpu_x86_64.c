@@ -47,7 +47,7 @@ static bool is_after_call(struct mem *m, uint64_t pc)
 
 static bool may_return_to(const struct cpu_guess *g, uint64_t pc)
 {
-    return pc && g->is_code(g->arg, pc - 1) && is_after_call(g->mem, pc);
+    return pc && g->is_code(g->arg, pc - 1) && (is_after_call(g->mem, pc) || g->ends_signal(g->arg, pc));
 }
 
 static int take(struct cfi_expr_env *env, uint64_t pc, uint64_t cfa, uint64_t *ret_cfa)

@@ -200,9 +200,17 @@ static bool is_code(void *arg, uint64_t pc)
     return modules_find(&w->u->modules, pc) != NULL;
 }
 
+static bool ends_signal(void *arg, uint64_t pc)
+{
+    struct walk *w = arg;
+    const struct unwind_place *p = place_of(w->u, w->m, pc - 1);
+
+    return p && p->has_row && p->row.is_signal;
+}
+
 static int step_to_caller(struct walk *w, const struct unwind_place *p, uint64_t *ret_cfa)
 {
-    struct cpu_guess guess = {.is_code = is_code, .arg = w, .mem = w->m};
+    struct cpu_guess guess = {.is_code = is_code, .ends_signal = ends_signal, .arg = w, .mem = w->m};
 
     if (p->has_row && p->row.is_signal) {
         w->inside = true; /* it was interrupted there, and has not called */

@@ -1,10 +1,10 @@
 """Native stacks: what dump --native says against what the targets native_*.py know of themselves."""
 import functools
+import json
 
 import native_build
 import pytest
 from conftest import run
-from stacks import parse_text
 
 C = ["busy", "busy_with_gil", "poll", "poll_with_gil", "nanosleep", "deep", "alternate", "frames", "cold", "sort", "signal",
      "thread", "thread_with_python"]
@@ -20,24 +20,27 @@ def directory(python, module):
     return built.inside
 
 
-def is_in_order(wanted, found):
-    """All of `wanted` in `found`, in order, and nothing of their names more often."""
-    return [name for name in found if name in set(wanted)] == wanted
+def is_ours(frame, module):
+    """Of the script or of the module: the names of libc and of the interpreter may be any."""
+    return not frame["module"] or frame["module"].rpartition("/")[2].startswith(("spy_", "lib" + module))
 
 
 def check(target, text):
-    process, = parse_text(text)
-    found = {t["os_id"]: t["frames"][::-1] for t in process["threads"]}
+    found = {t["os_thread_id"]: t["frames"][::-1] for t in json.loads(text)}
     for true in target.truth["threads"]:
-        names = [f["name"] for f in found[true["os_id"]]]
-        assert is_in_order([name for name, _, _ in true["stack"]], names), (true["stack"], names)
+        frames = found[true["os_id"]]
+        ours = [f for f in frames if is_ours(f, target.truth["module"])]
+        names = [name for name, _, _ in true["stack"]]
+        mine = set(names)
+        assert [f["name"] for f in ours if f["name"] in mine] == names, (names, [f["name"] for f in frames])
         for name, file, line in true["stack"]:
             if line:
                 assert any(f["name"] == name and f["line"] == line and f["filename"].endswith(file.rsplit("/", 1)[-1])
-                           for f in found[true["os_id"]]), (name, file, line)
+                           for f in ours), (name, file, line)
     for before, name, after in target.truth.get("others", []):
         names = [f["name"] for f in found[target.pid]]
-        assert name in names[names.index(before):names.index(after)]
+        # Where the compiler made it a jump, the function that was jumped to stands for it: qsort_r for qsort.
+        assert any(n.startswith(name) for n in names[names.index(before):names.index(after)]), names
 
 
 @pytest.mark.parametrize("situation", C)
@@ -45,10 +48,10 @@ def check(target, text):
 def test_c(spawn, python, module, situation):
     target = spawn(python, "native_c.py", directory(python, module), module, situation)
     flag = "--native-all" if situation == "thread" else "--native"
-    check(target, run("dump", "--pid", target.pid, flag, "--full-filenames").check().out)
+    check(target, run("dump", "--pid", target.pid, flag, "--json").check().out)
 
 
 @pytest.mark.parametrize("call", CALLS, ids="-".join)
 def test_calls(spawn, python, call):
     target = spawn(python, "native_calls.py", directory(python, call[0]), *call)
-    check(target, run("dump", "--pid", target.pid, "--native", "--full-filenames").check().out)
+    check(target, run("dump", "--pid", target.pid, "--native", "--json").check().out)
