@@ -103,10 +103,9 @@ uint64_t cfi_bytes_pointer(struct cfi_bytes *b, unsigned encoding, uint64_t base
         return 0;
     if ((encoding & PE_RELATIVE) == PE_PCREL)
         value += here;
-    else if ((encoding & PE_RELATIVE) == PE_DATAREL)
+    else if ((encoding & PE_RELATIVE) == PE_DATAREL && base)
         value += base;
     else if (encoding & PE_RELATIVE)
         b->bad = true;
-    /* Where the address itself is to be read elsewhere: only personality routines are told so, and they are skipped. */
     return value;
 }

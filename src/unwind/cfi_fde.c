@@ -75,7 +75,7 @@ static void read_augmentation(struct cfi_cie *c, struct cfi_bytes *b, const char
     end = b->pos + len;
     for (text++; *text && !b->bad; text++) {
         if (*text == 'R')
-            c->pointer_encoding = (unsigned)cfi_bytes_fixed(b, 1);
+            c->pointer_encoding = (unsigned)cfi_bytes_fixed(b, 1); /* of what the linker wrote: never elsewhere */
         else if (*text == 'P')
             cfi_bytes_pointer(b, (unsigned)cfi_bytes_fixed(b, 1), 0);
         else if (*text == 'L')
@@ -85,7 +85,7 @@ static void read_augmentation(struct cfi_cie *c, struct cfi_bytes *b, const char
         else if (*text != 'B')
             break; /* not known: how long all of it is was told */
     }
-    b->bad |= b->pos > end;
+    b->bad |= b->pos > end || c->pointer_encoding & CFI_BYTES_INDIRECT;
     b->pos = end;
 }
 
