@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #define MAX_PCS  100000 /* of one library */
-#define MAX_ROWS 200   /* of one function */
+#define MAX_ROWS 200    /* of one function */
 
 static const char *const libraries[] = {
     "/proc/self/exe",       "/lib*/ld-linux-x86-64.so.2", "/lib/*/libc.so.6",          "/lib/*/libm.so.6",
