@@ -25,8 +25,8 @@
 
 int native_names_open(struct native_names *names)
 {
-    names->cap = 1024;
-    names->slots = calloc(names->cap, sizeof(struct native_chain *));
+    names->slots = calloc(1024, sizeof(struct native_chain *));
+    names->cap = names->slots ? 1024 : 0;
     return names->slots ? 0 : ERR_NOMEM;
 }
 
@@ -81,8 +81,9 @@ static bool is_same_file(struct native_names *names, const struct module *mod, i
            build_id_equal(&here, &there);
 }
 
-static int open_module(struct native_names *names, const struct module *mod)
+int native_names_open_module(void *arg, const struct module *mod)
 {
+    struct native_names *names = arg;
     int fd = names->pid ? open_mapped(names->pid, mod) : -1;
 
     if (fd >= 0)
@@ -104,7 +105,7 @@ static struct symbols *module_symbols(struct native_names *names, struct module 
     if (mod->user)
         return mod->user;
     if (mod->path[0] == '/') {
-        src.fd = open_module(names, mod);
+        src.fd = native_names_open_module(names, mod);
     } else if (mod->end - mod->start <= MAX_IMAGE && (image = malloc(mod->end - mod->start))) {
         if (mem_read(names->mem, mod->start, image, mod->end - mod->start) == 0) {
             src.image = image;

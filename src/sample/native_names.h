@@ -52,4 +52,7 @@ const struct native_chain *native_names_of(struct native_names *names, struct un
 /* For unwind_set_free: what a module keeps for its names. */
 void native_names_free_module(void *user);
 
+/* For unwind_set_files: the file of a module, if it is the very one that is mapped, or -1. */
+int native_names_open_module(void *names, const struct module *mod);
+
 #endif
