@@ -19,7 +19,9 @@
 struct unwind {
     struct modules modules;
     struct unwind_place **slots;
-    size_t n, cap; /* cap is a power of two */
+    size_t n, cap;               /* cap is a power of two */
+    size_t n_made;               /* of them in code that a program made: it may be other code by now */
+    struct unwind_place nowhere; /* for all addresses that are in no module: not kept */
 };
 
 /* Where the walk is. */
@@ -45,7 +47,14 @@ static void places_forget(struct unwind *u)
         free(u->slots[i]);
         u->slots[i] = NULL;
     }
-    u->n = 0;
+    u->n = u->n_made = 0;
+}
+
+static void places_forget_made(struct unwind *u)
+{
+    for (size_t i = 0; u->n_made && i < u->cap; i++)
+        if (u->slots[i] && !u->slots[i]->module->is_elf)
+            u->slots[i]->user = NULL;
 }
 
 struct unwind *unwind_new(void)
@@ -81,8 +90,11 @@ int unwind_update(struct unwind *u, struct mem *m, const struct proc_maps *maps)
     bool gone;
     int r = modules_update(&u->modules, m, maps, &gone);
 
-    /* What was not in any module may be in one now. */
-    places_forget(u);
+    /* What is known of code in a file stays true while the file is mapped. */
+    if (gone)
+        places_forget(u);
+    else
+        places_forget_made(u);
     return r;
 }
 
@@ -95,23 +107,34 @@ static void place_fill(struct unwind *u, struct mem *m, struct unwind_place *p)
     p->has_row = table && cfi_find(table, p->pc, &p->row) == 0;
 }
 
+static struct unwind_place *place_new(struct unwind *u, struct mem *m, addr_t pc)
+{
+    struct unwind_place found = {.pc = pc}, *p = &u->nowhere;
+
+    place_fill(u, m, &found);
+    if (found.module) {
+        p = malloc(sizeof(*p));
+        u->n += p != NULL;
+        u->n_made += p && !found.module->is_elf;
+    }
+    if (p)
+        *p = found;
+    return p;
+}
+
 static struct unwind_place *place_of(struct unwind *u, struct mem *m, addr_t pc)
 {
     size_t at = hash_mix(0, pc) & (u->cap - 1);
+    struct unwind_place *p;
 
     while (u->slots[at] && u->slots[at]->pc != pc)
         at = (at + 1) & (u->cap - 1);
-    if (!u->slots[at]) {
-        struct unwind_place *p = calloc(1, sizeof(*p));
-
-        if (!p)
-            return NULL;
-        p->pc = pc;
-        place_fill(u, m, p);
+    if (u->slots[at])
+        return u->slots[at];
+    p = place_new(u, m, pc);
+    if (p && p->module)
         u->slots[at] = p;
-        u->n++;
-    }
-    return u->slots[at];
+    return p;
 }
 
 static int stack_word(void *arg, uint64_t addr, uint64_t *ret)
