@@ -73,6 +73,7 @@ int native_open(struct native *n, struct sampler *s, pid_t pid, const struct fil
     n->names.inner_pid = inner_pid(n);
     n->names.interpreter = py->image;
     n->names.is_python2 = py->major == 2;
+    n->names.all = s->options.native_all;
     r = native_names_open(&n->names);
     n->unwind = unwind_new();
     if (r < 0 || !n->unwind)

@@ -17,8 +17,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#define POLL_NS     (2 * NS_PER_MS)
-#define REDETECT_NS (50 * NS_PER_MS)
+/* Held threads are looked at seldom, and have moved on meanwhile: what they come back to is worth to be fetched. */
+#define AHEAD_READINGS 30
+#define POLL_NS        (2 * NS_PER_MS)
+#define REDETECT_NS    (50 * NS_PER_MS)
 
 struct process *process_free(struct process *p)
 {
@@ -176,9 +178,12 @@ static int open_process(struct process *p, struct err_note *note)
     r = mem_live_open(p->pid, &p->mem);
     if (r == 0)
         r = ahead_new(p->mem, &p->ahead);
-    if (r == 0)
-        p->mem = ahead_mem(p->ahead);
-    return r;
+    if (r < 0)
+        return r;
+    p->mem = ahead_mem(p->ahead);
+    if (p->sampler->options.native)
+        ahead_set_memory(p->ahead, AHEAD_READINGS);
+    return 0;
 }
 
 int process_attach(struct sampler *s, pid_t pid, uint64_t patience_ns, struct process **ret, struct err_note *note)
