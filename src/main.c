@@ -3,6 +3,7 @@
  * status. Prepares what every command may rely on (cmd.h lists it) and checks standard output at the end.
  */
 #include "cmd/cmd.h"
+#include "target/lent.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -87,7 +88,9 @@ int main(int argc, char **argv)
 
     open_standard_fds();
     reset_signals();
-    int r = args_parse(argc, argv, &o, &note);
+    int r = lent_settle(&note);
+    if (r == 0)
+        r = args_parse(argc, argv, &o, &note);
     if (r < 0)
         return err_print(stderr, r, &note);
     if (o.show_version)

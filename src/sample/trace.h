@@ -59,6 +59,9 @@ struct proc_info {
     int major, minor, patch;             /* of the Python */
     const char *version_suffix;          /* "" or "rc1" */
     const struct proc_info *parent_info; /* NULL at the root */
+    pid_t inner_pid;                     /* in a pid namespace that is not ours; 0: it is in ours */
+    const char *runtime;                 /* of a container that is not ours: "podman"; NULL when unknown */
+    const char *container;               /* its id; NULL when unknown */
     const char *core;                    /* the core file that it was read from; NULL: it is alive */
     struct trace_signal signal;
 };

@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "base/err.h"
+#include "target/lent.h"
 
 #include <elf.h>
 #include <errno.h>
@@ -88,18 +89,26 @@ static bool late_has(const struct stop *s, pid_t tid)
 
 int stop_hold(struct stop *s, pid_t tid, uint64_t timeout_ns, bool same_core)
 {
+    bool lent = false;
     int r;
 
     if (late_has(s, tid) || s->n_late == STOP_LATE_MAX)
         return ERR_STOP;
-    if (ptrace(PTRACE_SEIZE, tid, 0, 0) < 0)
-        return code_from_errno();
+    if (ptrace(PTRACE_SEIZE, tid, 0, 0) < 0) {
+        lent = errno == EPERM && lent_seize(tid);
+        if (!lent)
+            return code_from_errno();
+    }
     r = ptrace(PTRACE_INTERRUPT, tid, 0, 0) < 0 ? code_from_errno() : wait_stopped(s, tid, timeout_ns, same_core);
     s->since_ns = clock_now_ns();
     if (r == 0)
         s->held = tid;
     else if (r != ERR_GONE)
         late_add(s, tid);
+    if (r == 0 && lent && !lent_is_own(tid)) {
+        stop_release(s);
+        return ERR_PERMISSION;
+    }
     return r;
 }
 
