@@ -162,7 +162,7 @@ static int judge_rest(const struct access_facts *f, struct err_note *note)
                             "docker run --cap-add SYS_PTRACE … does it.");
         return ERR_PERMISSION;
     }
-    if (!has_ptrace(f))
+    if (!has_ptrace(f) && f->target.uid_effective == 0) /* of root's processes it cannot be told */
         return judge_dumpable(f, note);
     err_note_what(note, ERR_PERMISSION,
                   "the kernel refused to let us read process %d (a security module may be the cause)", (int)f->pid);
