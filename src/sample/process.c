@@ -92,6 +92,7 @@ static int fill_info(struct process *p)
     p->info->minor = p->py.minor;
     p->info->patch = p->py.patch;
     p->info->version_suffix = suffix ? suffix : "";
+    p->info->found_by = p->py.how;
     return 0;
 }
 

@@ -56,6 +56,7 @@ struct proc_info {
     pid_t parent; /* 0 when the parent is not part of what is shown */
     const char *command;
     const char *executable;              /* path of the program file */
+    const char *found_by;                /* how the Python was found; NULL when that was not looked for */
     int major, minor, patch;             /* of the Python */
     const char *version_suffix;          /* "" or "rc1" */
     const struct proc_info *parent_info; /* NULL at the root */

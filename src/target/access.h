@@ -36,6 +36,10 @@ bool access_can_read(struct mem *m, const struct proc_maps *maps);
 /* Fills `note` with the cause that is found; returns ERR_PERMISSION. */
 int access_explain(pid_t pid, struct err_note *note);
 
+/* When `pid` is that of processes inside of containers: their pids here go into the hint of `note`. Nothing is guessed:
+ * a pid always means the process that has it here. */
+void access_hint_inner(pid_t pid, struct err_note *note);
+
 /* Fills `note` with what the process is, for the message that it is not Python. */
 void access_describe(pid_t pid, struct err_note *note);
 

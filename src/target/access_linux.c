@@ -21,6 +21,7 @@
 #include <unistd.h>
 
 #define STARTING_S 2
+#define INNER_MAX  4
 
 bool access_can_read(struct mem *m, const struct proc_maps *maps)
 {
@@ -231,6 +232,37 @@ int access_explain(pid_t pid, struct err_note *note)
         return ERR_PERMISSION;
     }
     return access_judge(&facts, note);
+}
+
+/* One more process to the hint: "4242 (podman/59fb1f64d193)". */
+static void add_inner(char *list, size_t room, pid_t pid)
+{
+    size_t used = strlen(list);
+    struct container c;
+
+    if (container_of(pid, &c))
+        snprintf(list + used, room - used, "%s%d (%s/%.12s)", used ? ", " : "", (int)pid, c.runtime, c.id);
+    else
+        snprintf(list + used, room - used, "%s%d", used ? ", " : "", (int)pid);
+}
+
+void access_hint_inner(pid_t pid, struct err_note *note)
+{
+    char list[256] = "";
+    pid_t *pids;
+    size_t n, found = 0;
+    struct proc_status st;
+
+    if (proc_pids_read(&pids, &n) < 0)
+        return;
+    for (size_t i = 0; i < n && found < INNER_MAX; i++)
+        if (proc_status_read(pids[i], 0, &st) == 0 && st.in_pid_ns && st.ns_pid == pid) {
+            add_inner(list, sizeof(list), pids[i]);
+            found++;
+        }
+    free(pids);
+    if (found)
+        err_note_hint(note, "Pids are others outside of a container: what is %d inside is here %s.", (int)pid, list);
 }
 
 void access_describe(pid_t pid, struct err_note *note)

@@ -82,7 +82,7 @@ static bool parse_path(const char *path, size_t len, struct container *ret)
         return false;
     if (!find_hex(path, len, &c) && !find_name(path, len, &c))
         return false;
-    c.in_pod = memmem(path, len, "kubepods", 8) || memmem(path, len, "cri", 3);
+    c.in_pod = memmem(path, len, "kubepods", 8) || memmem(path, len, "cri-", 4) || memmem(path, len, "crio", 4);
     if (!c.runtime)
         c.runtime = "unknown";
     *ret = c;
