@@ -30,8 +30,8 @@ static int begin_still(struct freeze *fz, struct sampler *s, struct known_thread
             return ERR_UNSUPPORTED;
         if (i == 0 && k->has_turns)
             fz->turns = k->turns;
-        else if (task_turns(&k->task, &fz->turns) < 0)
-            return ERR_UNSUPPORTED;
+        else if (task_turns(&k->task, &fz->turns) < 0) /* a kernel that does not count; what it does is known still */
+            return task_look(&k->task, &fz->look) < 0 ? ERR_GONE : ERR_UNSUPPORTED;
         k->has_turns = false;
         if (task_look(&k->task, &fz->look) < 0)
             return ERR_GONE;

@@ -77,6 +77,31 @@ static bool may_be_dumped(pid_t pid, const struct proc_status *st)
     return stat(path, &file) < 0 || file.st_uid == st->uid_effective;
 }
 
+/* In a user namespace of its own, as a rootless container is. The first one has all numbers (user_namespaces(7)). */
+static bool in_user_namespace(void)
+{
+    unsigned long inside = 0, outside = 0, count = 0;
+    char *text;
+    size_t len;
+
+    if (proc_read_file(getpid(), 0, "uid_map", &text, &len) < 0)
+        return false;
+    sscanf(text, "%lu %lu %lu", &inside, &outside, &count);
+    free(text);
+    return inside || outside || count != UINT32_MAX;
+}
+
+/* When even the link is refused to one with the capability, his capability does not count there. */
+static bool in_our_user_namespace(pid_t pid, const struct proc_status *self)
+{
+    char path[64], link[64];
+
+    snprintf(path, sizeof(path), "/proc/%d/ns/user", (int)pid);
+    if (readlink(path, link, sizeof(link)) >= 0)
+        return proc_same_namespace(pid, "user");
+    return !(self->cap_eff & CAPS_PTRACE && in_user_namespace());
+}
+
 static void hint_sudo(const struct access_facts *f, struct err_note *note, const char *more)
 {
     err_note_hint(note, "Run it as root: sudo env \"PATH=$PATH\" %s dump --pid %d%s", program_invocation_short_name,
@@ -212,7 +237,7 @@ int access_gather(pid_t pid, struct access_facts *ret)
         r = proc_status_read(getpid(), 0, &f.self);
     if (r < 0)
         return r;
-    f.same_user_ns = proc_same_namespace(pid, "user");
+    f.same_user_ns = in_our_user_namespace(pid, &f.self);
     f.dumpable = may_be_dumped(pid, &f.target);
     f.readv_filtered = access_readv_filtered();
     f.in_container = container_mark() != NULL;
