@@ -8,6 +8,7 @@
 #include "out/place.h"
 #include "profile/profile.h"
 #include "sample/loop.h"
+#include "target/access.h"
 #include "target/launch.h"
 #include "target/proc.h"
 #include "ui/progress.h"
@@ -423,6 +424,8 @@ int cmd_record(const struct options *o)
         raise_descriptor_limit();
         r = run(&rec);
     }
+    if (o->pid && (r == ERR_NO_PROCESS || r == ERR_NOT_PYTHON))
+        access_hint_inner(o->pid, &note);
     status = r < 0 ? err_print(stderr, r, &note) : exit_status(&rec);
     if (r == ERR_GONE && !o->as_py_spy && launch_exit_status(&rec.launch))
         status = launch_exit_status(&rec.launch);

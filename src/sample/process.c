@@ -7,6 +7,7 @@
 #include "python/detect.h"
 #include "target/access.h"
 #include "target/ahead.h"
+#include "target/container.h"
 #include "target/core_file.h"
 #include "target/proc.h"
 
@@ -39,6 +40,7 @@ struct process *process_free(struct process *p)
     weave_free(&p->weave);
     others_free(p);
     hot_free(&p->hot);
+    become_free(p->user);
     free(p);
     return NULL;
 }
@@ -92,6 +94,7 @@ static int fill_info(struct process *p)
     p->info->minor = p->py.minor;
     p->info->patch = p->py.patch;
     p->info->version_suffix = suffix ? suffix : "";
+    p->info->found_by = p->py.how;
     return 0;
 }
 
@@ -186,6 +189,20 @@ static int open_process(struct process *p, struct err_note *note)
     return 0;
 }
 
+/* Where it is, when that is another place than ours. */
+static void fill_container(struct process *p)
+{
+    struct proc_status st;
+    struct container own, c;
+
+    if (proc_status_read(p->pid, 0, &st) == 0 && st.in_pid_ns)
+        p->info->inner_pid = st.ns_pid;
+    if (!container_of(p->pid, &c) || (container_of(getpid(), &own) && strcmp(own.id, c.id) == 0))
+        return;
+    p->info->runtime = c.runtime;
+    p->info->container = intern_str(p->sampler->names, c.id);
+}
+
 int process_attach(struct sampler *s, pid_t pid, uint64_t patience_ns, struct process **ret, struct err_note *note)
 {
     struct process *p = calloc(1, sizeof(*p));
@@ -198,6 +215,8 @@ int process_attach(struct sampler *s, pid_t pid, uint64_t patience_ns, struct pr
     p->own_files = (struct files){.pid = pid};
     p->files = &p->own_files;
     p->pidfd = -1;
+    p->user = become_user_of(pid);
+    become_begin(p->user);
     r = open_process(p, note);
     if (r == 0) {
         r = detect_patiently(p, patience_ns, note);
@@ -206,6 +225,9 @@ int process_attach(struct sampler *s, pid_t pid, uint64_t patience_ns, struct pr
     }
     if (r == 0)
         r = fill_info(p);
+    if (r == 0)
+        fill_container(p);
+    become_end(p->user);
     if (r < 0) {
         process_free(p);
         return r;

@@ -154,7 +154,7 @@ static int sample_all(struct process *p, process_sink sink, void *arg)
     return r == 0 && !p->core && p->threads.n >= FEW_THREADS ? hot_note(&p->hot, &p->table, &p->threads) : r;
 }
 
-int process_sample(struct process *p, process_sink sink, void *arg)
+static int sample_process(struct process *p, process_sink sink, void *arg)
 {
     int r;
 
@@ -170,4 +170,14 @@ int process_sample(struct process *p, process_sink sink, void *arg)
     p->failed = 0;
     r = sample_all(p, sink, arg);
     return r == 0 && p->sampler->options.native_all ? others_sample(p, sink, arg) : r;
+}
+
+int process_sample(struct process *p, process_sink sink, void *arg)
+{
+    int r;
+
+    become_begin(p->user);
+    r = sample_process(p, sink, arg);
+    become_end(p->user);
+    return r;
 }

@@ -322,7 +322,8 @@ static void give_way(const struct sampler *s, int tries)
 int stack_read(struct stack *st, const struct stack_source *src, struct known_thread *k, bool idle)
 {
     /* Variables take longer to read than a thread can be kept off its core. */
-    int r = ERR_TORN, gentle = src->native ? 0 : src->sampler->options.locals ? 1 : GENTLE_TRIES;
+    bool must_hold = src->native && !src->sampler->hold_refused;
+    int r = ERR_TORN, gentle = must_hold ? 0 : src->sampler->options.locals ? 1 : GENTLE_TRIES;
 
     st->owns_gil = st->unsure = st->heads_read = false;
     for (int i = 0; i < TRIES && is_passing(r); i++) {
