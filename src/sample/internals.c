@@ -49,10 +49,13 @@ static bool begins_with(const char *name, const char *start)
     return strncmp(name, start, strlen(start)) == 0;
 }
 
+/* The whole name, but for what compilers and linkers put behind: .part.0, @@GLIBC_2.34. */
 static bool is_starter(const char *name)
 {
+    size_t len = strcspn(name, ".@");
+
     for (size_t i = 0; i < sizeof(starters) / sizeof(starters[0]); i++)
-        if (begins_with(name, starters[i]) && !strchr("abcdefghijklmnopqrstuvwxyz", name[strlen(starters[i])] | 0x20))
+        if (strlen(starters[i]) == len && strncmp(name, starters[i], len) == 0)
             return true;
     return false;
 }

@@ -74,19 +74,51 @@ static void entries_by_cframe(struct weave *w, const struct frames *f, const str
     }
 }
 
+/* What the frames are on: a signal handler can have a stack of its own. */
+struct extent {
+    size_t last; /* where the last of the stacks begins */
+    addr_t end;  /* of the highest one */
+};
+
+static struct extent extent_of(const struct native *n)
+{
+    struct extent e = {0};
+
+    for (size_t i = 0; i < n->stack.n; i++) {
+        const struct native_frame *f = &n->stack.items[i];
+
+        if (i && f->sp < f[-1].sp)
+            e.last = i;
+        if (f->cfa > e.end)
+            e.end = f->cfa;
+    }
+    return e;
+}
+
+/* The native frame that an address is in, from frame `i` on, or NONE. */
+static size_t find_frame(const struct native *n, size_t i, const struct extent *e, addr_t entry)
+{
+    for (; entry < e->end && i < n->stack.n; i++) {
+        const struct native_frame *f = &n->stack.items[i];
+
+        if (f->sp <= entry && entry < f->cfa)
+            return i;
+        if (f->sp > entry && i >= e->last)
+            return NONE;
+    }
+    return NONE;
+}
+
 /* Addresses in the stack -> native frames; both go outwards. */
 static void place_by_address(struct weave *w, size_t n_groups, const struct native *n)
 {
+    struct extent extent = extent_of(n);
     size_t i = 0;
 
     for (size_t g = 0; g < n_groups; g++) {
-        addr_t entry = w->at[g];
-
-        w->at[g] = NONE;
-        while (i < n->stack.n && entry && n->stack.items[i].cfa <= entry)
-            i++;
-        if (entry && i < n->stack.n && n->stack.items[i].sp <= entry)
-            w->at[g] = i++;
+        w->at[g] = w->at[g] ? find_frame(n, i, &extent, w->at[g]) : NONE;
+        if (w->at[g] != NONE)
+            i = w->at[g] + 1;
     }
 }
 

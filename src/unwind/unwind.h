@@ -33,7 +33,7 @@ struct unwind_place {
 };
 
 struct native_frame {
-    struct unwind_place *place; /* good until the next unwind_update or unwind_stack: that also empties the stack */
+    struct unwind_place *place; /* good until the next unwind_update or unwind_stack */
     addr_t sp, cfa;             /* its part of the stack */
 };
 
