@@ -42,7 +42,8 @@ struct options {
     const char *exe;      /* the program of a core file; NULL: where it was */
 
     bool full_filenames;
-    bool subprocesses;
+    bool subprocesses;         /* told, or by the next one */
+    unsigned subprocess_depth; /* generations of children; 0: all */
     bool native;
     bool nonblocking;
     bool gil;
@@ -55,6 +56,8 @@ struct options {
     bool nolineno;
     bool threads;
     bool capture; /* hold back the launched program's output */
+    bool wait;    /* stay until the launched program ends */
+    bool kill;    /* end it with the recording */
     bool hide_progress;
     unsigned locals; /* how often -l was given */
     bool show_secrets;
@@ -71,6 +74,7 @@ enum args_kind {
     ARGS_TEXT,
     ARGS_FILE,
     ARGS_PID,
+    ARGS_DEPTH,
     ARGS_RATE,
     ARGS_DURATION,
     ARGS_FORMAT,

@@ -24,7 +24,8 @@
 
 #define ATTACH_PATIENCE_NS (1000 * NS_PER_MS)
 #define LAUNCH_PATIENCE_NS (10 * NS_PER_S)
-#define BEHIND_SHARE       0.9 /* below this share of the rate asked for, it is told */
+#define ATTACH_BUDGET_NS   (5 * NS_PER_MS) /* in one go: the samples must not wait for a thousand new children */
+#define BEHIND_SHARE       0.9             /* below this share of the rate asked for, it is told */
 
 /* What the signal handlers leave behind. */
 static volatile sig_atomic_t ended_by, snapshot_asked;
@@ -175,7 +176,10 @@ static int attach(struct record *rec)
                                                          .native_all = o->native_all,
                                                          .knows = profile_knows,
                                                          .knows_arg = rec->profile});
-    rec->family = (struct family){.sampler = rec->sampler, .subprocesses = o->subprocesses};
+    rec->family = (struct family){.sampler = rec->sampler,
+                                  .subprocesses = o->subprocesses,
+                                  .max_depth = o->subprocess_depth,
+                                  .budget_ns = ATTACH_BUDGET_NS};
     if (!rec->sampler)
         return ERR_NOMEM;
     if (o->program) {
