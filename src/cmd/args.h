@@ -18,6 +18,8 @@
 #include <stddef.h>
 #include <sys/types.h>
 
+struct launch_origin;
+
 enum args_command {
     ARGS_NONE, /* no command: help or version was asked for */
     ARGS_RECORD,
@@ -65,6 +67,8 @@ struct options {
     bool json;
     bool verbose;
     const char *shell; /* of `completions` */
+
+    const struct launch_origin *origin; /* how we were started; set by main.c */
 };
 
 /* How a flag's value is read; decides as well whether it takes one. */

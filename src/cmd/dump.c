@@ -9,7 +9,7 @@
 #include "cmd/postmortem.h"
 #include "cmd/report.h"
 #include "sample/family.h"
-#include "target/proc.h"
+#include "target/descriptors.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -231,6 +231,7 @@ int cmd_dump(const struct options *o)
     if (r == 0 && !o->pid)
         return report_missing_target(o);
     if (r == 0) {
+        descriptors_raise_limit();
         family.sampler = new_sampler(o);
         r = family.sampler ? family_add(&family, o->pid, PATIENCE_NS, !o->subprocesses, &note) : ERR_NOMEM;
     }

@@ -8,6 +8,7 @@
 #include "target/access.h"
 #include "target/ahead.h"
 #include "target/core_file.h"
+#include "target/descriptors.h"
 #include "target/proc.h"
 
 #include <errno.h>
@@ -172,7 +173,7 @@ static int open_process(struct process *p, struct err_note *note)
     if (r < 0)
         return r == ERR_NO_PROCESS ? err_note_what(note, r, "no process has the pid %d", (int)p->pid) : r;
     p->start_time = st.start_time;
-    p->pidfd = proc_pidfd_open(p->pid);
+    p->pidfd = descriptors_keep(proc_pidfd_open(p->pid));
     hot_open(&p->hot, p->pid);
     p->codes = code_cache_new();
     if (!p->codes)
