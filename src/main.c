@@ -3,6 +3,7 @@
  * status. Prepares what every command may rely on (cmd.h lists it) and checks standard output at the end.
  */
 #include "cmd/cmd.h"
+#include "target/lent.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -17,6 +18,7 @@ enum { STATUS_CLOSED_PIPE = 128 + SIGPIPE };
 static const struct cmd cmds[ARGS_COMMANDS_] = {
     [ARGS_RECORD] = {cmd_record, false},
     [ARGS_DUMP] = {cmd_dump, true},
+    [ARGS_DOCTOR] = {cmd_doctor, true},
     [ARGS_COMPLETIONS] = {cmd_completions, true},
 };
 
@@ -90,7 +92,9 @@ int main(int argc, char **argv)
     launch_origin_read(&origin);
     open_standard_fds();
     reset_signals();
-    int r = args_parse(argc, argv, &o, &note);
+    int r = lent_settle(&note);
+    if (r == 0)
+        r = args_parse(argc, argv, &o, &note);
     if (r < 0)
         return err_print(stderr, r, &note);
     if (o.show_version)

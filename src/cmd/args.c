@@ -25,13 +25,14 @@
 #define IN(command) (1u << (command))
 #define IN_RECORD   IN(ARGS_RECORD)
 #define IN_DUMP     IN(ARGS_DUMP)
+#define IN_DOCTOR   IN(ARGS_DOCTOR)
 #define IN_BOTH     (IN_RECORD | IN_DUMP)
 #define IN_ALL      (IN(ARGS_COMMANDS_) - 1)
 #define FIELD(name) offsetof(struct options, name)
 
 /* In the order of the help texts. A letter is unique within a command. */
 static const struct args_flag flags[] = {
-    {"pid", 'p', ARGS_PID, IN_BOTH, FIELD(pid), "PID", "The process to look at: decimal, or hex with 0x"},
+    {"pid", 'p', ARGS_PID, IN_BOTH | IN_DOCTOR, FIELD(pid), "PID", "The process to look at: decimal, or hex with 0x"},
     {"core", 'c', ARGS_FILE, IN_DUMP, FIELD(core), "FILE",
      "Read a core file instead of a running process; it may be packed by gzip or zstd"},
     {"root", 0, ARGS_FILE, IN_DUMP, FIELD(root), "DIR", "With --core: where the files of its machine or container are"},
@@ -53,7 +54,7 @@ static const struct args_flag flags[] = {
      "Show local variables; -ll: longer values, and attributes of objects"},
     {"show-secrets", 0, ARGS_BOOL, IN_DUMP, FIELD(show_secrets), NULL,
      "Do not mask values whose names tell of passwords, tokens, secrets or keys"},
-    {"json", 'j', ARGS_BOOL, IN_DUMP, FIELD(json), NULL, "Write JSON"},
+    {"json", 'j', ARGS_BOOL, IN_DUMP | IN_DOCTOR, FIELD(json), NULL, "Write JSON"},
     {"native", 'n', ARGS_BOOL, IN_BOTH, FIELD(native), NULL, "Include native functions: C, C++, Rust, Cython"},
     {"native-all", 0, ARGS_BOOL, IN_BOTH, FIELD(native_all), NULL,
      "The interpreter's own functions too, and threads without Python"},
@@ -74,10 +75,12 @@ static const struct args_flag flags[] = {
 
 static const struct args_command_row commands[ARGS_COMMANDS_] = {
     [ARGS_RECORD] = {"record", "Sample a program for a while and draw where its time goes",
-                     "[FLAGS] --pid PID | [FLAGS] [--] PROGRAM [ARGUMENT]..."},
-    [ARGS_DUMP] = {"dump", "Show where each thread of a program is right now", "[FLAGS] --pid PID | --core FILE"},
-    [ARGS_COMPLETIONS] = {"completions", "Write a completion script for a shell", "SHELL"},
-    [ARGS_HELP] = {"help", "Show the help of a command", "[COMMAND]"},
+                     "[FLAGS] --pid PID | [FLAGS] [--] PROGRAM [ARGUMENT]...", false},
+    [ARGS_DUMP] = {"dump", "Show where each thread of a program is right now", "[FLAGS] --pid PID | --core FILE",
+                   false},
+    [ARGS_DOCTOR] = {"doctor", "Say what this machine allows, and what would help", "[FLAGS] [--pid PID]", true},
+    [ARGS_COMPLETIONS] = {"completions", "Write a completion script for a shell", "SHELL", false},
+    [ARGS_HELP] = {"help", "Show the help of a command", "[COMMAND]", false},
 };
 
 /* The state of one run over argv. */
@@ -482,7 +485,9 @@ static int find_command(struct parser *p, const char *word, enum args_command *r
     for (int c = 0; n && c < ARGS_COMMANDS_; c++) {
         if (!commands[c].name || strncmp(commands[c].name, word, n) != 0)
             continue;
-        if (found != ARGS_NONE)
+        if (found != ARGS_NONE && commands[c].yields)
+            continue;
+        if (found != ARGS_NONE && !commands[found].yields)
             return err_note_what(p->note, ERR_USAGE, "'%s' may mean %s or %s", show(word).text, commands[found].name,
                                  commands[c].name);
         found = c;

@@ -24,6 +24,7 @@ enum args_command {
     ARGS_NONE, /* no command: help or version was asked for */
     ARGS_RECORD,
     ARGS_DUMP,
+    ARGS_DOCTOR,
     ARGS_COMPLETIONS,
     ARGS_HELP,
     ARGS_COMMANDS_ /* one past the last */
@@ -101,6 +102,7 @@ struct args_command_row {
     const char *name;    /* "record" */
     const char *summary; /* one line for the overview */
     const char *usage;   /* what follows the name: "[FLAGS] --pid PID" */
+    bool yields;         /* an abbreviation that fits another command too means that one */
 };
 
 /* The tables: flags are ended by a row without a name; a command without a name has no row. */

@@ -9,6 +9,7 @@
 #include "cmd/postmortem.h"
 #include "cmd/report.h"
 #include "sample/family.h"
+#include "target/access.h"
 #include "target/descriptors.h"
 
 #include <stdlib.h>
@@ -241,6 +242,8 @@ int cmd_dump(const struct options *o)
         r = dump_family(o, &family, &note);
     if (r == 0)
         note_errors(family.sampler);
+    if (r == ERR_NO_PROCESS || r == ERR_NOT_PYTHON)
+        access_hint_inner(o->pid, &note);
     family_free(&family);
     sampler_free(family.sampler);
     return r < 0 ? err_print(stderr, r, &note) : 0;

@@ -24,6 +24,7 @@ static const struct example examples[] = {
      "record --pid 1234 --subprocesses --threads --idle -d 10 -o profile.svg"},
     {ARGS_RECORD, false, "A time line for https://www.speedscope.app",
      "record --pid 1234 -d 30 -f speedscope -o profile.json"},
+    {ARGS_DOCTOR, true, "Why may I not look into that process?", "doctor --pid 1234"},
     {ARGS_COMPLETIONS, false, "Completion in this bash; put the line in ~/.bashrc to keep it",
      "completions bash > ~/.spyglass.bash && source ~/.spyglass.bash"},
 };

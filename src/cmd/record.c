@@ -9,6 +9,7 @@
 #include "out/place.h"
 #include "profile/profile.h"
 #include "sample/loop.h"
+#include "target/access.h"
 #include "target/caller.h"
 #include "target/descriptors.h"
 #include "target/launch.h"
@@ -487,6 +488,8 @@ int cmd_record(const struct options *o)
         rec.has_caller = caller_find(&rec.caller);
         r = run(&rec);
     }
+    if (o->pid && (r == ERR_NO_PROCESS || r == ERR_NOT_PYTHON))
+        access_hint_inner(o->pid, &note);
     status = exit_status(&rec, r < 0 ? err_print(stderr, r, &note) : 0);
     family_free(&rec.family);
     sampler_free(rec.sampler);

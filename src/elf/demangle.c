@@ -13,6 +13,8 @@
 #include <string.h>
 
 #define MANGLED_MAX 4096 /* libiberty takes about 100 bytes of stack for each */
+#define SPELLED_MAX 16384
+#define LONG        160 /* nobody reads more: what is between < and > is left out then */
 
 /* What compilers put after a dot, with or without a number behind it. */
 static const char *const endings[] = {
@@ -55,7 +57,7 @@ size_t demangle_stem(const char *symbol)
 
 /* What libiberty has said so far. */
 struct output {
-    char text[DEMANGLE_ROOM];
+    char text[SPELLED_MAX];
     size_t len;
     jmp_buf full;
 };
@@ -87,6 +89,33 @@ static bool demangle(const char *mangled, struct output *out)
         return true;
     out->len = 0;
     return cplus_demangle_v3_callback(mangled, DMGL_NO_OPTS, take, out) != 0;
+}
+
+static bool is_operator(const char *s, size_t at)
+{
+    while (at > 0 && strchr("<>=-", s[at - 1]))
+        at--;
+    return at >= 8 && memcmp(s + at - 8, "operator", 8) == 0;
+}
+
+/* std::function<void (int)>::operator() -> std::function<...>::operator(). Returns the new length. */
+static size_t fold_arguments(char *s, size_t len)
+{
+    size_t n = 0, depth = 0;
+
+    for (size_t i = 0; i < len; i++) {
+        bool bracket = (s[i] == '<' || (s[i] == '>' && depth && i > 0 && s[i - 1] != '-')) && !is_operator(s, i);
+
+        if (bracket && s[i] == '>' && --depth == 0 && n + 3 <= i) {
+            memcpy(s + n, "...", 3);
+            n += 3;
+        }
+        if (!depth)
+            s[n++] = s[i];
+        if (bracket && s[i] == '<')
+            depth++;
+    }
+    return n;
 }
 
 /* Copies with what is not UTF-8 replaced, and cuts at a whole character. */
@@ -123,8 +152,9 @@ size_t demangle_name(const char *symbol, char ret[DEMANGLE_ROOM])
     if (symbol[0] == '_' && (symbol[1] == 'Z' || symbol[1] == 'R') && len < sizeof(mangled)) {
         memcpy(mangled, symbol, len);
         mangled[len] = '\0';
-        if (demangle(mangled, &out) && out.len > 0)
-            return write_clean(out.text, out.len, ret);
+        if (!demangle(mangled, &out) || !out.len)
+            return write_clean(symbol, len, ret);
+        return write_clean(out.text, out.len > LONG ? fold_arguments(out.text, out.len) : out.len, ret);
     }
     return write_clean(symbol, len, ret);
 }

@@ -4,6 +4,8 @@
  *
  *     demangle_name("_ZN3foo3barIiEEvT_.constprop.0", ...)    ->  foo::bar<int>
  *     demangle_name("memcpy@@GLIBC_2.14", ...)                ->  memcpy
+ *
+ * Of names that fill more than a line the template arguments are left out: std::function<...>::operator().
  */
 #ifndef ELF_DEMANGLE_H
 #define ELF_DEMANGLE_H

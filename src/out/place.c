@@ -18,6 +18,7 @@
 #include <string.h>
 #include <sys/random.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 enum place_way {
@@ -153,14 +154,25 @@ struct temp_name {
     char text[40];
 };
 
+/* Linux has getrandom since 3.17. Nothing but time depends on the number: the file must not exist (O_EXCL). */
+static uint64_t random_number(void)
+{
+    uint64_t number;
+    struct timespec now = {0};
+
+    if (getrandom(&number, sizeof(number), GRND_NONBLOCK) == sizeof(number))
+        return number;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (uint64_t)now.tv_nsec << 32 ^ (uint64_t)now.tv_sec << 16 ^ (uint64_t)getpid();
+}
+
 static int open_temp(int dir, struct temp_name *ret)
 {
-    uint64_t random;
     int fd = -1;
 
     for (int i = 0; i < 16 && fd < 0; i++) {
-        if (getrandom(&random, sizeof(random), 0) != sizeof(random))
-            return -1;
+        uint64_t random = random_number();
+
         snprintf(ret->text, sizeof(ret->text), ".spyglass-%016" PRIx64 ".tmp", random);
         fd = openat(dir, ret->text, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
         if (fd < 0 && errno != EEXIST)

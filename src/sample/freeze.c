@@ -30,8 +30,8 @@ static int begin_still(struct freeze *fz, struct sampler *s, struct known_thread
             return ERR_UNSUPPORTED;
         if (i == 0 && k->has_turns)
             fz->turns = k->turns;
-        else if (task_turns(&k->task, &fz->turns) < 0)
-            return ERR_UNSUPPORTED;
+        else if (task_turns(&k->task, &fz->turns) < 0) /* a kernel that does not count; what it does is known still */
+            return task_look(&k->task, &fz->look) < 0 ? ERR_GONE : ERR_UNSUPPORTED;
         k->has_turns = false;
         if (task_look(&k->task, &fz->look) < 0)
             return ERR_GONE;
@@ -70,6 +70,7 @@ static bool ran_on_core(struct freeze *fz, struct sampler *s, struct known_threa
 
 int freeze_begin(struct freeze *fz, struct sampler *s, struct known_thread *k, bool firm, addr_t cpu_word)
 {
+    bool asleep;
     int r;
 
     *fz = (struct freeze){.way = FREEZE_NOT, .look = {.state = 'R', .cpu = -1}, .since_ns = clock_now_ns()};
@@ -95,12 +96,15 @@ int freeze_begin(struct freeze *fz, struct sampler *s, struct known_thread *k, b
         return r;
     if (r == 0 && fz->way == FREEZE_ASLEEP && !s->options.idle) /* nobody wants its stack */
         return 0;
+    asleep = r == 0 && fz->way == FREEZE_ASLEEP;
     if (!s->options.nonblocking && !s->hold_refused) {
         r = begin_held(fz, s, k);
         if (r != ERR_PERMISSION)
             return r;
     }
-    fz->way = FREEZE_NOT;
+    fz->way = asleep ? FREEZE_ASLEEP : FREEZE_NOT; /* one that may not be held sleeps all the same */
+    if (asleep)
+        return 0;
     k->look_again_ns = fz->since_ns + LOOK_AGE_NS;
     return 0;
 }

@@ -35,6 +35,7 @@ static int update(struct native *n)
     n->updated_ns = clock_now_ns();
     if (r < 0)
         return r;
+    n->stack.n = 0; /* its places may go */
     for (size_t i = 0; i < maps.n; i++)
         if (strcmp(maps.items[i].path, "[stack]") == 0)
             n->main_stack_end = maps.items[i].end;
@@ -63,6 +64,7 @@ static pid_t inner_pid(const struct native *n)
 int native_open(struct native *n, struct sampler *s, pid_t pid, const struct files *files, struct mem *mem,
                 const struct core_file *core, const struct python *py)
 {
+    struct module_files files_of_modules;
     int r;
 
     *n = (struct native){.sampler = s, .pid = pid, .files = files, .mem = mem, .core = core};
@@ -71,11 +73,14 @@ int native_open(struct native *n, struct sampler *s, pid_t pid, const struct fil
     n->names.inner_pid = inner_pid(n);
     n->names.interpreter = py->image;
     n->names.is_python2 = py->major == 2;
+    n->names.all = s->options.native_all;
     r = native_names_open(&n->names);
     n->unwind = unwind_new();
     if (r < 0 || !n->unwind)
         return ERR_NOMEM;
     unwind_set_free(n->unwind, native_names_free_module);
+    files_of_modules = (struct module_files){native_names_open_module, &n->names, n->names.root_fd};
+    unwind_set_files(n->unwind, &files_of_modules);
     return update(n);
 }
 
@@ -93,6 +98,10 @@ void native_close(struct native *n)
 /* What is known of where the stack ends: 0 when nothing is. */
 static uint64_t stack_size(const struct native *n, uint64_t sp, uint64_t base, bool is_main)
 {
+    const struct core_segment *s = n->core ? core_file_segment(n->core, sp) : NULL;
+
+    if (s && s->end - sp < MAX_STACK)
+        return s->end - sp;
     if (is_main && n->main_stack_end > sp && n->main_stack_end - sp < MAX_STACK)
         return n->main_stack_end - sp;
     if (base > sp && base - sp < MAX_STACK)
@@ -133,7 +142,7 @@ void native_capture(struct native *n, const struct regs *regs, uint64_t base, bo
         return;
     if (!size || mem_read(n->mem, sp, n->bytes, want) < 0)
         want = copy_pages(n, sp, want < OTHER_STACK ? want : OTHER_STACK);
-    n->copy = (struct stack_copy){sp, n->bytes, want};
+    n->copy = (struct stack_copy){.at = sp, .bytes = n->bytes, .len = want, .rest = n->core ? n->mem : NULL};
     n->captured = true;
 }
 

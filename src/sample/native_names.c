@@ -25,8 +25,8 @@
 
 int native_names_open(struct native_names *names)
 {
-    names->cap = 1024;
-    names->slots = calloc(names->cap, sizeof(struct native_chain *));
+    names->slots = calloc(1024, sizeof(struct native_chain *));
+    names->cap = names->slots ? 1024 : 0;
     return names->slots ? 0 : ERR_NOMEM;
 }
 
@@ -81,8 +81,9 @@ static bool is_same_file(struct native_names *names, const struct module *mod, i
            build_id_equal(&here, &there);
 }
 
-static int open_module(struct native_names *names, const struct module *mod)
+int native_names_open_module(void *arg, const struct module *mod)
 {
+    struct native_names *names = arg;
     int fd = names->pid ? open_mapped(names->pid, mod) : -1;
 
     if (fd >= 0)
@@ -104,7 +105,7 @@ static struct symbols *module_symbols(struct native_names *names, struct module 
     if (mod->user)
         return mod->user;
     if (mod->path[0] == '/') {
-        src.fd = open_module(names, mod);
+        src.fd = native_names_open_module(names, mod);
     } else if (mod->end - mod->start <= MAX_IMAGE && (image = malloc(mod->end - mod->start))) {
         if (mem_read(names->mem, mod->start, image, mod->end - mod->start) == 0) {
             src.image = image;
@@ -202,18 +203,22 @@ static const struct native_chain *chain_of(struct native_names *names, const str
     return names->slots[at];
 }
 
+static bool is_hidden(const struct native_names *names, const struct module *mod, const struct symbols_name *name)
+{
+    return name->is_helper || internals_hide(name->name, mod->path, mod->start == names->interpreter);
+}
+
 static int fill_named(struct native_names *names, const struct module *mod, const struct symbols_name *found, size_t n,
                       struct native_func *ret)
 {
     bool in_python = mod->start == names->interpreter;
 
     for (size_t i = 0; i < n; i++) {
-        ret[i] =
-            (struct native_func){.func = make_func(names, found[i].name, found[i].file, mod->path),
-                                 .line = found[i].line,
-                                 .hidden = found[i].is_helper || internals_hide(found[i].name, mod->path, in_python),
-                                 .is_eval = in_python && internals_is_eval(found[i].name, names->is_python2),
-                                 .symbols_id = found[i]};
+        ret[i] = (struct native_func){.func = make_func(names, found[i].name, found[i].file, mod->path),
+                                      .line = found[i].line,
+                                      .hidden = is_hidden(names, mod, &found[i]),
+                                      .is_eval = in_python && internals_is_eval(found[i].name, names->is_python2),
+                                      .symbols_id = found[i]};
         if (!ret[i].func)
             return ERR_NOMEM;
         ret[i].symbols_id.name = ret[i].func->name;
@@ -274,6 +279,16 @@ static int fill_perf(struct native_names *names, const char *name, struct native
     return ret->func ? 0 : ERR_NOMEM;
 }
 
+/* Of a function that is not shown nobody asks for the line, nor for what the compiler put into it; and to read debug
+ * info takes longer than all else. */
+static size_t look_up(struct native_names *names, const struct module *mod, struct symbols *s, addr_t pc,
+                      struct symbols_name *found)
+{
+    if (!names->all && symbols_function(s, pc - mod->bias, found) && is_hidden(names, mod, found))
+        return 1;
+    return symbols_lookup(s, pc - mod->bias, found, MAX_INLINED);
+}
+
 static int fill(struct native_names *names, struct unwind_place *p, struct native_func *items, size_t *ret_n)
 {
     struct symbols_name found[MAX_INLINED];
@@ -283,7 +298,7 @@ static int fill(struct native_names *names, struct unwind_place *p, struct nativ
 
     if (p->module->is_elf) {
         s = module_symbols(names, p->module);
-        n = s ? symbols_lookup(s, p->pc - p->module->bias, found, MAX_INLINED) : 0;
+        n = s ? look_up(names, p->module, s, p->pc, found) : 0;
     } else if ((perf = perf_name(names, p->pc))) {
         *ret_n = 1;
         return fill_perf(names, perf, items);

@@ -36,6 +36,7 @@ struct native_names {
     pid_t inner_pid;    /* as the target sees itself */
     addr_t interpreter; /* start of the module that is Python */
     bool is_python2;
+    bool all; /* hidden functions are shown, too */
     struct mem *mem;
     struct perf_map *perf_map;
     uint64_t perf_map_ns;
@@ -51,5 +52,8 @@ const struct native_chain *native_names_of(struct native_names *names, struct un
 
 /* For unwind_set_free: what a module keeps for its names. */
 void native_names_free_module(void *user);
+
+/* For unwind_set_files: the file of a module, if it is the very one that is mapped, or -1. */
+int native_names_open_module(void *names, const struct module *mod);
 
 #endif

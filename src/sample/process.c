@@ -7,6 +7,7 @@
 #include "python/detect.h"
 #include "target/access.h"
 #include "target/ahead.h"
+#include "target/container.h"
 #include "target/core_file.h"
 #include "target/descriptors.h"
 #include "target/proc.h"
@@ -18,8 +19,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#define POLL_NS     (2 * NS_PER_MS)
-#define REDETECT_NS (50 * NS_PER_MS)
+/* Held threads are looked at seldom, and have moved on meanwhile: what they come back to is worth to be fetched. */
+#define AHEAD_READINGS 30
+#define POLL_NS        (2 * NS_PER_MS)
+#define REDETECT_NS    (50 * NS_PER_MS)
 
 struct process *process_free(struct process *p)
 {
@@ -38,6 +41,7 @@ struct process *process_free(struct process *p)
     weave_free(&p->weave);
     others_free(p);
     hot_free(&p->hot);
+    become_free(p->user);
     free(p);
     return NULL;
 }
@@ -96,6 +100,7 @@ static int fill_info(struct process *p)
     p->info->minor = p->py.minor;
     p->info->patch = p->py.patch;
     p->info->version_suffix = suffix ? suffix : "";
+    p->info->found_by = p->py.how;
     return 0;
 }
 
@@ -181,9 +186,26 @@ static int open_process(struct process *p, struct err_note *note)
     r = mem_live_open(p->pid, &p->mem);
     if (r == 0)
         r = ahead_new(p->mem, &p->ahead);
-    if (r == 0)
-        p->mem = ahead_mem(p->ahead);
-    return r;
+    if (r < 0)
+        return r;
+    p->mem = ahead_mem(p->ahead);
+    if (p->sampler->options.native)
+        ahead_set_memory(p->ahead, AHEAD_READINGS);
+    return 0;
+}
+
+/* Where it is, when that is another place than ours. */
+static void fill_container(struct process *p)
+{
+    struct proc_status st;
+    struct container own, c;
+
+    if (proc_status_read(p->pid, 0, &st) == 0 && st.in_pid_ns)
+        p->info->inner_pid = st.ns_pid;
+    if (!container_of(p->pid, &c) || (container_of(getpid(), &own) && strcmp(own.id, c.id) == 0))
+        return;
+    p->info->runtime = c.runtime;
+    p->info->container = intern_str(p->sampler->names, c.id);
 }
 
 static struct process *process_new(struct sampler *s, pid_t pid)
@@ -198,6 +220,7 @@ static struct process *process_new(struct sampler *s, pid_t pid)
     p->files = &p->own_files;
     p->info = &p->own_info;
     p->pidfd = -1;
+    p->user = become_user_of(pid);
     return p;
 }
 
@@ -208,6 +231,7 @@ int process_attach(struct sampler *s, pid_t pid, uint64_t patience_ns, struct pr
 
     if (!p)
         return ERR_NOMEM;
+    become_begin(p->user);
     r = open_process(p, note);
     if (r == 0) {
         r = detect_patiently(p, patience_ns, note);
@@ -216,6 +240,9 @@ int process_attach(struct sampler *s, pid_t pid, uint64_t patience_ns, struct pr
     }
     if (r == 0)
         r = fill_info(p);
+    if (r == 0)
+        fill_container(p);
+    become_end(p->user);
     if (r < 0) {
         process_free(p);
         return r;
@@ -231,6 +258,7 @@ int process_attach_fork(struct sampler *s, pid_t pid, const struct process *like
 
     if (!p)
         return ERR_NOMEM;
+    become_begin(p->user);
     r = open_process(p, NULL);
     if (r == 0) {
         p->py = like->py;
@@ -242,6 +270,9 @@ int process_attach_fork(struct sampler *s, pid_t pid, const struct process *like
         r = ERR_STARTING;
     if (r == 0)
         r = fill_info(p);
+    if (r == 0)
+        fill_container(p);
+    become_end(p->user);
     if (r < 0) {
         process_free(p);
         return r;

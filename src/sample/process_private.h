@@ -11,6 +11,7 @@
 #include "sample/stack.h"
 #include "sample/thread_table.h"
 #include "sample/weave.h"
+#include "target/become.h"
 #include "target/files.h"
 
 struct process {
@@ -18,6 +19,7 @@ struct process {
     pid_t pid;
     uint64_t start_time;    /* with the pid it names the process for good */
     int pidfd;              /* -1 on kernels before 5.3 */
+    struct become *user;    /* as whom it is read; NULL: as ourselves */
     struct proc_info *info; /* `own_info`, or where the tree of processes keeps it */
     struct proc_info own_info;
     struct ahead *ahead; /* NULL: a core file */

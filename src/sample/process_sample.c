@@ -173,15 +173,11 @@ static int sample_and_note_rest(struct process *p, process_sink sink, void *arg)
     return r;
 }
 
-int process_sample(struct process *p, process_sink sink, void *arg)
+static int sample_process(struct process *p, process_sink sink, void *arg)
 {
     int r;
 
     stop_sweep(&p->sampler->stop);
-    if (rests(p)) {
-        p->sampler->idle += p->threads.n;
-        return 0;
-    }
     r = p->failed >= MAX_FAILED ? process_detect_again(p) : 0;
     if (r == 0)
         r = update_threads(p);
@@ -193,4 +189,18 @@ int process_sample(struct process *p, process_sink sink, void *arg)
     p->failed = 0;
     r = sample_and_note_rest(p, sink, arg);
     return r == 0 && p->sampler->options.native_all ? others_sample(p, sink, arg) : r;
+}
+
+int process_sample(struct process *p, process_sink sink, void *arg)
+{
+    int r;
+
+    if (rests(p)) {
+        p->sampler->idle += p->threads.n;
+        return 0;
+    }
+    become_begin(p->user);
+    r = sample_process(p, sink, arg);
+    become_end(p->user);
+    return r;
 }

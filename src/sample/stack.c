@@ -256,6 +256,8 @@ static void capture_native(const struct stack_source *src, const struct known_th
         native_capture(n, &dead->regs, dead->fs_base, k->tid == n->pid, limit);
     else if (fz->way == FREEZE_HELD && stop_regs(&src->sampler->stop, &regs, &base) == 0)
         native_capture(n, &regs, base, k->tid == n->pid, limit);
+    if (n->captured && src->ahead) /* from 3.11 on the marks between Python's frames lie there */
+        ahead_offer(src->ahead, n->copy.at, n->copy.bytes, n->copy.len);
 }
 
 static int read_frozen(struct stack *st, const struct stack_source *src, struct known_thread *k, struct freeze *fz)
@@ -320,7 +322,8 @@ static void give_way(const struct sampler *s, int tries)
 int stack_read(struct stack *st, const struct stack_source *src, struct known_thread *k, bool idle)
 {
     /* Variables take longer to read than a thread can be kept off its core. */
-    int r = ERR_TORN, gentle = src->native ? 0 : src->sampler->options.locals ? 1 : GENTLE_TRIES;
+    bool must_hold = src->native && !src->sampler->hold_refused;
+    int r = ERR_TORN, gentle = must_hold ? 0 : src->sampler->options.locals ? 1 : GENTLE_TRIES;
 
     st->owns_gil = st->unsure = st->heads_read = false;
     for (int i = 0; i < TRIES && is_passing(r); i++) {

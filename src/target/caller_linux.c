@@ -43,18 +43,14 @@ static bool add_group(struct caller *c, size_t *cap, gid_t gid)
 /* The line `Groups:` of a status file. */
 static bool take_groups(struct caller *c, const char *status)
 {
-    const char *p = strstr(status, "\nGroups:");
+    const char *p = proc_status_field(status, "Groups");
     size_t cap = 0;
     char *end;
 
-    if (!p)
-        return false;
-    for (p += strlen("\nGroups:"); *p == ' ' || *p == '\t' || (*p >= '0' && *p <= '9'); p = end) {
+    for (p += strspn(p, " \t"); *p >= '0' && *p <= '9'; p = end + strspn(end, " \t")) {
         unsigned long gid = strtoul(p, &end, 10);
 
-        if (end == p)
-            break;
-        if (gid < UINT32_MAX && !add_group(c, &cap, (gid_t)gid))
+        if (gid >= UINT32_MAX || !add_group(c, &cap, (gid_t)gid))
             return false;
     }
     return true;

@@ -39,11 +39,12 @@ struct proc_status {
     uid_t uid_real, uid_effective, uid_saved;
     gid_t gid_real, gid_effective, gid_saved;
     pid_t tracer;
-    pid_t ns_pid;      /* the pid in its own pid namespace */
+    pid_t ns_pid;      /* the pid in its own pid namespace; 0: unknown */
     bool in_pid_ns;    /* that namespace is not ours */
     uint64_t cap_eff;  /* effective capabilities */
     uint64_t cap_perm; /* permitted ones */
     int seccomp;       /* 0 none, 1 strict, 2 filter */
+    int no_new_privs;  /* 1: exec gives no rights */
 };
 
 /* A whole small file of a process, NUL-terminated: caller frees. `tid` 0: of the process itself. */
@@ -51,6 +52,13 @@ int proc_read_file(pid_t pid, pid_t tid, const char *name, char **ret_text, size
 
 int proc_stat_read(pid_t pid, pid_t tid, struct proc_stat *ret);
 int proc_status_read(pid_t pid, pid_t tid, struct proc_status *ret);
+/* The same of an open directory of /proc, which is one process for good; nothing of namespaces. */
+int proc_status_read_at(int dir, struct proc_status *ret);
+/* What follows "NAME:" in the text of a status file; "" when it has no such line. */
+const char *proc_status_field(const char *text, const char *name);
+
+/* True when the process is in our namespace of this kind ("user", "pid", "mnt", …), and when that cannot be told. */
+bool proc_same_namespace(pid_t pid, const char *name);
 
 int proc_maps_read(pid_t pid, struct proc_maps *ret);
 void proc_maps_free(struct proc_maps *maps);

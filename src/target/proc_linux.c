@@ -59,21 +59,26 @@ static int read_all(int fd, char **ret_text, size_t *ret_len)
     return 0;
 }
 
-int proc_read_file(pid_t pid, pid_t tid, const char *name, char **ret_text, size_t *ret_len)
+static int read_and_close(int fd, char **ret_text, size_t *ret_len)
 {
-    char path[128];
-    int fd, r;
+    int r;
 
-    if (tid)
-        snprintf(path, sizeof(path), "/proc/%d/task/%d/%s", (int)pid, (int)tid, name);
-    else
-        snprintf(path, sizeof(path), "/proc/%d/%s", (int)pid, name);
-    fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
         return code_from_errno();
     r = read_all(fd, ret_text, ret_len);
     close(fd);
     return r;
+}
+
+int proc_read_file(pid_t pid, pid_t tid, const char *name, char **ret_text, size_t *ret_len)
+{
+    char path[128];
+
+    if (tid)
+        snprintf(path, sizeof(path), "/proc/%d/task/%d/%s", (int)pid, (int)tid, name);
+    else
+        snprintf(path, sizeof(path), "/proc/%d/%s", (int)pid, name);
+    return read_and_close(open(path, O_RDONLY | O_CLOEXEC), ret_text, ret_len);
 }
 
 /* The numbers of a stat line behind the state; signs are left out. */
@@ -131,7 +136,7 @@ int proc_stat_read(pid_t pid, pid_t tid, struct proc_stat *ret)
     return r;
 }
 
-static const char *status_field(const char *text, const char *name)
+const char *proc_status_field(const char *text, const char *name)
 {
     size_t len = strlen(name);
 
@@ -163,6 +168,41 @@ static void status_parse_ns(const char *field, pid_t pid, struct proc_status *st
     }
 }
 
+static void status_parse(const char *text, struct proc_status *st)
+{
+    sscanf(proc_status_field(text, "Uid"), "%u %u %u", &st->uid_real, &st->uid_effective, &st->uid_saved);
+    sscanf(proc_status_field(text, "Gid"), "%u %u %u", &st->gid_real, &st->gid_effective, &st->gid_saved);
+    sscanf(proc_status_field(text, "Tgid"), "%d", &st->process);
+    sscanf(proc_status_field(text, "TracerPid"), "%d", &st->tracer);
+    st->cap_eff = strtoull(proc_status_field(text, "CapEff"), NULL, 16);
+    st->cap_perm = strtoull(proc_status_field(text, "CapPrm"), NULL, 16);
+    sscanf(proc_status_field(text, "Seccomp"), "%d", &st->seccomp);
+    sscanf(proc_status_field(text, "NoNewPrivs"), "%d", &st->no_new_privs);
+}
+
+bool proc_same_namespace(pid_t pid, const char *name)
+{
+    char path[64], ours[64] = "", theirs[64] = "";
+
+    snprintf(path, sizeof(path), "/proc/self/ns/%s", name);
+    if (readlink(path, ours, sizeof(ours) - 1) < 0)
+        return true;
+    snprintf(path, sizeof(path), "/proc/%d/ns/%s", (int)pid, name);
+    return readlink(path, theirs, sizeof(theirs) - 1) < 0 || strcmp(ours, theirs) == 0;
+}
+
+/* NSpid came with Linux 4.1. Before, the ids in there are not told: ids of ours must not be taken for them. */
+static void status_fill_ns(const char *text, pid_t pid, pid_t tid, struct proc_status *st)
+{
+    const char *field = proc_status_field(text, "NSpid");
+
+    status_parse_ns(field, tid ? tid : pid, st);
+    if (!*field && !proc_same_namespace(pid, "pid")) {
+        st->in_pid_ns = true;
+        st->ns_pid = 0;
+    }
+}
+
 int proc_status_read(pid_t pid, pid_t tid, struct proc_status *ret)
 {
     struct proc_status st = {0};
@@ -172,14 +212,23 @@ int proc_status_read(pid_t pid, pid_t tid, struct proc_status *ret)
 
     if (r < 0)
         return r;
-    sscanf(status_field(text, "Uid"), "%u %u %u", &st.uid_real, &st.uid_effective, &st.uid_saved);
-    sscanf(status_field(text, "Gid"), "%u %u %u", &st.gid_real, &st.gid_effective, &st.gid_saved);
-    sscanf(status_field(text, "Tgid"), "%d", &st.process);
-    sscanf(status_field(text, "TracerPid"), "%d", &st.tracer);
-    st.cap_eff = strtoull(status_field(text, "CapEff"), NULL, 16);
-    st.cap_perm = strtoull(status_field(text, "CapPrm"), NULL, 16);
-    sscanf(status_field(text, "Seccomp"), "%d", &st.seccomp);
-    status_parse_ns(status_field(text, "NSpid"), tid ? tid : pid, &st);
+    status_parse(text, &st);
+    status_fill_ns(text, pid, tid, &st);
+    free(text);
+    *ret = st;
+    return 0;
+}
+
+int proc_status_read_at(int dir, struct proc_status *ret)
+{
+    struct proc_status st = {0};
+    char *text;
+    size_t len;
+    int r = read_and_close(openat(dir, "status", O_RDONLY | O_CLOEXEC), &text, &len);
+
+    if (r < 0)
+        return r;
+    status_parse(text, &st);
     free(text);
     *ret = st;
     return 0;

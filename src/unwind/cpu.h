@@ -21,6 +21,9 @@ struct cpu_guess {
     struct mem *mem;
 };
 
+/* From the first instruction of a function that is not there to who called it. ERR_READ: nobody did. */
+int cpu_leave_nowhere(const struct cpu_guess *g, struct cfi_expr_env *env);
+
 int cpu_guess_caller(const struct cpu_guess *g, struct cfi_expr_env *env, uint64_t *ret_cfa);
 
 #endif

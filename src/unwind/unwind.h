@@ -19,6 +19,7 @@ struct stack_copy {
     addr_t at;
     const unsigned char *bytes;
     size_t len;
+    struct mem *rest; /* what is elsewhere, if it stands still, too: that of a core file. NULL: nothing else is read */
 };
 
 /* An address of code that was met: how to unwind it, and what the caller notes of it. */
@@ -27,11 +28,12 @@ struct unwind_place {
     struct module *module;
     bool has_row;
     struct cfi_row row;
-    const void *user; /* the caller's; NULL at first */
+    const struct cfi_section *section; /* that the expressions of `row` are in */
+    const void *user;                  /* the caller's; NULL at first */
 };
 
 struct native_frame {
-    struct unwind_place *place; /* good until the next unwind_update or unwind_stack */
+    struct unwind_place *place; /* good until the next unwind_update or unwind_stack: that also empties the stack */
     addr_t sp, cfa;             /* its part of the stack */
 };
 
@@ -48,7 +50,11 @@ struct unwind *unwind_free(struct unwind *u); /* accepts NULL, returns NULL */
 /* For the caller's `user` of modules. */
 void unwind_set_free(struct unwind *u, void (*free_user)(void *user));
 
-/* Looks at the maps: at first, and again whenever they may have changed. */
+/* Where tables are looked for that are not in memory. */
+void unwind_set_files(struct unwind *u, const struct module_files *files);
+
+/* Looks at the maps: at first, and again whenever they may have changed. `user` of places that are not in an ELF file is
+ * NULL again. 0 or ERR_NOMEM. */
 int unwind_update(struct unwind *u, struct mem *m, const struct proc_maps *maps);
 
 /* 0 (also when it could not be followed to the end) or ERR_NOMEM. `m` is read for tables only. */

@@ -107,6 +107,7 @@ NEVER = re.compile(
 
 
 @pytest.mark.parametrize("args", [("dump",), ("dump", "--nonblocking"), ("dump", "--subprocesses"),
+                                  ("dump", "--native-all", "-ll"), ("record", "-d", "1", "-o", "c.svg", "--native"),
                                   ("record", "-d", "1", "-o", "out.svg"), ("record", "-d", "1", "-o", "n.txt", "--nonblocking"),
                                   ("record", "-d", "1", "-o", "s.json", "--subprocesses", "--idle")], ids=" ".join)
 def test_never_writes(spawn, tmp_path, args):
@@ -125,7 +126,8 @@ def test_never_writes(spawn, tmp_path, args):
         assert "PTRACE_" not in text
 
 
-@pytest.mark.parametrize("how", [[], ["--nonblocking"]], ids=["holding", "nonblocking"])
+@pytest.mark.parametrize("how", [[], ["--nonblocking"], ["--native"], ["--native-all", "--idle"]],
+                         ids=["holding", "nonblocking", "native", "native-all"])
 def test_killed_profiler(spawn, tmp_path, how):
     """SIGKILL in the middle of recording, 30 times: the target goes on."""
     target = spawn(DEBIAN, "busy.py", "4")

@@ -77,6 +77,9 @@ static void test_commands(void)
         {"spyglass dump", ARGS_DUMP},
         {"spyglass d", ARGS_DUMP},
         {"spyglass dum", ARGS_DUMP},
+        {"spyglass do", ARGS_DOCTOR},
+        {"spyglass doctor --pid 5 --json", ARGS_DOCTOR},
+        {"py-spy d -p 5", ARGS_DUMP},
         {"spyglass c bash", ARGS_COMPLETIONS},
         {"spyglass completions fish", ARGS_COMPLETIONS},
     };
@@ -342,7 +345,7 @@ static void test_unknown_flags(void)
 
 static void test_unknown_words(void)
 {
-    static const char all[] = "The commands are record, dump, completions, help.";
+    static const char all[] = "The commands are record, dump, doctor, completions, help.";
     static const char shells[] = "The shells are bash, zsh, fish, elvish, powershell.";
     char hint[128];
 

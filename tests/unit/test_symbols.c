@@ -453,6 +453,14 @@ static void test_demangle(void)
     check_demangled("_ZNSt6vectorIiSaIiEE9push_backERKi", "std::vector<int, std::allocator<int> >::push_back");
     check_demangled("_ZN4core3fmt9Formatter9write_str17h0123456789abcdefE.llvm.77", "core::fmt::Formatter::write_str");
     check_demangled("_RNvCs1234_7mycrate3foo", "mycrate::foo");
+    check_demangled(
+        "_ZNSt17_Function_handlerIFviSt6vectorISsSaISsEESt3mapISsSt6vectorISsSaISsEESt4lessISsESaISt4pairIKSsS7_EEEE"
+        "PS_E9_M_invokeERKSt9_Any_data",
+        "std::_Function_handler<...>::_M_invoke");
+    check_demangled(
+        "_ZNSt17_Function_handlerIFviSt6vectorISsSaISsEESt3mapISsSt6vectorISsSaISsEESt4lessISsESaISt4pairIKSsS7_EEEE"
+        "PS_ElsERKSt9_Any_data",
+        "std::_Function_handler<...>::operator<<");
     check_demangled("_ZN", "_ZN");
     check_demangled("_Z", "_Z");
     check_demangled("_start", "_start");
