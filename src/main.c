@@ -41,6 +41,7 @@ static void reset_signals(void)
     sigaddset(&wanted, SIGHUP);
     sigaddset(&wanted, SIGUSR1);
     sigaddset(&wanted, SIGCHLD);
+    sigaddset(&wanted, SIGQUIT);
     sigprocmask(SIG_UNBLOCK, &wanted, NULL);
     signal(SIGCHLD, SIG_DFL);
     signal(SIGPIPE, SIG_IGN);
@@ -86,7 +87,9 @@ int main(int argc, char **argv)
 {
     struct options o;
     struct err_note note = {0};
+    struct launch_origin origin;
 
+    launch_origin_read(&origin);
     open_standard_fds();
     reset_signals();
     int r = lent_settle(&note);
@@ -98,6 +101,7 @@ int main(int argc, char **argv)
         return show_version(&o);
     if (o.show_help)
         return show_help(&o);
+    o.origin = &origin;
     int status = cmds[o.command].run(&o);
     return cmds[o.command].prints ? finish_stdout(status) : status;
 }

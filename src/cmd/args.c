@@ -43,6 +43,8 @@ static const struct args_flag flags[] = {
      "How long to record, or 'unlimited' [default: unlimited]"},
     {"rate", 'r', ARGS_RATE, IN_RECORD, FIELD(rate), "RATE", "Samples a second [default: 100]"},
     {"subprocesses", 's', ARGS_BOOL, IN_BOTH, FIELD(subprocesses), NULL, "Include the children of the process"},
+    {"subprocess-depth", 0, ARGS_DEPTH, IN_BOTH, FIELD(subprocess_depth), "N",
+     "Only N generations of them: 1 is the children, 2 their children too"},
     {"idle", 'i', ARGS_BOOL, IN_RECORD, FIELD(idle), NULL, "Include threads that wait"},
     {"gil", 'g', ARGS_BOOL, IN_RECORD, FIELD(gil), NULL, "Only the thread that holds the GIL"},
     {"threads", 't', ARGS_BOOL, IN_RECORD, FIELD(threads), NULL, "Keep threads apart"},
@@ -60,6 +62,10 @@ static const struct args_flag flags[] = {
     {"nonblocking", 0, ARGS_BOOL, IN_BOTH, FIELD(nonblocking), NULL,
      "Read without holding threads still: a stack may be torn"},
     {"capture", 0, ARGS_BOOL, IN_RECORD, FIELD(capture), NULL, "Hold back what the launched program prints"},
+    {"wait", 0, ARGS_BOOL, IN_RECORD, FIELD(wait), NULL,
+     "When the recording ends first: stay until the launched program ends, too"},
+    {"kill", 0, ARGS_BOOL, IN_RECORD, FIELD(kill), NULL,
+     "When the recording ends first: end the launched program, too"},
     {"hideprogress", 0, ARGS_BOOL, IN_RECORD, FIELD(hide_progress), NULL, "No progress line"},
     {"verbose", 'v', ARGS_BOOL, IN_BOTH, FIELD(verbose), NULL, "Say more about what is found"},
     {"help", 'h', ARGS_SHOW_HELP, IN_ALL, FIELD(show_help), NULL, "Show this help"},
@@ -176,6 +182,19 @@ static bool read_number(const char *value, double *ret)
     return *end == '\0' && isfinite(*ret);
 }
 
+static int set_depth(struct parser *p, void *field, const char *value)
+{
+    errno = 0;
+    unsigned long depth = is_number(value) ? strtoul(value, NULL, 10) : 0;
+    if (!depth || errno || depth > UINT_MAX)
+        return err_note_what(p->note, ERR_USAGE,
+                             "'%s' is not a number of generations: 1 is the children, 2 their children too",
+                             show(value).text);
+    *(unsigned *)field = (unsigned)depth;
+    p->o->subprocesses = true;
+    return 0;
+}
+
 static int set_rate(struct parser *p, void *field, const char *value)
 {
     double rate;
@@ -260,10 +279,10 @@ static int set_count(struct parser *p, void *field, const char *value)
 }
 
 static int (*const setters[])(struct parser *p, void *field, const char *value) = {
-    [ARGS_BOOL] = set_true,         [ARGS_COUNT] = set_count,   [ARGS_TEXT] = set_text,
-    [ARGS_FILE] = set_text,         [ARGS_PID] = set_pid,       [ARGS_RATE] = set_rate,
-    [ARGS_DURATION] = set_duration, [ARGS_FORMAT] = set_format, [ARGS_SHOW_HELP] = set_true,
-    [ARGS_SHOW_VERSION] = set_true,
+    [ARGS_BOOL] = set_true,      [ARGS_COUNT] = set_count,       [ARGS_TEXT] = set_text,
+    [ARGS_FILE] = set_text,      [ARGS_PID] = set_pid,           [ARGS_DEPTH] = set_depth,
+    [ARGS_RATE] = set_rate,      [ARGS_DURATION] = set_duration, [ARGS_FORMAT] = set_format,
+    [ARGS_SHOW_HELP] = set_true, [ARGS_SHOW_VERSION] = set_true,
 };
 
 /* ---- flags ---- */
@@ -316,7 +335,8 @@ static int fail_value(struct parser *p, const struct args_flag *f, const char *f
 static int next_value(struct parser *p, const struct args_flag *f, const char **ret)
 {
     const char *word = p->next < p->argc ? p->argv[p->next] : NULL;
-    bool number_wanted = f->kind == ARGS_PID || f->kind == ARGS_RATE || f->kind == ARGS_DURATION;
+    bool number_wanted =
+        f->kind == ARGS_PID || f->kind == ARGS_DEPTH || f->kind == ARGS_RATE || f->kind == ARGS_DURATION;
 
     if (!word || !*word)
         return fail_value(p, f, NULL);
@@ -499,6 +519,10 @@ static int check_whole(struct parser *p)
     }
     if (o->pid && o->core)
         return err_note_what(p->note, ERR_USAGE, "--pid and --core exclude each other");
+    if (o->wait && o->kill)
+        return err_note_what(p->note, ERR_USAGE, "--wait and --kill exclude each other");
+    if (!o->program && (o->wait || o->kill))
+        return err_note_what(p->note, ERR_USAGE, "--%s goes with a program to start only", o->wait ? "wait" : "kill");
     if (!o->core && (o->root || o->exe))
         return err_note_what(p->note, ERR_USAGE, "--%s goes with --core FILE only", o->root ? "root" : "exe");
     if (o->command == ARGS_COMPLETIONS && !o->shell) {

@@ -18,6 +18,8 @@
 #include <stddef.h>
 #include <sys/types.h>
 
+struct launch_origin;
+
 enum args_command {
     ARGS_NONE, /* no command: help or version was asked for */
     ARGS_RECORD,
@@ -43,7 +45,8 @@ struct options {
     const char *exe;      /* the program of a core file; NULL: where it was */
 
     bool full_filenames;
-    bool subprocesses;
+    bool subprocesses;         /* told, or by the next one */
+    unsigned subprocess_depth; /* generations of children; 0: all */
     bool native;
     bool nonblocking;
     bool gil;
@@ -56,6 +59,8 @@ struct options {
     bool nolineno;
     bool threads;
     bool capture; /* hold back the launched program's output */
+    bool wait;    /* stay until the launched program ends */
+    bool kill;    /* end it with the recording */
     bool hide_progress;
     unsigned locals; /* how often -l was given */
     bool show_secrets;
@@ -63,6 +68,8 @@ struct options {
     bool json;
     bool verbose;
     const char *shell; /* of `completions` */
+
+    const struct launch_origin *origin; /* how we were started; set by main.c */
 };
 
 /* How a flag's value is read; decides as well whether it takes one. */
@@ -72,6 +79,7 @@ enum args_kind {
     ARGS_TEXT,
     ARGS_FILE,
     ARGS_PID,
+    ARGS_DEPTH,
     ARGS_RATE,
     ARGS_DURATION,
     ARGS_FORMAT,

@@ -37,6 +37,9 @@ struct place {
     bool standard; /* the descriptor 1 of this process */
     off_t begin;   /* where our content begins in fd; what is before it is not ours */
     off_t end;     /* where our last content ended */
+    bool has_owner;
+    uid_t uid; /* who what we create belongs to */
+    gid_t gid;
 };
 
 /* What one filling wrote. Collects the first error, which stdio would forget. */
@@ -253,6 +256,9 @@ static int write_rename(struct place *pl, int (*fill)(FILE *, void *), void *arg
         r = error == ENOSPC || error == EDQUOT ? fail_write(pl, error, note) : fail_place(pl, strerror(error), note);
         goto out;
     }
+    /* Where it cannot be given away (a file system without owners) it is written all the same. */
+    if (pl->has_owner && fchown(fd, pl->uid, pl->gid) < 0)
+        pl->has_owner = false;
     r = write_all(pl, fd, fill, arg, note);
     if (close(fd) < 0 && r == 0)
         r = fail_write(pl, errno, note);
@@ -499,6 +505,13 @@ int place_open(const char *path, struct place **ret, struct err_note *note)
     }
     *ret = pl;
     return 0;
+}
+
+void place_set_owner(struct place *pl, uid_t uid, gid_t gid)
+{
+    pl->has_owner = true;
+    pl->uid = uid;
+    pl->gid = gid;
 }
 
 struct place *place_close(struct place *pl)

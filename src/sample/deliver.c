@@ -108,7 +108,7 @@ int deliver_stack(struct process *p, const struct known_thread *k, bool active, 
     trace.active = active;
     trace.owns_gil = p->stack.owns_gil;
     trace.unsure = p->stack.unsure;
-    trace.key = hash_mix(p->stack.key, (uint64_t)p->pid);
+    trace.key = hash_mix(p->stack.key, (uint64_t)(uintptr_t)p->info);
     trace.n_frames = frames->n;
     if (p->sampler->options.native && add_native_key(p, &trace) < 0)
         return ERR_NOMEM;
@@ -163,7 +163,7 @@ bool deliver_again(struct process *p, struct known_thread *k, process_sink sink,
         *ret = 0;
         return true;
     }
-    trace.key = hash_mix(k->key, (uint64_t)p->pid);
+    trace.key = hash_mix(k->key, (uint64_t)(uintptr_t)p->info);
     trace.n_frames = k->n_frames;
     trace.owns_gil = k->owned_gil;
     trace.active = k->active;

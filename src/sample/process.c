@@ -9,6 +9,7 @@
 #include "target/ahead.h"
 #include "target/container.h"
 #include "target/core_file.h"
+#include "target/descriptors.h"
 #include "target/proc.h"
 
 #include <errno.h>
@@ -50,10 +51,15 @@ const struct proc_info *process_info(const struct process *p)
     return p->info;
 }
 
-void process_set_parent(struct process *p, const struct proc_info *parent)
+void process_move_info(struct process *p, struct proc_info *to)
 {
-    p->info->parent_info = parent;
-    p->info->parent = parent ? parent->pid : 0;
+    pid_t parent = to->parent;
+    const struct proc_info *parent_info = to->parent_info;
+
+    *to = *p->info;
+    to->parent = parent;
+    to->parent_info = parent_info;
+    p->info = to;
 }
 
 bool process_alive(const struct process *p)
@@ -172,11 +178,10 @@ static int open_process(struct process *p, struct err_note *note)
     if (r < 0)
         return r == ERR_NO_PROCESS ? err_note_what(note, r, "no process has the pid %d", (int)p->pid) : r;
     p->start_time = st.start_time;
-    p->pidfd = proc_pidfd_open(p->pid);
+    p->pidfd = descriptors_keep(proc_pidfd_open(p->pid));
     hot_open(&p->hot, p->pid);
     p->codes = code_cache_new();
-    p->info = sampler_keep(p->sampler, sizeof(*p->info));
-    if (!p->codes || !p->info)
+    if (!p->codes)
         return ERR_NOMEM;
     r = mem_live_open(p->pid, &p->mem);
     if (r == 0)
@@ -203,19 +208,29 @@ static void fill_container(struct process *p)
     p->info->container = intern_str(p->sampler->names, c.id);
 }
 
-int process_attach(struct sampler *s, pid_t pid, uint64_t patience_ns, struct process **ret, struct err_note *note)
+static struct process *process_new(struct sampler *s, pid_t pid)
 {
     struct process *p = calloc(1, sizeof(*p));
-    int r;
 
     if (!p)
-        return ERR_NOMEM;
+        return NULL;
     p->sampler = s;
     p->pid = pid;
     p->own_files = (struct files){.pid = pid};
     p->files = &p->own_files;
+    p->info = &p->own_info;
     p->pidfd = -1;
     p->user = become_user_of(pid);
+    return p;
+}
+
+int process_attach(struct sampler *s, pid_t pid, uint64_t patience_ns, struct process **ret, struct err_note *note)
+{
+    struct process *p = process_new(s, pid);
+    int r;
+
+    if (!p)
+        return ERR_NOMEM;
     become_begin(p->user);
     r = open_process(p, note);
     if (r == 0) {
@@ -223,6 +238,36 @@ int process_attach(struct sampler *s, pid_t pid, uint64_t patience_ns, struct pr
         if (r < 0)
             r = explain_failure(p, r, note);
     }
+    if (r == 0)
+        r = fill_info(p);
+    if (r == 0)
+        fill_container(p);
+    become_end(p->user);
+    if (r < 0) {
+        process_free(p);
+        return r;
+    }
+    *ret = p;
+    return 0;
+}
+
+int process_attach_fork(struct sampler *s, pid_t pid, const struct process *like, struct process **ret)
+{
+    struct process *p = process_new(s, pid);
+    int r;
+
+    if (!p)
+        return ERR_NOMEM;
+    become_begin(p->user);
+    r = open_process(p, NULL);
+    if (r == 0) {
+        p->py = like->py;
+        p->py.mem = p->mem;
+        p->detected_ns = clock_now_ns();
+        r = threads_read(&p->py, &p->threads);
+    }
+    if (r == 0 && !p->threads.n)
+        r = ERR_STARTING;
     if (r == 0)
         r = fill_info(p);
     if (r == 0)
@@ -274,9 +319,9 @@ int process_open_core(struct sampler *s, const struct core_file *core, const str
         return ERR_NOMEM;
     *p = (struct process){.sampler = s, .pid = core->pid, .pidfd = -1, .core = core, .files = files, .mem = mem};
     p->table.core = core;
+    p->info = &p->own_info;
     p->codes = code_cache_new();
-    p->info = sampler_keep(s, sizeof(*p->info));
-    r = p->codes && p->info ? detect_in_core(p, note) : ERR_NOMEM;
+    r = p->codes ? detect_in_core(p, note) : ERR_NOMEM;
     if (r == 0)
         r = fill_info(p);
     if (r < 0) {

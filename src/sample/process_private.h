@@ -17,10 +17,11 @@
 struct process {
     struct sampler *sampler;
     pid_t pid;
-    uint64_t start_time; /* with the pid it names the process for good */
-    int pidfd;           /* -1 on kernels before 5.3 */
-    struct become *user; /* as whom it is read; NULL: as ourselves */
-    struct proc_info *info;
+    uint64_t start_time;    /* with the pid it names the process for good */
+    int pidfd;              /* -1 on kernels before 5.3 */
+    struct become *user;    /* as whom it is read; NULL: as ourselves */
+    struct proc_info *info; /* `own_info`, or where the tree of processes keeps it */
+    struct proc_info own_info;
     struct ahead *ahead; /* NULL: a core file */
     struct mem *mem;     /* through `ahead` */
     const struct files *files;
@@ -44,8 +45,10 @@ struct process {
     uint64_t detected_ns;
     uint64_t listed_ns; /* when the list of threads was read; 0: it must be */
     struct hot hot;
-    uint64_t heads_ns; /* when it was last looked whether new ones have come */
-    bool heads_due;    /* look with the next stack: then it costs nothing */
+    uint64_t heads_ns;    /* when it was last looked whether new ones have come */
+    bool heads_due;       /* look with the next stack: then it costs nothing */
+    bool was_idle;        /* none of its threads ran at the last sample */
+    uint64_t rest_cpu_ns; /* its CPU time then; 0: not known. While it is the same, nothing of it has run since */
 };
 
 /* After an exec nothing is where it was. */

@@ -3,6 +3,7 @@
  */
 #include "base/clock.h"
 #include "sample/process_private.h"
+#include "target/proc.h"
 
 #define LIST_TRIES   8
 #define MAX_FAILED   3
@@ -154,6 +155,24 @@ static int sample_all(struct process *p, process_sink sink, void *arg)
     return r == 0 && !p->core && p->threads.n >= FEW_THREADS ? hot_note(&p->hot, &p->table, &p->threads) : r;
 }
 
+/* A process that sleeps has a look at one clock only: a thousand of them must not cost what a thousand samples do. */
+static bool rests(const struct process *p)
+{
+    return p->rest_cpu_ns && proc_cpu_ns(p->pid) == p->rest_cpu_ns;
+}
+
+/* The clock is read before the threads are looked at: what runs after that shows on it. */
+static int sample_and_note_rest(struct process *p, process_sink sink, void *arg)
+{
+    const struct sampler *s = p->sampler;
+    uint64_t idle = s->idle, cpu_ns = p->was_idle ? proc_cpu_ns(p->pid) : 0;
+    int r = sample_all(p, sink, arg);
+
+    p->was_idle = r == 0 && !p->core && !s->options.native_all && p->threads.n && s->idle - idle == p->threads.n;
+    p->rest_cpu_ns = p->was_idle ? cpu_ns : 0;
+    return r;
+}
+
 static int sample_process(struct process *p, process_sink sink, void *arg)
 {
     int r;
@@ -168,7 +187,7 @@ static int sample_process(struct process *p, process_sink sink, void *arg)
         return process_alive(p) ? r : ERR_GONE;
     }
     p->failed = 0;
-    r = sample_all(p, sink, arg);
+    r = sample_and_note_rest(p, sink, arg);
     return r == 0 && p->sampler->options.native_all ? others_sample(p, sink, arg) : r;
 }
 
@@ -176,6 +195,10 @@ int process_sample(struct process *p, process_sink sink, void *arg)
 {
     int r;
 
+    if (rests(p)) {
+        p->sampler->idle += p->threads.n;
+        return 0;
+    }
     become_begin(p->user);
     r = sample_process(p, sink, arg);
     become_end(p->user);

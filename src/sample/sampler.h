@@ -51,7 +51,6 @@ struct sampler {
     uint64_t holds, hold_longest_ns;
     uint64_t hold_slots[SAMPLER_HOLD_SLOTS]; /* how many holds took how long: four slots for each power of two */
     struct func_table *funcs;
-    struct kept *kept;
 };
 
 struct sampler *sampler_new(const struct sampler_options *options); /* NULL when out of memory */
@@ -62,9 +61,6 @@ uint64_t sampler_errors(const struct sampler *s);
 
 /* The median of the holds, within an eighth. */
 uint64_t sampler_median_hold_ns(const struct sampler *s);
-
-/* Zeroed memory that lives as long as the sampler; NULL when out of memory. */
-void *sampler_keep(struct sampler *s, size_t size);
 
 /* The one `struct func` of these interned strings. NULL when out of memory. */
 const struct func *sampler_func(struct sampler *s, const struct func *key);

@@ -14,8 +14,10 @@
 
 struct proc_stat {
     char state; /* R, S, D, T, t, Z, … */
-    pid_t parent;
+    pid_t parent, group, session;
     uint64_t start_time; /* in clock ticks since boot: with the pid it names a process for good */
+    uint64_t image;      /* where its program, heap and stack lie, as one number: the same after a fork, another one
+                            after an exec; 0 for a zombie */
 };
 
 struct proc_map {
@@ -33,6 +35,7 @@ struct proc_maps {
 };
 
 struct proc_status {
+    pid_t process; /* that the thread belongs to */
     uid_t uid_real, uid_effective, uid_saved;
     gid_t gid_real, gid_effective, gid_saved;
     pid_t tracer;
@@ -70,6 +73,12 @@ int proc_tasks_read(pid_t pid, pid_t **ret_tids, size_t *ret_n);
 /* Direct children, caller frees; by the kernel's own list where it has one, else by all of /proc. */
 int proc_children_read(pid_t pid, pid_t **ret_pids, size_t *ret_n);
 
+/* The kernel has such a list (CONFIG_PROC_CHILDREN). */
+bool proc_has_children_file(pid_t pid);
+
+/* CPU time of all its threads, without a descriptor; 0 when it has gone. Equal times: nothing of it ran. */
+uint64_t proc_cpu_ns(pid_t pid);
+
 /* All processes, caller frees. */
 int proc_pids_read(pid_t **ret_pids, size_t *ret_n);
 
@@ -78,6 +87,13 @@ int proc_command_read(pid_t pid, char **ret_command);
 
 /* Path of the program file, without a trailing " (deleted)"; valid UTF-8. Caller frees. */
 int proc_exe_read(pid_t pid, char **ret_path);
+
+/* The addresses of its memory were drawn by lot (ASLR). */
+bool proc_is_randomized(pid_t pid);
+
+/* A profiler or a debugger that reads processes from outside, we ourselves among them: by its program, or by the script
+ * or module that a Python runs. */
+bool proc_is_profiler(pid_t pid);
 
 /* A descriptor that becomes readable when the process ends; -1 on kernels before 5.3. */
 int proc_pidfd_open(pid_t pid);

@@ -3,8 +3,10 @@
  */
 #include "target/proc.h"
 
+#include "base/clock.h"
 #include "base/err.h"
 #include "base/grow.h"
+#include "base/hash.h"
 #include "base/utf8.h"
 
 #include <ctype.h>
@@ -15,8 +17,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
+#define COMMAND_MAX    ((size_t)128 * 1024)       /* as long as a single argument can be */
 #define FILE_MAX_BYTES ((size_t)64 * 1024 * 1024) /* a maps file of half a million lines */
 
 static int code_from_errno(void)
@@ -77,22 +81,55 @@ int proc_read_file(pid_t pid, pid_t tid, const char *name, char **ret_text, size
     return read_and_close(open(path, O_RDONLY | O_CLOEXEC), ret_text, ret_len);
 }
 
+/* The numbers of a stat line behind the state; signs are left out. */
+static size_t stat_numbers(const char *p, uint64_t *ret, size_t max)
+{
+    size_t n = 0;
+    char *end;
+
+    for (; n < max; p = end) {
+        p += strspn(p, " -");
+        ret[n] = strtoull(p, &end, 10);
+        if (end == p)
+            break;
+        n++;
+    }
+    return n;
+}
+
+/* Of a process that we may not look into the kernel tells no addresses: then its name must do. */
+static uint64_t stat_image(const char *name, size_t name_len, uint64_t code, uint64_t stack, uint64_t heap)
+{
+    if (!code)
+        return 0;
+    if (code == 1 && !stack)
+        return hash_bytes(name, name_len) | 1;
+    return hash_mix(hash_mix(hash_mix(0, code), stack), heap) | 1;
+}
+
+/* proc(5): the parent is field 4. */
+#define STAT_FIELD(number) ((number)-4)
+
 /* The name in a stat line may hold anything, ") R 1" too: fields count from the last parenthesis. */
 int proc_stat_read(pid_t pid, pid_t tid, struct proc_stat *ret)
 {
+    uint64_t f[STAT_FIELD(48)] = {0};
     char *text, *p;
     size_t len;
-    int parent, r = proc_read_file(pid, tid, "stat", &text, &len);
-    unsigned long long start;
-    char state;
+    int r = proc_read_file(pid, tid, "stat", &text, &len);
 
     if (r < 0)
         return r;
     p = strrchr(text, ')');
     r = ERR_NO_PROCESS;
-    if (p && sscanf(p + 1, " %c %d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %llu", &state,
-                    &parent, &start) == 3) {
-        *ret = (struct proc_stat){.state = state, .parent = parent, .start_time = start};
+    if (p && p[1] == ' ' && p[2] && stat_numbers(p + 3, f, sizeof(f) / sizeof(f[0])) > STAT_FIELD(22)) {
+        *ret = (struct proc_stat){
+            .state = p[2],
+            .parent = (pid_t)f[STAT_FIELD(4)],
+            .group = (pid_t)f[STAT_FIELD(5)],
+            .session = (pid_t)f[STAT_FIELD(6)],
+            .start_time = f[STAT_FIELD(22)],
+            .image = stat_image(text, (size_t)(p - text), f[STAT_FIELD(26)], f[STAT_FIELD(28)], f[STAT_FIELD(47)])};
         r = 0;
     }
     free(text);
@@ -135,6 +172,7 @@ static void status_parse(const char *text, struct proc_status *st)
 {
     sscanf(proc_status_field(text, "Uid"), "%u %u %u", &st->uid_real, &st->uid_effective, &st->uid_saved);
     sscanf(proc_status_field(text, "Gid"), "%u %u %u", &st->gid_real, &st->gid_effective, &st->gid_saved);
+    sscanf(proc_status_field(text, "Tgid"), "%d", &st->process);
     sscanf(proc_status_field(text, "TracerPid"), "%d", &st->tracer);
     st->cap_eff = strtoull(proc_status_field(text, "CapEff"), NULL, 16);
     st->cap_perm = strtoull(proc_status_field(text, "CapPrm"), NULL, 16);
@@ -358,6 +396,14 @@ static int children_by_parent(pid_t pid, pid_t **ret_pids, size_t *ret_n)
     return 0;
 }
 
+bool proc_has_children_file(pid_t pid)
+{
+    char path[96];
+
+    snprintf(path, sizeof(path), "/proc/%d/task/%d/children", (int)pid, (int)pid);
+    return access(path, F_OK) == 0;
+}
+
 int proc_children_read(pid_t pid, pid_t **ret_pids, size_t *ret_n)
 {
     pid_t *tids, *items = NULL;
@@ -414,6 +460,8 @@ int proc_command_read(pid_t pid, char **ret_command)
 
     if (r < 0)
         return r;
+    if (len > COMMAND_MAX)
+        len = COMMAND_MAX;
     while (len && (text[len - 1] == '\0' || text[len - 1] == ' '))
         len--;
     if (!len) {
@@ -441,6 +489,37 @@ int proc_exe_read(pid_t pid, char **ret_path)
         len -= 10;
     *ret_path = clean_copy(link, (size_t)len);
     return *ret_path ? 0 : ERR_NOMEM;
+}
+
+/* The clock's id as the kernel makes it: clock_getcpuclockid, which does the same, costs a call more. */
+uint64_t proc_cpu_ns(pid_t pid)
+{
+    clockid_t clock = (clockid_t)((~(unsigned)pid << 3) | 2);
+    struct timespec ts;
+
+    if (clock_gettime(clock, &ts) < 0)
+        return 0;
+    return (uint64_t)ts.tv_sec * NS_PER_S + (uint64_t)ts.tv_nsec;
+}
+
+/* ADDR_NO_RANDOMIZE of personality(2), or the setting for the whole machine. */
+bool proc_is_randomized(pid_t pid)
+{
+    char *text, setting = '2';
+    size_t len;
+    bool yes = true;
+    int fd;
+
+    if (proc_read_file(pid, 0, "personality", &text, &len) == 0) {
+        yes = !(strtoul(text, NULL, 16) & 0x0040000);
+        free(text);
+    }
+    fd = open("/proc/sys/kernel/randomize_va_space", O_RDONLY | O_CLOEXEC);
+    if (fd >= 0) {
+        yes &= read(fd, &setting, 1) == 1 && setting != '0';
+        close(fd);
+    }
+    return yes;
 }
 
 int proc_pidfd_open(pid_t pid)

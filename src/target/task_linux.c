@@ -4,6 +4,7 @@
 #include "target/task.h"
 
 #include "base/err.h"
+#include "target/descriptors.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -21,8 +22,8 @@ static int open_file(const struct task *t, const char *name)
 void task_open(struct task *t, pid_t pid, pid_t tid)
 {
     *t = (struct task){.pid = pid, .tid = tid};
-    t->stat_fd = open_file(t, "stat");
-    t->sched_fd = open_file(t, "schedstat");
+    t->stat_fd = descriptors_keep(open_file(t, "stat"));
+    t->sched_fd = descriptors_keep(open_file(t, "schedstat"));
 }
 
 void task_close(struct task *t)
