@@ -82,3 +82,14 @@ int cpu_guess_caller(const struct cpu_guess *g, struct cfi_expr_env *env, uint64
             return take(env, pc, sp + 8 * i + 8, ret_cfa);
     return ERR_READ;
 }
+
+int cpu_undo_call(const struct cpu_guess *g, struct cfi_expr_env *env)
+{
+    uint64_t sp = env->regs[REGS_SP], pc;
+
+    if (env->read(env->arg, sp, &pc) < 0 || !may_return_to(g, pc))
+        return ERR_READ;
+    env->regs[REGS_PC] = pc;
+    env->regs[REGS_SP] = sp + 8;
+    return 0;
+}

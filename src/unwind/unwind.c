@@ -231,9 +231,27 @@ static bool ends_signal(void *arg, uint64_t pc)
     return p && p->has_row && p->row.is_signal;
 }
 
+static struct cpu_guess guess_of(struct walk *w)
+{
+    return (struct cpu_guess){.is_code = is_code, .ends_signal = ends_signal, .arg = w, .mem = w->m};
+}
+
+/* A call of a bad address is where many programs crash. Code that is new may look the same: the caller of all this is
+ * told, and looks at the maps again. */
+static void leave_bad_call(struct walk *w, struct native_stack *s)
+{
+    struct cpu_guess guess = guess_of(w);
+
+    if (modules_find(&w->u->modules, w->env.regs[REGS_PC]))
+        return;
+    s->unknown = true;
+    if (cpu_undo_call(&guess, &w->env) == 0)
+        w->inside = false;
+}
+
 static int step_to_caller(struct walk *w, const struct unwind_place *p, uint64_t *ret_cfa)
 {
-    struct cpu_guess guess = {.is_code = is_code, .ends_signal = ends_signal, .arg = w, .mem = w->m};
+    struct cpu_guess guess = guess_of(w);
 
     if (p->has_row && p->row.is_signal) {
         w->inside = true; /* it was interrupted there, and has not called */
@@ -298,6 +316,7 @@ int unwind_stack(struct unwind *u, struct mem *m, const struct regs *regs, const
     memcpy(w.env.regs, regs->r, sizeof(w.env.regs));
     ret->n = 0;
     ret->whole = ret->unknown = false;
+    leave_bad_call(&w, ret);
     return walk_frames(&w, ret);
 }
 
