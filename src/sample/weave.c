@@ -149,8 +149,16 @@ static int add_group(struct weave *w, const struct frames *f, const struct frame
     return 0;
 }
 
-/* The frames of one address; `below` is where those of its callee ended: a call of a Cython function is several. */
-static int add_native(struct weave *w, const struct native *n, size_t i, bool at_root, const struct symbols_name **last)
+/* Where in the stack a native frame is. */
+struct weave_spot {
+    bool at_root; /* no Python is below it */
+    bool at_loop; /* it called the loop */
+    const struct symbols_name
+        *last; /* the frame before, unless that is Python: a call of a Cython function is several */
+};
+
+/* The frames of one address. */
+static int add_native(struct weave *w, const struct native *n, size_t i, struct weave_spot *spot)
 {
     const struct native_chain *c = native_frame_names(n, i);
     bool all = n->sampler->options.native_all;
@@ -159,13 +167,15 @@ static int add_native(struct weave *w, const struct native *n, size_t i, bool at
         const struct native_func *nf = &c->items[k];
         struct frame f = {.func = nf->func, .line = nf->line};
 
-        if (!all && (nf->hidden || nf->is_eval || (at_root && nf->hidden_at_root) ||
-                     (*last && symbols_same_call(&nf->symbols_id, *last))))
+        if (!all &&
+            (nf->hidden || nf->is_eval || (spot->at_root && nf->hidden_at_root) ||
+             (spot->at_loop && nf->hidden_at_loop) || (spot->last && symbols_same_call(&nf->symbols_id, spot->last))))
             continue;
         if (add(w, &f) < 0)
             return ERR_NOMEM;
-        *last = nf->symbols_id.name ? &nf->symbols_id : NULL;
+        spot->last = nf->symbols_id.name ? &nf->symbols_id : NULL;
     }
+    spot->at_loop = false;
     return 0;
 }
 
@@ -210,7 +220,7 @@ int weave_stack(struct weave *w, const struct native *n, const struct python *py
                 const struct frame *shown, addr_t cframe)
 {
     size_t n_groups = count_groups(frames), g = 0, next = 0;
-    const struct symbols_name *last = NULL;
+    struct weave_spot spot = {0};
     int r = place_groups(w, n_groups, n, py, frames, cframe);
 
     w->n = 0;
@@ -219,10 +229,13 @@ int weave_stack(struct weave *w, const struct native *n, const struct python *py
         fill_gaps(w, n_groups, py->layout.fr_owner != NO && py->layout.fr_is_entry == NO);
     for (size_t i = 0; r >= 0 && i < n->stack.n; i++) {
         r = add_groups(w, i, n_groups, &g, frames, shown, &next);
-        if (r > 0)
-            last = NULL;
+        spot.at_root = n_groups && g == n_groups;
+        if (r > 0) {
+            spot.last = NULL;
+            spot.at_loop = true;
+        }
         if (r == 0 || (r > 0 && n->sampler->options.native_all))
-            r = add_native(w, n, i, n_groups && g == n_groups, &last);
+            r = add_native(w, n, i, &spot);
     }
     if (r >= 0 && g == n_groups && !n->stack.whole && n->captured && n->sampler->options.native_all)
         r = add_mark(w, n->sampler, "[native frames are missing here]");
