@@ -20,8 +20,8 @@
 #include <unistd.h>
 
 /* Held threads are looked at seldom, and have moved on meanwhile: what they come back to is worth to be fetched. */
-#define POLL_NS        (2 * NS_PER_MS)
-#define REDETECT_NS    (50 * NS_PER_MS)
+#define POLL_NS     (2 * NS_PER_MS)
+#define REDETECT_NS (50 * NS_PER_MS)
 
 struct process *process_free(struct process *p)
 {

@@ -287,6 +287,13 @@ static void leave_nowhere(struct walk *w)
         w->inside = false;
 }
 
+static void note_saved(const struct walk *w, struct native_frame *f)
+{
+    for (size_t i = 0; i < CPU_SAVED; i++)
+        if (is_known(&w->env, cpu_saved_reg(i)))
+            f->saved[i] = w->env.regs[cpu_saved_reg(i)];
+}
+
 static int walk_frames(struct walk *w, struct native_stack *s)
 {
     while (s->n < MAX_FRAMES && w->u->n < MAX_FILL) {
@@ -304,6 +311,7 @@ static int walk_frames(struct walk *w, struct native_stack *s)
             return ERR_NOMEM;
         f = &s->items[s->n++];
         *f = (struct native_frame){.place = p, .sp = w->env.regs[REGS_SP]};
+        note_saved(w, f);
         if (is_first(p)) {
             f->cfa = w->copy->at + w->copy->len;
             s->whole = true;
