@@ -67,18 +67,13 @@ static int deliver_locals(struct process *p, struct frame *frames)
     return 0;
 }
 
-/* Unwinds what was captured. Stacks that read the same have the same key. */
-static int add_native_key(struct process *p, struct trace *trace)
+/* Stacks that read the same have the same key. */
+static void add_native_key(struct process *p, struct trace *trace)
 {
-    int r = native_unwind(&p->native);
-
-    if (r < 0)
-        return r;
     p->sampler->native_none += !p->native.captured;
     p->sampler->native_cut += p->native.captured && !p->native.stack.whole;
     trace->key = hash_mix(trace->key, p->native.key);
     trace->n_frames += p->native.stack.n;
-    return 0;
 }
 
 /* Puts the native frames between the Python ones. */
@@ -104,8 +99,8 @@ int deliver_stack(struct process *p, const struct known_thread *k, bool active, 
     trace.unsure = p->stack.unsure;
     trace.key = hash_mix(p->stack.key, (uint64_t)p->pid);
     trace.n_frames = frames->n;
-    if (p->sampler->options.native && add_native_key(p, &trace) < 0)
-        return ERR_NOMEM;
+    if (p->sampler->options.native)
+        add_native_key(p, &trace);
     if (is_known(p, trace.key))
         return hand_over(p, &trace, sink, arg);
     if (grow_array((void **)&p->frames, &p->cap_frames, frames->n + 2, sizeof(*p->frames)) < 0)

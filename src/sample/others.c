@@ -95,7 +95,7 @@ static int look(struct process *p)
 static int sample_other(struct process *p, struct known_thread *k, process_sink sink, void *arg)
 {
     struct stack_source src = {.sampler = p->sampler, .py = &p->py, .native = &p->native};
-    int r = stack_read_native(&p->stack, &src, k, p->sampler->options.idle);
+    int r = process_read_stack(p, &src, k);
 
     if (r == STACK_IDLE)
         p->sampler->idle++;

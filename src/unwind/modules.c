@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define HEADER_BYTES 4096
+#define HEADER_BYTES MODULE_PAGE
 #define MAX_PHDRS    64
 #define MAX_SECTION  ((uint64_t)256 * 1024 * 1024)
 #define MAX_MODULES  65536
@@ -24,6 +24,7 @@ static struct module *module_free(struct module *mod, void (*free_user)(void *us
     cfi_table_free(&mod->table);
     free(mod->frame_bytes);
     free(mod->header_bytes);
+    free(mod->first_page);
     free(mod->path);
     free(mod);
     return NULL;
@@ -33,6 +34,8 @@ void modules_free(struct modules *ms)
 {
     for (size_t i = 0; i < ms->n; i++)
         module_free(ms->items[i], ms->free_user);
+    for (size_t i = 0; i < MODULES_GONE; i++)
+        ms->gone[i] = module_free(ms->gone[i], ms->free_user);
     free(ms->items);
     ms->items = NULL;
     ms->n = ms->cap = 0;
@@ -94,6 +97,33 @@ static bool read_headers(struct module *mod, struct mem *m)
     return true;
 }
 
+/* Another library can take the place of one that was unloaded, and so can another file of the same name. */
+static void keep_first_page(struct module *mod, struct mem *m, const struct proc_map *map)
+{
+    if (map->path[0] != '/' || map->writable || !(mod->first_page = malloc(MODULE_PAGE)))
+        return;
+    if (mem_read(m, mod->start, mod->first_page, MODULE_PAGE) < 0) {
+        free(mod->first_page);
+        mod->first_page = NULL;
+    }
+}
+
+static bool is_unchanged(const struct module *mod, struct mem *m, const struct proc_map *map)
+{
+    unsigned char page[MODULE_PAGE];
+    bool is_read = map->path[0] == '/' && !map->writable && mem_read(m, mod->start, page, sizeof(page)) == 0;
+
+    if (mod->stale || is_read != (mod->first_page != NULL))
+        return false;
+    return !is_read || memcmp(page, mod->first_page, sizeof(page)) == 0;
+}
+
+static bool is_same_map(const struct module *mod, const struct proc_map *map)
+{
+    return mod->start == map->start && mod->device == map->device && mod->inode == map->inode &&
+           strcmp(mod->path, map->path) == 0;
+}
+
 static struct module *same_module(const struct modules *ms, const struct proc_map *map)
 {
     size_t low = 0, high = ms->n;
@@ -103,8 +133,7 @@ static struct module *same_module(const struct modules *ms, const struct proc_ma
         struct module *mod = ms->items[mid];
 
         if (mod->start == map->start)
-            return mod->device == map->device && mod->inode == map->inode && strcmp(mod->path, map->path) == 0 ? mod
-                                                                                                               : NULL;
+            return is_same_map(mod, map) ? mod : NULL;
         if (mod->start < map->start)
             low = mid + 1;
         else
@@ -127,6 +156,7 @@ static struct module *module_new(const struct proc_map *map)
     mod->device = map->device;
     mod->inode = map->inode;
     mod->deleted = map->deleted;
+    mod->is_new = true;
     return mod;
 }
 
@@ -145,8 +175,40 @@ static bool is_inside(const struct modules *ms, const struct proc_map *map)
     return last && map->start < last->end && map->start >= last->start;
 }
 
+/* Its names and tables are good still. */
+static struct module *take_gone(struct modules *ms, struct mem *m, const struct proc_map *map)
+{
+    for (size_t i = 0; i < MODULES_GONE; i++) {
+        struct module *mod = ms->gone[i];
+
+        if (!mod || !is_same_map(mod, map) || !is_unchanged(mod, m, map))
+            continue;
+        ms->gone[i] = NULL;
+        mod->is_new = mod->shares = true;
+        return mod;
+    }
+    return NULL;
+}
+
+static void put_gone(struct modules *ms, struct module *mod)
+{
+    struct module **place = &ms->gone[ms->next_gone++ % MODULES_GONE];
+
+    mod->stale = false;
+    module_free(*place, ms->free_user);
+    *place = mod;
+}
+
+static bool shares_place(const struct modules *ms, const struct module *mod)
+{
+    for (size_t i = 0; i < MODULES_GONE; i++)
+        if (ms->gone[i] && ms->gone[i]->start < mod->end && mod->start < ms->gone[i]->end)
+            return true;
+    return false;
+}
+
 /* The module that begins with this map, the one that was known or a new one; NULL: none does. */
-static struct module *module_of(const struct modules *old, struct mem *m, const struct proc_map *map, bool *ret_nomem)
+static struct module *module_of(struct modules *old, struct mem *m, const struct proc_map *map, bool *ret_nomem)
 {
     bool may_be_elf = map->readable && map->offset == 0 && (map->path[0] == '/' || strncmp(map->path, "[v", 2) == 0);
     struct module *mod;
@@ -154,6 +216,8 @@ static struct module *module_of(const struct modules *old, struct mem *m, const 
     if (!may_be_elf && !map->executable)
         return NULL;
     mod = same_module(old, map);
+    if (!mod || !is_unchanged(mod, m, map))
+        mod = take_gone(old, m, map);
     if (mod) {
         if (!mod->is_elf && mod->code[0].end != map->end)
             mod->end = mod->code[0].end = map->end; /* a JIT compiler's memory grows */
@@ -161,6 +225,8 @@ static struct module *module_of(const struct modules *old, struct mem *m, const 
     }
     mod = module_new(map);
     *ret_nomem = !mod;
+    if (mod)
+        keep_first_page(mod, m, map);
     if (!mod || (may_be_elf && read_headers(mod, m)))
         return mod;
     if (!map->executable)
@@ -169,10 +235,10 @@ static struct module *module_of(const struct modules *old, struct mem *m, const 
     return mod;
 }
 
-int modules_update(struct modules *ms, struct mem *m, const struct proc_maps *maps, bool *ret_gone)
+int modules_update(struct modules *ms, struct mem *m, const struct proc_maps *maps, bool *ret_changed)
 {
-    struct modules fresh = {.free_user = ms->free_user};
-    bool nomem = false, gone = false;
+    struct modules fresh = {0};
+    bool nomem = false, changed = false;
 
     for (size_t i = 0; i < ms->n; i++)
         ms->items[i]->kept = false;
@@ -184,17 +250,23 @@ int modules_update(struct modules *ms, struct mem *m, const struct proc_maps *ma
         mod = module_of(ms, m, &maps->items[i], &nomem);
         if (!mod)
             continue;
+        changed |= mod->is_new;
+        mod->is_new = false;
         mod->kept = true;
         nomem = append(&fresh, mod) < 0;
     }
     for (size_t i = 0; i < ms->n; i++)
         if (!ms->items[i]->kept) {
-            gone = true;
-            module_free(ms->items[i], ms->free_user);
+            changed = true;
+            put_gone(ms, ms->items[i]);
         }
+    for (size_t i = 0; changed && i < fresh.n; i++)
+        fresh.items[i]->shares |= shares_place(ms, fresh.items[i]);
     free(ms->items);
-    *ms = fresh;
-    *ret_gone = gone;
+    ms->items = fresh.items;
+    ms->n = fresh.n;
+    ms->cap = fresh.cap;
+    *ret_changed = changed;
     return nomem ? ERR_NOMEM : 0;
 }
 
@@ -266,11 +338,29 @@ static void make_table(struct module *mod, struct mem *m)
     mod->has_table = cfi_table_make(&mod->table, &frame, &header) == 0;
 }
 
+/* It was still the module's own memory after the table was read. */
+static bool is_there(const struct module *mod, struct mem *m)
+{
+    unsigned char page[MODULE_PAGE];
+
+    return !mod->first_page || mod->fixed ||
+           (mem_read(m, mod->start, page, sizeof(page)) == 0 && memcmp(page, mod->first_page, sizeof(page)) == 0);
+}
+
 const struct cfi_table *module_table(struct module *mod, struct mem *m)
 {
+    if (mod->tried)
+        return mod->has_table ? &mod->table : NULL;
+    make_table(mod, m);
+    mod->tried = is_there(mod, m);
+    if (!mod->tried && mod->has_table) {
+        cfi_table_free(&mod->table);
+        mod->has_table = false;
+    }
     if (!mod->tried) {
-        mod->tried = true;
-        make_table(mod, m);
+        free(mod->frame_bytes);
+        free(mod->header_bytes);
+        mod->frame_bytes = mod->header_bytes = NULL;
     }
     return mod->has_table ? &mod->table : NULL;
 }

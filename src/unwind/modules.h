@@ -31,23 +31,34 @@ struct module {
     bool has_table, tried; /* `table` was made, or could not be */
     struct cfi_table table;
     unsigned char *frame_bytes, *header_bytes;
-    bool kept;  /* for modules_update */
-    void *user; /* the caller's */
+    bool kept, is_new;         /* for modules_update */
+    bool stale;                /* it was seen that it is not there any more */
+    unsigned char *first_page; /* as it was when the module was found; NULL: not compared */
+    bool fixed;                /* the caller knows that it is never unloaded: unwind_still passes over it */
+    bool shares;               /* another one was seen in its place before */
+    uint64_t round;            /* for unwind_still */
+    void *user;                /* the caller's */
 };
+
+#define MODULES_GONE 16
 
 struct modules {
     struct module **items; /* by their start */
     size_t n, cap;
+    struct module *gone[MODULES_GONE]; /* those that went last, in case that they come back: a ring */
+    size_t next_gone;
     void (*free_user)(void *user); /* NULL: nothing to free */
 };
 
-/* Brings the list up to date with the maps. `ret_gone` is set when one that was there is not any more: then pointers
- * to it are bad. 0 or ERR_NOMEM. */
-int modules_update(struct modules *ms, struct mem *m, const struct proc_maps *maps, bool *ret_gone);
+/* Brings the list up to date with the maps. `ret_changed` is set when one has come or gone: pointers to those
+ * that have gone are bad. 0 or ERR_NOMEM. */
+int modules_update(struct modules *ms, struct mem *m, const struct proc_maps *maps, bool *ret_changed);
 void modules_free(struct modules *ms);
 
 /* The module whose code is at `pc`, or NULL. */
 struct module *modules_find(const struct modules *ms, addr_t pc);
+
+#define MODULE_PAGE 4096
 
 /* Its unwind table, read from memory at the first call; NULL when it has none. */
 const struct cfi_table *module_table(struct module *mod, struct mem *m);
