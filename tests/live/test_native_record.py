@@ -3,12 +3,12 @@ import collections
 import json
 import os
 import re
+import shutil
 import signal
-import subprocess
 import xml.etree.ElementTree as xml
 
 import pytest
-from conftest import DEBIAN, PYTHONS, SPYGLASS, run, start, finish, task_states, wait_until
+from conftest import SPYGLASS, clean_env, run, task_states, wait_until
 from test_native import directory
 from test_record import EXTENSION, SVG, messages
 
@@ -125,3 +125,33 @@ def test_dlopen(spawn, tmp_path, python):
         whole[name] += n if len(native) == 3 else 0
     # A stack whose library went while it was looked at has none of its names; most have.
     assert min(whole["one"], whole["two"]) > samples / 10, (whole, samples)
+
+
+def test_naps(spawn, tmp_path, python):
+    """--idle: a thread that sleeps now here, now there, is shown where it is."""
+    target = spawn(python, "native_naps.py", "1")
+    stacks, samples = record(target, tmp_path / "out.txt", "raw", 100, "-r", "73", "--idle")
+    os.kill(target.pid, signal.SIGTERM)
+    spent = target.read_line()["spent"]
+    found = {name: sum(n for stack, n in stacks.items() if name in stack) for name in ("short", "long", "parked")}
+    total = found["short"] + found["long"]
+    assert abs(found["short"] / total - spent["short"] / sum(spent.values())) < 0.04 + 1.5 / total ** 0.5, (found, spent)
+    assert found["parked"] > 0 and not any(stack[-1] in ("short", "long", "parked") for stack in stacks), stacks
+
+
+@pytest.mark.skipif(not shutil.which("strace"), reason="strace is not installed")
+@pytest.mark.parametrize("flag", ["--native", "--native-all"])
+def test_sleepers_are_left_alone(spawn, tmp_path, python, flag):
+    """A thread that has not run since it was held is not held again."""
+    target = spawn(python, "native_naps.py", "2", "park")
+    wait_until(lambda: task_states(target.pid) == "SSS", "all asleep")
+    calls, out, samples, holds, runs = tmp_path / "calls", tmp_path / "out.txt", 0, 0, 0
+    while samples < 100:
+        result = run("-f", "-e", "trace=ptrace", "-o", calls, SPYGLASS, "record", flag, "--idle", "-p", target.pid, "-d", "1",
+                     "-f", "raw", "-o", out, program=shutil.which("strace"),
+                     env=clean_env(ASAN_OPTIONS="detect_leaks=0:exitcode=99")).check()
+        samples += sum(n for stack, n in raw_stacks(out.read_text()).items() if "parked" in stack)
+        holds += calls.read_text().count("PTRACE_SEIZE")
+        runs += 1
+        assert runs < 20, result
+    assert 3 * runs <= holds < samples / 3, (holds, samples, runs)
