@@ -182,4 +182,5 @@ void module_tables_free(struct modules *ms, struct module *mod)
     cfi_table_free(&mod->debug);
     free(mod->debug_bytes);
     mod->debug_bytes = NULL;
+    mod->tried_eh = mod->tried_debug = false;
 }

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define HEADER_BYTES 4096
+#define HEADER_BYTES MODULE_PAGE
 #define MAX_PHDRS    64
 #define MAX_MODULES  65536
 #define MAX_NESTED   8 /* what lies in the holes between the parts of a module */
@@ -23,6 +23,7 @@ static struct module *module_free(struct modules *ms, struct module *mod)
     if (ms->free_user && mod->user)
         ms->free_user(mod->user);
     module_tables_free(ms, mod);
+    free(mod->first_page);
     free(mod->path);
     free(mod);
     return NULL;
@@ -32,6 +33,8 @@ void modules_free(struct modules *ms)
 {
     for (size_t i = 0; i < ms->n; i++)
         module_free(ms, ms->items[i]);
+    for (size_t i = 0; i < MODULES_GONE; i++)
+        ms->gone[i] = module_free(ms, ms->gone[i]);
     free(ms->items);
     ms->items = NULL;
     ms->n = ms->cap = 0;
@@ -105,6 +108,27 @@ static bool read_headers(struct module *mod, struct mem *m)
     return true;
 }
 
+/* Another library can take the place of one that was unloaded, and so can another file of the same name. */
+static void keep_first_page(struct module *mod, struct mem *m, const struct proc_map *map)
+{
+    if (map->path[0] != '/' || map->writable || !(mod->first_page = malloc(MODULE_PAGE)))
+        return;
+    if (mem_read(m, mod->start, mod->first_page, MODULE_PAGE) < 0) {
+        free(mod->first_page);
+        mod->first_page = NULL;
+    }
+}
+
+static bool is_unchanged(const struct module *mod, struct mem *m, const struct proc_map *map)
+{
+    unsigned char page[MODULE_PAGE];
+    bool is_read = map->path[0] == '/' && !map->writable && mem_read(m, mod->start, page, sizeof(page)) == 0;
+
+    if (mod->stale || is_read != (mod->first_page != NULL))
+        return false;
+    return !is_read || memcmp(page, mod->first_page, sizeof(page)) == 0;
+}
+
 static bool is_same_file(const struct module *mod, const struct proc_map *map)
 {
     return mod->device == map->device && mod->inode == map->inode && strcmp(mod->path, map->path) == 0;
@@ -166,6 +190,7 @@ static struct module *module_new(struct modules *ms, const struct proc_map *map)
     mod->device = map->device;
     mod->inode = map->inode;
     mod->deleted = map->deleted;
+    mod->is_new = true;
     return mod;
 }
 
@@ -190,6 +215,39 @@ static bool is_part(const struct modules *ms, const struct proc_map *map)
     return false;
 }
 
+/* Its names and tables are good still. */
+static struct module *take_gone(struct modules *ms, struct mem *m, const struct proc_map *map)
+{
+    for (size_t i = 0; i < MODULES_GONE; i++) {
+        struct module *mod = ms->gone[i];
+
+        if (!mod || mod->start != map->start || !is_same_file(mod, map) || !is_unchanged(mod, m, map))
+            continue;
+        ms->gone[i] = NULL;
+        mod->is_new = mod->shares = true;
+        return mod;
+    }
+    return NULL;
+}
+
+static void put_gone(struct modules *ms, struct module *mod)
+{
+    struct module **place = &ms->gone[ms->next_gone++ % MODULES_GONE];
+
+    mod->stale = false;
+    module_tables_free(ms, mod); /* they are quickly made again */
+    module_free(ms, *place);
+    *place = mod;
+}
+
+static bool shares_place(const struct modules *ms, const struct module *mod)
+{
+    for (size_t i = 0; i < MODULES_GONE; i++)
+        if (ms->gone[i] && ms->gone[i]->start < mod->end && mod->start < ms->gone[i]->end)
+            return true;
+    return false;
+}
+
 /* A module that was not known; NULL: nothing begins here. */
 static struct module *module_make(struct modules *ms, struct mem *m, const struct proc_maps *maps, size_t i,
                                   bool may_be_elf, bool *ret_nomem)
@@ -200,6 +258,7 @@ static struct module *module_make(struct modules *ms, struct mem *m, const struc
     *ret_nomem = !mod;
     if (!mod)
         return NULL;
+    keep_first_page(mod, m, map);
     if (may_be_elf && read_headers(mod, m)) {
         trim(mod, maps, i);
         return mod;
@@ -221,6 +280,8 @@ static struct module *module_of(struct modules *ms, struct mem *m, const struct 
     if (!may_be_elf && !map->executable)
         return NULL;
     mod = same_module(ms, map);
+    if (!mod || !is_unchanged(mod, m, map))
+        mod = take_gone(ms, m, map);
     if (!mod)
         return module_make(ms, m, maps, i, may_be_elf, ret_nomem);
     if (!mod->is_elf)
@@ -228,14 +289,18 @@ static struct module *module_of(struct modules *ms, struct mem *m, const struct 
     return mod;
 }
 
-static void free_gone(struct modules *ms, bool *ret_gone)
+/* Those that are not there any more are kept for a while. */
+static bool retire_gone(struct modules *ms)
 {
+    bool gone = false;
+
     for (size_t i = 0; i < ms->n; i++)
         if (!ms->items[i]->kept) {
-            *ret_gone = true;
-            module_free(ms, ms->items[i]);
+            gone = true;
+            put_gone(ms, ms->items[i]);
         }
     free(ms->items);
+    return gone;
 }
 
 int modules_update(struct modules *ms, struct mem *m, const struct proc_maps *maps, bool *ret_gone)
@@ -243,7 +308,7 @@ int modules_update(struct modules *ms, struct mem *m, const struct proc_maps *ma
     struct modules fresh = {0};
     bool nomem = false;
 
-    *ret_gone = false;
+    ms->came = false;
     for (size_t i = 0; i < ms->n; i++)
         ms->items[i]->kept = false;
     for (size_t i = 0; i < maps->n && fresh.n < MAX_MODULES && !nomem; i++) {
@@ -256,10 +321,14 @@ int modules_update(struct modules *ms, struct mem *m, const struct proc_maps *ma
         mod = is_part(&fresh, &maps->items[i]) ? NULL : module_of(ms, m, maps, i, &nomem);
         if (!mod)
             continue;
+        ms->came |= mod->is_new;
+        mod->is_new = false;
         mod->kept = true;
         fresh.items[fresh.n++] = mod;
     }
-    free_gone(ms, ret_gone);
+    *ret_gone = retire_gone(ms);
+    for (size_t i = 0; (*ret_gone || ms->came) && i < fresh.n; i++)
+        fresh.items[i]->shares |= shares_place(ms, fresh.items[i]);
     ms->items = fresh.items;
     ms->n = fresh.n;
     ms->cap = fresh.cap;

@@ -19,9 +19,12 @@
 #define MAX_PLACES  32768
 #define MAX_FILL    (2 * MAX_PLACES) /* one walk can add many */
 #define FIRST_SLOTS 1024
+#define MAX_PAGES   64
 
 struct unwind {
     struct modules modules;
+    uint64_t round;
+    unsigned char (*pages)[MODULE_PAGE]; /* for unwind_still */
     struct unwind_place **slots;
     size_t n, cap; /* cap is a power of two */
 };
@@ -73,7 +76,9 @@ struct unwind *unwind_new(void)
 {
     struct unwind *u = calloc(1, sizeof(*u));
 
-    return u && table_grow(u, FIRST_SLOTS) == 0 ? u : unwind_free(u);
+    if (u)
+        u->pages = malloc(MAX_PAGES * sizeof(*u->pages));
+    return u && u->pages && table_grow(u, FIRST_SLOTS) == 0 ? u : unwind_free(u);
 }
 
 struct unwind *unwind_free(struct unwind *u)
@@ -82,6 +87,7 @@ struct unwind *unwind_free(struct unwind *u)
         return NULL;
     places_forget(u);
     free(u->slots);
+    free(u->pages);
     modules_free(&u->modules);
     free(u);
     return NULL;
@@ -121,11 +127,12 @@ static void places_refresh(struct unwind *u, struct mem *m)
     }
 }
 
-int unwind_update(struct unwind *u, struct mem *m, const struct proc_maps *maps)
+int unwind_update(struct unwind *u, struct mem *m, const struct proc_maps *maps, bool *ret_changed)
 {
-    bool gone;
+    bool gone = false;
     int r = modules_update(&u->modules, m, maps, &gone);
 
+    *ret_changed = gone || u->modules.came;
     if (gone)
         places_forget(u);
     else
@@ -340,6 +347,41 @@ int unwind_stack(struct unwind *u, struct mem *m, const struct regs *regs, const
     if (!is_code(&w, w.env.regs[REGS_PC]))
         leave_nowhere(&w);
     return walk_frames(&w, ret);
+}
+
+/* The modules of a stack, each once. */
+static size_t list_modules(struct unwind *u, const struct native_stack *s, struct module **mods)
+{
+    size_t n = 0;
+
+    u->round++;
+    for (size_t i = 0; i < s->n && n < MAX_PAGES; i++) {
+        struct module *mod = s->items[i].place->module;
+
+        if (mod->first_page && !mod->fixed && mod->round != u->round)
+            mods[n++] = mod;
+        mod->round = u->round;
+    }
+    return n;
+}
+
+bool unwind_still(struct unwind *u, struct mem *m, const struct native_stack *s, bool *ret_shares)
+{
+    struct mem_span spans[MAX_PAGES] = {0};
+    struct module *mods[MAX_PAGES];
+    size_t n = list_modules(u, s, mods), got;
+    bool still = true;
+
+    for (size_t i = 0; i < n; i++)
+        spans[i] = (struct mem_span){mods[i]->start, u->pages[i], MODULE_PAGE};
+    got = n ? mem_readv(m, spans, n) : 0;
+    *ret_shares = false;
+    for (size_t i = 0; i < n; i++) {
+        *ret_shares |= mods[i]->shares;
+        mods[i]->stale = i >= got || memcmp(u->pages[i], mods[i]->first_page, MODULE_PAGE) != 0;
+        still &= !mods[i]->stale;
+    }
+    return still;
 }
 
 void native_stack_free(struct native_stack *s)

@@ -56,13 +56,17 @@ void unwind_set_free(struct unwind *u, void (*free_user)(void *user));
 void unwind_set_files(struct unwind *u, const struct module_files *files);
 
 /* Looks at the maps: at first, and again whenever they may have changed. `user` of places that are not in an ELF file is
- * NULL again. 0 or ERR_NOMEM. */
-int unwind_update(struct unwind *u, struct mem *m, const struct proc_maps *maps);
+ * NULL again. `ret_changed`: modules came or went. 0 or ERR_NOMEM. */
+int unwind_update(struct unwind *u, struct mem *m, const struct proc_maps *maps, bool *ret_changed);
 
 /* 0 (also when it could not be followed to the end) or ERR_NOMEM. `m` is read for tables only. */
 int unwind_stack(struct unwind *u, struct mem *m, const struct regs *regs, const struct stack_copy *copy,
                  struct native_stack *ret);
 void native_stack_free(struct native_stack *s);
+
+/* True when the modules of the stack are in memory as they were when they were found: what was unwound after their
+ * names and tables were read means the same now. `ret_shares`: one of them takes turns with another at its place. */
+bool unwind_still(struct unwind *u, struct mem *m, const struct native_stack *s, bool *ret_shares);
 
 const struct modules *unwind_modules(const struct unwind *u);
 

@@ -64,7 +64,7 @@ static void update(struct world *w, const char *text)
 {
     struct proc_maps maps = fake_module_maps(text);
 
-    CHECK_INT(unwind_update(w->u, &w->m->mem, &maps), 0);
+    CHECK_INT(unwind_update(w->u, &w->m->mem, &maps, &(bool){false}), 0);
     proc_maps_free(&maps);
 }
 
