@@ -81,11 +81,12 @@ static bool is_same_file(struct native_names *names, const struct module *mod, i
            build_id_equal(&here, &there);
 }
 
-int native_names_open_module(void *arg, const struct module *mod)
+int native_names_open_module(void *arg, const struct module *mod, const char **ret_path)
 {
     struct native_names *names = arg;
     int fd = names->pid ? open_mapped(names->pid, mod) : -1;
 
+    *ret_path = files_inside(names->files, mod->path);
     if (fd >= 0)
         return fd;
     fd = files_open(names->files, mod->path);
@@ -105,7 +106,7 @@ static struct symbols *module_symbols(struct native_names *names, struct module 
     if (mod->user)
         return mod->user;
     if (mod->path[0] == '/') {
-        src.fd = native_names_open_module(names, mod);
+        src.fd = native_names_open_module(names, mod, &src.path);
     } else if (mod->end - mod->start <= MAX_IMAGE && (image = malloc(mod->end - mod->start))) {
         if (mem_read(names->mem, mod->start, image, mod->end - mod->start) == 0) {
             src.image = image;

@@ -37,6 +37,8 @@ struct process *process_free(struct process *p)
     weave_free(&p->weave);
     others_free(p);
     hot_free(&p->hot);
+    if (p->own_files.pid)
+        files_close(&p->own_files);
     free(p);
     return NULL;
 }
@@ -190,7 +192,7 @@ int process_attach(struct sampler *s, pid_t pid, uint64_t patience_ns, struct pr
         return ERR_NOMEM;
     p->sampler = s;
     p->pid = pid;
-    p->own_files = (struct files){.pid = pid};
+    files_open_live(pid, &p->own_files);
     p->files = &p->own_files;
     p->pidfd = -1;
     r = open_process(p, note);
