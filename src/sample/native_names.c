@@ -91,10 +91,11 @@ static bool is_same_file(struct native_names *names, const struct module *mod, i
            build_id_equal(&here, &there);
 }
 
-int native_names_open_module(void *arg, const struct module *mod)
+int native_names_open_module(void *arg, const struct module *mod, const char **ret_path)
 {
     struct native_names *names = arg;
 
+    *ret_path = files_inside(names->files, mod->path);
     for (int by_path = 0; by_path < 2; by_path++) {
         int fd = by_path ? files_open(names->files, mod->path) : names->pid ? open_mapped(names->pid, mod) : -1;
 
@@ -115,7 +116,7 @@ static struct symbols *module_symbols(struct native_names *names, struct module 
     if (mod->user)
         return mod->user;
     if (mod->path[0] == '/') {
-        src.fd = native_names_open_module(names, mod);
+        src.fd = native_names_open_module(names, mod, &src.path);
     } else if (mod->end - mod->start <= MAX_IMAGE && (image = malloc(mod->end - mod->start))) {
         if (mem_read(names->mem, mod->start, image, mod->end - mod->start) == 0) {
             src.image = image;

@@ -55,6 +55,6 @@ const struct native_chain *native_names_of(struct native_names *names, struct un
 void native_names_free_module(void *user);
 
 /* For unwind_set_files: the file of a module, if it is the very one that is mapped, or -1. */
-int native_names_open_module(void *names, const struct module *mod);
+int native_names_open_module(void *names, const struct module *mod, const char **ret_path);
 
 #endif

@@ -41,6 +41,8 @@ struct process *process_free(struct process *p)
     others_free(p);
     hot_free(&p->hot);
     become_free(p->user);
+    if (p->own_files.pid)
+        files_close(&p->own_files);
     free(p);
     return NULL;
 }
@@ -213,7 +215,7 @@ static struct process *process_new(struct sampler *s, pid_t pid)
         return NULL;
     p->sampler = s;
     p->pid = pid;
-    p->own_files = (struct files){.pid = pid};
+    files_open_live(pid, &p->own_files);
     p->files = &p->own_files;
     p->info = &p->own_info;
     p->pidfd = -1;

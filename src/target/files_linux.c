@@ -15,6 +15,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#define MAX_PATH 4096
+
 int files_open_root(const char *dir, struct files *ret, struct err_note *note)
 {
     struct files f = {.root = open(dir ? dir : "/", O_PATH | O_DIRECTORY | O_CLOEXEC)};
@@ -31,6 +33,18 @@ int files_open_root(const char *dir, struct files *ret, struct err_note *note)
     }
     *ret = f;
     return 0;
+}
+
+void files_open_live(pid_t pid, struct files *ret)
+{
+    char link[64], path[MAX_PATH];
+    ssize_t len;
+
+    snprintf(link, sizeof(link), "/proc/%d/root", (int)pid);
+    len = readlink(link, path, sizeof(path) - 1);
+    *ret = (struct files){.pid = pid, .root = -1};
+    if (len > 1)
+        ret->root_path = strndup(path, (size_t)len);
 }
 
 void files_close(struct files *f)
@@ -93,12 +107,19 @@ static const char *inside(const struct files *f, const char *path)
     return len && strncmp(path, f->root_path, len) == 0 && path[len] == '/' ? path + len : NULL;
 }
 
+const char *files_inside(const struct files *f, const char *path)
+{
+    return inside(f, path) ? inside(f, path) : path;
+}
+
 int files_open(const struct files *f, const char *path)
 {
     int fd;
 
-    if (f->pid)
-        return open_live(f->pid, path);
+    if (f->pid) {
+        fd = open_live(f->pid, path);
+        return fd < 0 && inside(f, path) ? open_live(f->pid, inside(f, path)) : fd;
+    }
     if (f->exe_own && f->exe_path && strcmp(path, f->exe_path) == 0)
         return open_own(f->exe_own);
     fd = f->root < 0 ? -1 : open_regular(f->root, path);

@@ -120,8 +120,8 @@ static int open_file(const struct modules *ms, const struct module *mod, struct 
 {
     if (!ms->files.open || !mod->is_elf || mod->path[0] != '/')
         return ERR_READ;
-    *ret = (struct frame_section_source){
-        .fd = ms->files.open(ms->files.arg, mod), .root_fd = ms->files.root_fd, .path = mod->path};
+    *ret = (struct frame_section_source){.root_fd = ms->files.root_fd, .path = mod->path};
+    ret->fd = ms->files.open(ms->files.arg, mod, &ret->path);
     return ret->fd < 0 ? ERR_READ : 0;
 }
 

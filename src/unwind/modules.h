@@ -47,7 +47,8 @@ struct module {
 
 /* Where the files of modules are. */
 struct module_files {
-    int (*open)(void *arg, const struct module *mod); /* a descriptor or -1; NULL: files are not looked at */
+    /* A descriptor or -1; the path is as the target sees it. NULL: files are not looked at. */
+    int (*open)(void *arg, const struct module *mod, const char **ret_path);
     void *arg;
     int root_fd; /* as in symbols.h */
 };

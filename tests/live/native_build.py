@@ -95,6 +95,31 @@ def build_c_fp(python, built):
          cwd=built.directory)
 
 
+def build_c_no_header(python, built):
+    """.eh_frame that nothing in memory points to."""
+    call([tool("gcc", "cc"), "-g", "-O2", "-fomit-frame-pointer", "-Wl,--no-eh-frame-hdr",
+          *shared(built, *include_options(python)), "-DMODULE=spy_c_no_header", "spy_c.c", "-o", "spy_c_no_header.so",
+          "-pthread"], cwd=built.directory)
+
+
+def build_c_debug(python, built, name="spy_c_debug"):
+    """.debug_frame, and nothing else for its functions."""
+    call([tool("gcc", "cc"), "-g", "-O2", "-fomit-frame-pointer", "-fno-asynchronous-unwind-tables", "-fno-unwind-tables",
+          *shared(built, *include_options(python)), "-DMODULE=" + name, "spy_c.c", "-o", name + ".so", "-pthread"],
+         cwd=built.directory)
+
+
+def build_c_split(python, built):
+    """.debug_frame in a file beside it, which is found by its name."""
+    build_c_debug(python, built, "spy_c_split")
+    call([tool("objcopy"), "--only-keep-debug", "spy_c_split.so", "spy_c_split.debug"], cwd=built.directory)
+    call([tool("strip"), "spy_c_split.so"], cwd=built.directory)
+    call([tool("objcopy"), "--add-gnu-debuglink=spy_c_split.debug", "spy_c_split.so"], cwd=built.directory)
+
+
+TABLES = {"spy_c_no_header": build_c_no_header, "spy_c_debug": build_c_debug, "spy_c_split": build_c_split}
+
+
 def build_cpp(python, built):
     """The library of C++ is linked in: a chroot may have none."""
     call([tool("g++", "c++"), "-g", "-O2", "-static-libstdc++", "-static-libgcc",
@@ -160,9 +185,9 @@ def key_of(python):
 def fill(python, built):
     for source in NATIVE.iterdir():
         shutil.copy(source, built.directory)
-    for name in MODULES:
+    for name in [*MODULES, *TABLES]:
         try:
-            BUILDERS[name](python, built)
+            {**BUILDERS, **TABLES}[name](python, built)
         except Missing as why:
             built.missing[name] = str(why)
 

@@ -362,11 +362,12 @@ struct opener {
     int opened;
 };
 
-static int open_fixture(void *arg, const struct module *mod)
+static int open_fixture(void *arg, const struct module *mod, const char **ret_path)
 {
     struct opener *o = arg;
 
     CHECK_STR(mod->path, "/lib/split.so");
+    CHECK_STR(*ret_path, mod->path);
     o->opened++;
     return o->path ? open(o->path, O_RDONLY | O_CLOEXEC) : -1;
 }
