@@ -70,7 +70,8 @@ static bool ran_on_core(struct freeze *fz, struct sampler *s, struct known_threa
 
 int freeze_begin(struct freeze *fz, struct sampler *s, struct known_thread *k, bool firm, addr_t cpu_word)
 {
-    bool asleep;
+    enum freeze_way way;
+    bool still;
     int r;
 
     *fz = (struct freeze){.way = FREEZE_NOT, .look = {.state = 'R', .cpu = -1}, .since_ns = clock_now_ns()};
@@ -96,14 +97,15 @@ int freeze_begin(struct freeze *fz, struct sampler *s, struct known_thread *k, b
         return r;
     if (r == 0 && fz->way == FREEZE_ASLEEP && !s->options.idle) /* nobody wants its stack */
         return 0;
-    asleep = r == 0 && fz->way == FREEZE_ASLEEP;
+    still = r == 0;
+    way = fz->way;
     if (!s->options.nonblocking && !s->hold_refused) {
         r = begin_held(fz, s, k);
         if (r != ERR_PERMISSION)
             return r;
     }
-    fz->way = asleep ? FREEZE_ASLEEP : FREEZE_NOT; /* one that may not be held sleeps all the same */
-    if (asleep)
+    fz->way = still ? way : FREEZE_NOT;
+    if (still)
         return 0;
     k->look_again_ns = fz->since_ns + LOOK_AGE_NS;
     return 0;

@@ -19,7 +19,7 @@ def raw_stacks(text):
     stacks = collections.Counter()
     for line in text.splitlines():
         stack, _, n = line.rpartition(" ")
-        stacks[tuple(part.partition(" (")[0] for part in stack.split(";"))] += int(n)
+        stacks[tuple(part.rpartition(" (")[0] if part.endswith(")") else part for part in stack.split(";"))] += int(n)
     return stacks
 
 
