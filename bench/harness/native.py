@@ -19,7 +19,7 @@ NOTES = ["The target compresses (zlib), hashes (hashlib), encodes (json, base64)
          "kept of its own.",
          "A stack is whole when its outermost frame is where a thread begins: `_start`, or `clone`. For spyglass that is "
          "counted in the output of `--native-all`, with the work in the main thread and in another one, and compared "
-         "with its own account of `--native`. py-spy hides the frames of the interpreter: there a stack is taken for "
+         "with its own account of `--native`; the least of all rounds. py-spy hides the frames of the interpreter: there a stack is taken for "
          "whole when its outermost frame is one of the C library, and samples that it counts as errors are not.",
          "One look: wall time of the whole run of the tool, on the same program and on a worker of Ray (an actor that "
          "waits; 20 threads or more, two of them with Python)."]
@@ -84,13 +84,13 @@ def run(ctx):
         with ctx.targets({"it": (python, "native", "main")}) as targets:
             for _ in range(ctx.pick(3, 1)):
                 record_round(ctx, data, targets["it"])
-            look_round(ctx, data, targets["it"].pid, minor, python)
+            look_round(ctx, data, targets["it"].pid, minor)
         for thread in ("main", "thread"):
             with ctx.targets({"it": (python, "native", thread)}) as targets:
                 whole_round(ctx, data, targets["it"])
     with ray_worker(ctx) as (pid, failure):
         if pid:
-            look_round(ctx, data, pid, "Ray", None)
+            look_round(ctx, data, pid, "Ray")
     result = summary(data)
     return {"data": {"tools": result, "ray_failure": failure}, "tables": tables(result, failure)}
 
@@ -143,17 +143,17 @@ def whole_round(ctx, data, target):
         entry(data, tool.key, target.python.minor).setdefault("whole", []).append(whole_share(tool, out, run))
 
 
-def look_commands(pid, python):
+def look_commands(pid):
     spy, stack = environment.VENV / "bin/py-spy", environment.VENV / "bin/pystack"
     commands = {"spyglass": [environment.SPYGLASS, "dump", "--native", "--pid", pid],
                 "py-spy": [spy, "dump", "--native", "--pid", pid], "pystack": [stack, "remote", "--native", pid]}
     return {key: command for key, command in commands.items() if command[0].exists()}
 
 
-def look_round(ctx, data, pid, what, python):
+def look_round(ctx, data, pid, what):
     failed = set()
     for _ in range(ctx.pick(9, 3)):
-        for key, command in look_commands(pid, python).items():
+        for key, command in look_commands(pid).items():
             run = procs.Measured(ctx.env, command).end(60)
             if run.status and key not in failed:
                 failed.add(key)
@@ -201,7 +201,11 @@ def ray_worker(ctx):
 
 
 def summary(data):
-    return {key: {what: {name: median(values) for name, values in figures.items()} for what, figures in by.items()}
+    """Medians of the rounds; of the shares of whole stacks the least."""
+    def one(name, values):
+        values = [v for v in values if v is not None]
+        return min(values) if values and name in ("whole", "told") else median(values)
+    return {key: {what: {name: one(name, values) for name, values in figures.items()} for what, figures in by.items()}
             for key, by in data.items()}
 
 

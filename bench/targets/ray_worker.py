@@ -15,10 +15,9 @@ class Worker:
         return os.getpid()
 
     def wait(self):
-        time.sleep(shared_lifetime)
+        time.sleep(900)  # not by a name of shared: Ray sends the class to a process that cannot import it
 
 
-shared_lifetime = shared.LIFETIME
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
 ray.init(num_cpus=1, include_dashboard=False, log_to_driver=False, _temp_dir=sys.argv[2])
 worker = Worker.remote()

@@ -291,7 +291,8 @@ bool symbols_function(struct symbols *s, uint64_t vaddr, struct symbols_name *re
 
     if (!s->ready)
         prepare(s);
-    if (!s->table || !symbol_table_find(s->table, vaddr, &start, symbol) || !make_name(s, symbol, &nothing, &name))
+    if (!s->table || plt_holds(&s->main, vaddr) || !symbol_table_find(s->table, vaddr, &start, symbol) ||
+        !make_name(s, symbol, &nothing, &name))
         return false;
     name.inlined = false;
     *ret = name;
