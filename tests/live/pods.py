@@ -4,6 +4,7 @@ Storage lies in the cache, apart from the user's own images, and settings come i
 is changed. What is missing is a Missing with the reason; the tests then skip.
 """
 import fcntl
+import functools
 import hashlib
 import itertools
 import json
@@ -61,9 +62,14 @@ def validator():
     return place / "bin" / "python"
 
 
+@functools.lru_cache(maxsize=None)
+def load_text(path, changed):
+    return call([validator(), ROOT / "tests" / "live" / "kube_validate.py", "load", path])
+
+
 def load(path):
-    """The documents of a YAML or JSON file."""
-    return json.loads(call([validator(), ROOT / "tests" / "live" / "kube_validate.py", "load", path]))
+    """The documents of a YAML or JSON file: new objects each time."""
+    return json.loads(load_text(path, path.stat().st_mtime_ns))
 
 
 def faults(manifests, *versions):
@@ -172,6 +178,10 @@ class Pod:
             container["imagePullPolicy"] = "Never"
             if not ours:
                 container.setdefault("env", []).append({"name": "PYTHONUNBUFFERED", "value": "1"})
+            for mount in container.get("volumeMounts", []):
+                mount["name"] = "%s-%s" % (self.name, mount["name"])
+        for volume in spec.get("volumes", []):  # podman 4.3 would share an emptyDir between pods by its name
+            volume["name"] = "%s-%s" % (self.name, volume["name"])
         self.file = tmp_path / (self.name + ".json")
 
     def start(self):
@@ -181,6 +191,8 @@ class Pod:
 
     def stop(self):
         self.podman.run("pod", "rm", "--force", "--time", "0", self.name)
+        for volume in self.manifest["spec"].get("volumes", []):
+            self.podman.run("volume", "rm", "--force", volume["name"])
 
     def container(self, name):
         return "%s-%s" % (self.name, name)
