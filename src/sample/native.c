@@ -73,6 +73,7 @@ int native_open(struct native *n, struct sampler *s, pid_t pid, const struct fil
     n->names.inner_pid = inner_pid(n);
     n->names.interpreter = py->image;
     n->names.is_python2 = py->major == 2;
+    n->names.all = s->options.native_all;
     r = native_names_open(&n->names);
     n->unwind = unwind_new();
     if (r < 0 || !n->unwind)
@@ -154,7 +155,7 @@ static int walk(struct native *n)
     if (r == ERR_NOMEM)
         return r;
     r = unwind_stack(n->unwind, n->mem, &n->regs, &n->copy, &n->stack);
-    if (r < 0 || n->stack.whole || n->core || clock_now_ns() - n->updated_ns < HURRY_NS)
+    if (r < 0 || (n->stack.whole && !n->stack.unknown) || n->core || clock_now_ns() - n->updated_ns < HURRY_NS)
         return r;
     if (update(n) == ERR_NOMEM)
         return ERR_NOMEM;

@@ -204,18 +204,22 @@ static const struct native_chain *chain_of(struct native_names *names, const str
     return names->slots[at];
 }
 
+static bool is_hidden(const struct native_names *names, const struct module *mod, const struct symbols_name *name)
+{
+    return name->is_helper || internals_hide(name->name, mod->path, mod->start == names->interpreter);
+}
+
 static int fill_named(struct native_names *names, const struct module *mod, const struct symbols_name *found, size_t n,
                       struct native_func *ret)
 {
     bool in_python = mod->start == names->interpreter;
 
     for (size_t i = 0; i < n; i++) {
-        ret[i] =
-            (struct native_func){.func = make_func(names, found[i].name, found[i].file, mod->path),
-                                 .line = found[i].line,
-                                 .hidden = found[i].is_helper || internals_hide(found[i].name, mod->path, in_python),
-                                 .is_eval = in_python && internals_is_eval(found[i].name, names->is_python2),
-                                 .symbols_id = found[i]};
+        ret[i] = (struct native_func){.func = make_func(names, found[i].name, found[i].file, mod->path),
+                                      .line = found[i].line,
+                                      .hidden = is_hidden(names, mod, &found[i]),
+                                      .is_eval = in_python && internals_is_eval(found[i].name, names->is_python2),
+                                      .symbols_id = found[i]};
         if (!ret[i].func)
             return ERR_NOMEM;
         ret[i].symbols_id.name = ret[i].func->name;
@@ -276,6 +280,16 @@ static int fill_perf(struct native_names *names, const char *name, struct native
     return ret->func ? 0 : ERR_NOMEM;
 }
 
+/* Of a function that is not shown nobody asks for the line, nor for what the compiler put into it; and to read debug
+ * info takes longer than all else. */
+static size_t look_up(struct native_names *names, const struct module *mod, struct symbols *s, addr_t pc,
+                      struct symbols_name *found)
+{
+    if (!names->all && symbols_function(s, pc - mod->bias, found) && is_hidden(names, mod, found))
+        return 1;
+    return symbols_lookup(s, pc - mod->bias, found, MAX_INLINED);
+}
+
 static int fill(struct native_names *names, struct unwind_place *p, struct native_func *items, size_t *ret_n)
 {
     struct symbols_name found[MAX_INLINED];
@@ -285,7 +299,7 @@ static int fill(struct native_names *names, struct unwind_place *p, struct nativ
 
     if (p->module->is_elf) {
         s = module_symbols(names, p->module);
-        n = s ? symbols_lookup(s, p->pc - p->module->bias, found, MAX_INLINED) : 0;
+        n = s ? look_up(names, p->module, s, p->pc, found) : 0;
     } else if ((perf = perf_name(names, p->pc))) {
         *ret_n = 1;
         return fill_perf(names, perf, items);

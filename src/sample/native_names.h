@@ -36,6 +36,7 @@ struct native_names {
     pid_t inner_pid;    /* as the target sees itself */
     addr_t interpreter; /* start of the module that is Python */
     bool is_python2;
+    bool all; /* hidden functions are shown, too */
     struct mem *mem;
     struct perf_map *perf_map;
     uint64_t perf_map_ns;

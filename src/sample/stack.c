@@ -256,6 +256,8 @@ static void capture_native(const struct stack_source *src, const struct known_th
         native_capture(n, &dead->regs, dead->fs_base, k->tid == n->pid, limit);
     else if (fz->way == FREEZE_HELD && stop_regs(&src->sampler->stop, &regs, &base) == 0)
         native_capture(n, &regs, base, k->tid == n->pid, limit);
+    if (n->captured && src->ahead) /* from 3.11 on the marks between Python's frames lie there */
+        ahead_offer(src->ahead, n->copy.at, n->copy.bytes, n->copy.len);
 }
 
 static int read_frozen(struct stack *st, const struct stack_source *src, struct known_thread *k, struct freeze *fz)

@@ -57,6 +57,9 @@ static int wait_stopped(struct stop *s, pid_t tid, uint64_t timeout_ns, bool sam
     uint64_t begin = clock_now_ns();
     int status;
 
+    /* It cannot have stopped yet, since we run; unless it was on another core after all: then its signal is there. */
+    if (same_core && s->blocked)
+        wait_signal(s, WAIT_NS);
     for (;;) {
         pid_t got = waitpid(tid, &status, __WALL | WNOHANG);
         uint64_t waited = clock_now_ns() - begin;
