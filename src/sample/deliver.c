@@ -67,19 +67,15 @@ static int deliver_locals(struct process *p, struct frame *frames)
     return 0;
 }
 
-/* Unwinds what was captured. Stacks that read the same have the same key. How many frames that gives is told to who has
- * seen it before. */
-static int add_native_key(struct process *p, struct trace *trace)
+/* Stacks that read the same have the same key. How many frames that gives is told to who has seen it before. */
+static void add_native_key(struct process *p, struct known_thread *k, struct trace *trace)
 {
-    int r = native_unwind(&p->native);
-
-    if (r < 0)
-        return r;
+    k->native_key = p->native.key;
+    k->n_native = p->native.stack.n;
     p->sampler->native_none += !p->native.captured;
     p->sampler->native_cut += p->native.captured && !p->native.stack.whole;
     trace->key = hash_mix(trace->key, p->native.key);
     trace->n_frames += p->native.stack.n;
-    return 0;
 }
 
 /* Puts the native frames between the Python ones. */
@@ -100,7 +96,7 @@ static int weave(struct process *p, const struct known_thread *k, struct trace *
     return 0;
 }
 
-int deliver_stack(struct process *p, const struct known_thread *k, bool active, process_sink sink, void *arg)
+int deliver_stack(struct process *p, struct known_thread *k, bool active, process_sink sink, void *arg)
 {
     const struct frames *frames = &p->stack.frames;
     struct trace trace = trace_of(p, k);
@@ -110,8 +106,8 @@ int deliver_stack(struct process *p, const struct known_thread *k, bool active, 
     trace.unsure = p->stack.unsure;
     trace.key = hash_mix(p->stack.key, (uint64_t)p->pid);
     trace.n_frames = frames->n;
-    if (p->sampler->options.native && add_native_key(p, &trace) < 0)
-        return ERR_NOMEM;
+    if (p->sampler->options.native)
+        add_native_key(p, k, &trace);
     if (is_known(p, trace.key))
         return hand_over(p, &trace, sink, arg);
     if (grow_array((void **)&p->frames, &p->cap_frames, frames->n + 2, sizeof(*p->frames)) < 0)
@@ -145,12 +141,32 @@ int deliver_stack(struct process *p, const struct known_thread *k, bool active, 
     return hand_over(p, &trace, sink, arg);
 }
 
+/*
+ * A thread that slept when it was held has had two turns since: one to its stop, and one back into the call that it was
+ * in, which the kernel starts again. If it waits at the same place now, it has the stack that it had.
+ */
+static bool is_back_at_rest(struct known_thread *k)
+{
+    struct task_turns turns, after;
+    uint64_t sp, pc;
+
+    if (!k->rests || task_turns(&k->task, &turns) < 0 || turns.count != k->turns.count + 2)
+        return false;
+    if (task_waits_at(&k->task, &sp, &pc) < 0 || sp != k->rest_sp || pc != k->rest_pc ||
+        task_turns(&k->task, &after) < 0 || after.count != turns.count)
+        return false;
+    k->turns = turns;
+    k->rests = false;
+    return true;
+}
+
 bool deliver_again(struct process *p, struct known_thread *k, process_sink sink, void *arg, int *ret)
 {
     struct trace trace = trace_of(p, k);
     struct task_turns turns;
 
     k->has_turns = false;
+    k->still |= is_back_at_rest(k);
     if (!k->still || task_turns(&k->task, &turns) < 0)
         return false;
     if (turns.count != k->turns.count) {
@@ -165,6 +181,10 @@ bool deliver_again(struct process *p, struct known_thread *k, process_sink sink,
     }
     trace.key = hash_mix(k->key, (uint64_t)p->pid);
     trace.n_frames = k->n_frames;
+    if (p->sampler->options.native) {
+        trace.key = hash_mix(trace.key, k->native_key);
+        trace.n_frames += k->n_native;
+    }
     trace.owns_gil = k->owned_gil;
     trace.active = k->active;
     if (!k->has_stack || p->sampler->options.gil_only || !is_known(p, trace.key))

@@ -70,6 +70,8 @@ static bool ran_on_core(struct freeze *fz, struct sampler *s, struct known_threa
 
 int freeze_begin(struct freeze *fz, struct sampler *s, struct known_thread *k, bool firm, addr_t cpu_word)
 {
+    enum freeze_way way;
+    bool still;
     int r;
 
     *fz = (struct freeze){.way = FREEZE_NOT, .look = {.state = 'R', .cpu = -1}, .since_ns = clock_now_ns()};
@@ -95,12 +97,16 @@ int freeze_begin(struct freeze *fz, struct sampler *s, struct known_thread *k, b
         return r;
     if (r == 0 && fz->way == FREEZE_ASLEEP && !s->options.idle) /* nobody wants its stack */
         return 0;
+    still = r == 0;
+    way = fz->way;
     if (!s->options.nonblocking && !s->hold_refused) {
         r = begin_held(fz, s, k);
         if (r != ERR_PERMISSION)
             return r;
     }
-    fz->way = FREEZE_NOT;
+    fz->way = still ? way : FREEZE_NOT;
+    if (still)
+        return 0;
     k->look_again_ns = fz->since_ns + LOOK_AGE_NS;
     return 0;
 }

@@ -67,15 +67,25 @@ static bool read_build_id(struct mem *m, const struct module *mod, struct build_
     return mem_read(m, mod->start, head, sizeof(head)) == 0 && build_id_from_file(&file, ret) == 0;
 }
 
-/* A file that was replaced since would give names that are wrong. */
+/* The file begins with what was in memory when the module was found. */
+static bool has_first_page(const struct module *mod, int fd)
+{
+    unsigned char page[MODULE_PAGE] = {0};
+
+    return mod->first_page && pread(fd, page, sizeof(page), 0) > 0 && memcmp(page, mod->first_page, sizeof(page)) == 0;
+}
+
+/* A file that was replaced since, or a library that took the place of another, would give names that are wrong. */
 static bool is_same_file(struct native_names *names, const struct module *mod, int fd)
 {
     struct build_id here, there;
     unsigned char head[BUILD_ID_HEAD];
     ssize_t got;
 
-    if (!read_build_id(names->mem, mod, &here))
+    if (has_first_page(mod, fd))
         return true;
+    if (!read_build_id(names->mem, mod, &here))
+        return !mod->first_page;
     got = pread(fd, head, sizeof(head), 0);
     return got > 0 && build_id_from_file(&(struct elf_file){head, (size_t)got}, &there) == 0 &&
            build_id_equal(&here, &there);
@@ -84,17 +94,17 @@ static bool is_same_file(struct native_names *names, const struct module *mod, i
 int native_names_open_module(void *arg, const struct module *mod, const char **ret_path)
 {
     struct native_names *names = arg;
-    int fd = names->pid ? open_mapped(names->pid, mod) : -1;
 
     *ret_path = files_inside(names->files, mod->path);
-    if (fd >= 0)
-        return fd;
-    fd = files_open(names->files, mod->path);
-    if (fd >= 0 && !is_same_file(names, mod, fd)) {
-        close(fd);
-        return -1;
+    for (int by_path = 0; by_path < 2; by_path++) {
+        int fd = by_path ? files_open(names->files, mod->path) : names->pid ? open_mapped(names->pid, mod) : -1;
+
+        if (fd >= 0 && is_same_file(names, mod, fd))
+            return fd;
+        if (fd >= 0)
+            close(fd);
     }
-    return fd;
+    return -1;
 }
 
 static struct symbols *module_symbols(struct native_names *names, struct module *mod)
@@ -241,7 +251,8 @@ static int fill_unnamed(struct native_names *names, const struct unwind_place *p
         snprintf(name, sizeof(name), "[code without a name]");
     *ret = (struct native_func){.func = make_func(names, name, NULL, mod->is_elf ? mod->path : "[memory]"),
                                 .hidden = internals_hide(NULL, mod->path, mod->start == names->interpreter),
-                                .hidden_at_root = internals_is_libc(mod->path)};
+                                .hidden_at_root = internals_is_libc(mod->path),
+                                .hidden_at_loop = !mod->is_elf}; /* a trampoline of Python's (-X perf_jit) */
     return ret->func ? 0 : ERR_NOMEM;
 }
 

@@ -49,8 +49,11 @@ struct process {
 /* After an exec nothing is where it was. */
 int process_detect_again(struct process *p);
 
+/* Reads the stack of a thread, with its native frames if these are asked for: what stack_read gives. */
+int process_read_stack(struct process *p, const struct stack_source *src, struct known_thread *k);
+
 /* Hands the stack that was just read to the sink. */
-int deliver_stack(struct process *p, const struct known_thread *k, bool active, process_sink sink, void *arg);
+int deliver_stack(struct process *p, struct known_thread *k, bool active, process_sink sink, void *arg);
 
 /* A thread that has not run since it was last read still has the stack that it had then: true when that was handed
  * over, or is not wanted; `ret` is what came of it. */

@@ -4,12 +4,13 @@
 #include "base/clock.h"
 #include "sample/process_private.h"
 
-#define LIST_TRIES   8
-#define MAX_FAILED   3
-#define HEADS_AGE_NS (5 * NS_PER_MS)
-#define HEADS_MAX_NS (50 * NS_PER_MS)
-#define LIST_AGE_NS  NS_PER_S
-#define FEW_THREADS  8
+#define LIST_TRIES    8
+#define MAX_FAILED    3
+#define HEADS_AGE_NS  (5 * NS_PER_MS)
+#define HEADS_MAX_NS  (50 * NS_PER_MS)
+#define LIST_AGE_NS   NS_PER_S
+#define FEW_THREADS   8
+#define CHANGED_TRIES 4
 
 /* A thread with several interpreters has a thread state in each; the one that runs has the GIL. */
 static bool another_runs(struct process *p, const struct known_thread *k)
@@ -47,6 +48,21 @@ static int ready_native(struct process *p)
     return native_open(&p->native, p->sampler, p->pid, p->files, p->mem, p->core, &p->py);
 }
 
+/* A library that comes or goes between the capture and the look at its names makes these wrong: both again. */
+int process_read_stack(struct process *p, const struct stack_source *src, struct known_thread *k)
+{
+    bool idle = p->sampler->options.idle;
+    int r = 0, names = NATIVE_CHANGED;
+
+    for (int i = 0; i < CHANGED_TRIES && r == 0 && names > 0; i++) {
+        r = k->tstate ? stack_read(&p->stack, src, k, idle) : stack_read_native(&p->stack, src, k, idle);
+        names = r == 0 && src->native ? native_unwind(src->native) : 0;
+    }
+    if (names == NATIVE_CHANGED)
+        native_forget(src->native);
+    return names < 0 ? names : r;
+}
+
 static int sample_thread(struct process *p, struct known_thread *k, process_sink sink, void *arg)
 {
     struct sampler *s = p->sampler;
@@ -63,7 +79,7 @@ static int sample_thread(struct process *p, struct known_thread *k, process_sink
     }
     r = ready_native(p);
     if (r == 0)
-        r = stack_read(&p->stack, &src, k, s->options.idle);
+        r = process_read_stack(p, &src, k);
     note_heads(p);
     if (r == ERR_NOMEM)
         return r;

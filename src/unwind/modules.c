@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define HEADER_BYTES 4096
+#define HEADER_BYTES MODULE_PAGE
 #define MAX_PHDRS    64
 #define MAX_MODULES  65536
 #define MAX_NESTED   8 /* what lies in the holes between the parts of a module */
@@ -23,6 +23,7 @@ static struct module *module_free(struct modules *ms, struct module *mod)
     if (ms->free_user && mod->user)
         ms->free_user(mod->user);
     module_tables_free(ms, mod);
+    free(mod->first_page);
     free(mod->path);
     free(mod);
     return NULL;
@@ -32,6 +33,8 @@ void modules_free(struct modules *ms)
 {
     for (size_t i = 0; i < ms->n; i++)
         module_free(ms, ms->items[i]);
+    for (size_t i = 0; i < MODULES_GONE; i++)
+        ms->gone[i] = module_free(ms, ms->gone[i]);
     free(ms->items);
     ms->items = NULL;
     ms->n = ms->cap = 0;
@@ -134,6 +137,27 @@ static void trim(struct module *mod, const struct proc_maps *maps, size_t i)
     mod->n_code = n;
 }
 
+/* Another library can take the place of one that was unloaded, and so can another file of the same name. */
+static void keep_first_page(struct module *mod, struct mem *m, const struct proc_map *map)
+{
+    if (map->path[0] != '/' || map->writable || !(mod->first_page = malloc(MODULE_PAGE)))
+        return;
+    if (mem_read(m, mod->start, mod->first_page, MODULE_PAGE) < 0) {
+        free(mod->first_page);
+        mod->first_page = NULL;
+    }
+}
+
+static bool is_unchanged(const struct module *mod, struct mem *m, const struct proc_map *map)
+{
+    unsigned char page[MODULE_PAGE];
+    bool is_read = map->path[0] == '/' && !map->writable && mem_read(m, mod->start, page, sizeof(page)) == 0;
+
+    if (mod->stale || is_read != (mod->first_page != NULL))
+        return false;
+    return !is_read || memcmp(page, mod->first_page, sizeof(page)) == 0;
+}
+
 static struct module *same_module(const struct modules *ms, const struct proc_map *map)
 {
     size_t low = 0, high = ms->n;
@@ -166,6 +190,7 @@ static struct module *module_new(struct modules *ms, const struct proc_map *map)
     mod->device = map->device;
     mod->inode = map->inode;
     mod->deleted = map->deleted;
+    mod->is_new = true;
     return mod;
 }
 
@@ -190,6 +215,38 @@ static bool is_part(const struct modules *ms, const struct proc_map *map)
     return false;
 }
 
+/* Its names and tables are good still. */
+static struct module *take_gone(struct modules *ms, struct mem *m, const struct proc_map *map)
+{
+    for (size_t i = 0; i < MODULES_GONE; i++) {
+        struct module *mod = ms->gone[i];
+
+        if (!mod || mod->start != map->start || !is_same_file(mod, map) || !is_unchanged(mod, m, map))
+            continue;
+        ms->gone[i] = NULL;
+        mod->is_new = mod->shares = true;
+        return mod;
+    }
+    return NULL;
+}
+
+static void put_gone(struct modules *ms, struct module *mod)
+{
+    struct module **place = &ms->gone[ms->next_gone++ % MODULES_GONE];
+
+    mod->stale = false;
+    module_free(ms, *place);
+    *place = mod;
+}
+
+static bool shares_place(const struct modules *ms, const struct module *mod)
+{
+    for (size_t i = 0; i < MODULES_GONE; i++)
+        if (ms->gone[i] && ms->gone[i]->start < mod->end && mod->start < ms->gone[i]->end)
+            return true;
+    return false;
+}
+
 /* A module that was not known; NULL: nothing begins here. */
 static struct module *module_make(struct modules *ms, struct mem *m, const struct proc_maps *maps, size_t i,
                                   bool may_be_elf, bool *ret_nomem)
@@ -200,13 +257,13 @@ static struct module *module_make(struct modules *ms, struct mem *m, const struc
     *ret_nomem = !mod;
     if (!mod)
         return NULL;
-    if (may_be_elf && read_headers(mod, m)) {
+    if (may_be_elf && read_headers(mod, m))
         trim(mod, maps, i);
-        return mod;
-    }
-    if (!map->executable)
+    else if (map->executable)
+        add_range(mod->code, &mod->n_code, map->start, map->end);
+    else
         return module_free(ms, mod);
-    add_range(mod->code, &mod->n_code, map->start, map->end);
+    keep_first_page(mod, m, map);
     return mod;
 }
 
@@ -221,6 +278,8 @@ static struct module *module_of(struct modules *ms, struct mem *m, const struct 
     if (!may_be_elf && !map->executable)
         return NULL;
     mod = same_module(ms, map);
+    if (!mod || !is_unchanged(mod, m, map))
+        mod = take_gone(ms, m, map);
     if (!mod)
         return module_make(ms, m, maps, i, may_be_elf, ret_nomem);
     if (!mod->is_elf)
@@ -228,22 +287,28 @@ static struct module *module_of(struct modules *ms, struct mem *m, const struct 
     return mod;
 }
 
-static void free_gone(struct modules *ms, bool *ret_gone)
+/* Takes the new list; what is not in it is kept for a while. */
+static void replace(struct modules *ms, const struct modules *fresh, bool *ret_changed)
 {
+    ms->lost = false;
     for (size_t i = 0; i < ms->n; i++)
         if (!ms->items[i]->kept) {
-            *ret_gone = true;
-            module_free(ms, ms->items[i]);
+            ms->lost = *ret_changed = true;
+            put_gone(ms, ms->items[i]);
         }
+    for (size_t i = 0; *ret_changed && i < fresh->n; i++)
+        fresh->items[i]->shares |= shares_place(ms, fresh->items[i]);
     free(ms->items);
+    ms->items = fresh->items;
+    ms->n = fresh->n;
+    ms->cap = fresh->cap;
 }
 
-int modules_update(struct modules *ms, struct mem *m, const struct proc_maps *maps, bool *ret_gone)
+int modules_update(struct modules *ms, struct mem *m, const struct proc_maps *maps, bool *ret_changed)
 {
     struct modules fresh = {0};
-    bool nomem = false;
+    bool nomem = false, changed = false;
 
-    *ret_gone = false;
     for (size_t i = 0; i < ms->n; i++)
         ms->items[i]->kept = false;
     for (size_t i = 0; i < maps->n && fresh.n < MAX_MODULES && !nomem; i++) {
@@ -256,13 +321,13 @@ int modules_update(struct modules *ms, struct mem *m, const struct proc_maps *ma
         mod = is_part(&fresh, &maps->items[i]) ? NULL : module_of(ms, m, maps, i, &nomem);
         if (!mod)
             continue;
+        changed |= mod->is_new;
+        mod->is_new = false;
         mod->kept = true;
         fresh.items[fresh.n++] = mod;
     }
-    free_gone(ms, ret_gone);
-    ms->items = fresh.items;
-    ms->n = fresh.n;
-    ms->cap = fresh.cap;
+    replace(ms, &fresh, &changed);
+    *ret_changed = changed;
     return nomem ? ERR_NOMEM : 0;
 }
 

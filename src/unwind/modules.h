@@ -36,8 +36,13 @@ struct module {
     uint64_t held;
     struct modules *owner;
     struct mem *mem;
-    bool kept;  /* for modules_update */
-    void *user; /* the caller's */
+    bool kept, is_new;         /* for modules_update */
+    bool stale;                /* it was seen that it is not there any more */
+    unsigned char *first_page; /* as it was when the module was found; NULL: not compared */
+    bool fixed;                /* the caller knows that it is never unloaded: unwind_still passes over it */
+    bool shares;               /* another one was seen in its place before */
+    uint64_t round;            /* for unwind_still */
+    void *user;                /* the caller's */
 };
 
 /* Where the files of modules are. */
@@ -48,17 +53,23 @@ struct module_files {
     int root_fd; /* as in symbols.h */
 };
 
+#define MODULE_PAGE  4096
+#define MODULES_GONE 16
+
 struct modules {
     struct module **items; /* by their start */
     size_t n, cap;
+    struct module *gone[MODULES_GONE]; /* those that went last, in case that they come back: a ring */
+    size_t next_gone;
+    bool lost;                     /* the last update found that some have gone */
     uint64_t held;                 /* bytes of their tables */
     void (*free_user)(void *user); /* NULL: nothing to free */
     struct module_files files;
 };
 
-/* Brings the list up to date with the maps. `ret_gone` is set when one that was there is not any more: then pointers
- * to it are bad. 0 or ERR_NOMEM. */
-int modules_update(struct modules *ms, struct mem *m, const struct proc_maps *maps, bool *ret_gone);
+/* Brings the list up to date with the maps. `ret_changed` is set when one has come or gone: pointers to those
+ * that have gone are bad. 0 or ERR_NOMEM. */
+int modules_update(struct modules *ms, struct mem *m, const struct proc_maps *maps, bool *ret_changed);
 void modules_free(struct modules *ms);
 
 /* The module whose code is at `pc`, or NULL. */

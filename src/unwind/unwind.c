@@ -19,9 +19,12 @@
 #define MAX_PLACES  32768
 #define MAX_FILL    (2 * MAX_PLACES) /* one walk can add many */
 #define FIRST_SLOTS 1024
+#define MAX_PAGES   64
 
 struct unwind {
     struct modules modules;
+    uint64_t round;
+    unsigned char (*pages)[MODULE_PAGE]; /* for unwind_still */
     struct unwind_place **slots;
     size_t n, cap;               /* cap is a power of two */
     size_t n_made;               /* of them in code that a program made: it may be other code by now */
@@ -82,7 +85,9 @@ struct unwind *unwind_new(void)
 {
     struct unwind *u = calloc(1, sizeof(*u));
 
-    return u && table_grow(u, FIRST_SLOTS) == 0 ? u : unwind_free(u);
+    if (u)
+        u->pages = malloc(MAX_PAGES * sizeof(*u->pages));
+    return u && u->pages && table_grow(u, FIRST_SLOTS) == 0 ? u : unwind_free(u);
 }
 
 struct unwind *unwind_free(struct unwind *u)
@@ -91,6 +96,7 @@ struct unwind *unwind_free(struct unwind *u)
         return NULL;
     places_forget(u);
     free(u->slots);
+    free(u->pages);
     modules_free(&u->modules);
     free(u);
     return NULL;
@@ -117,13 +123,12 @@ static void place_fill(struct unwind *u, struct mem *m, struct unwind_place *p)
     p->has_row = p->module && module_tables_row(&u->modules, p->module, m, p->pc, &p->row, &p->section) == 0;
 }
 
-int unwind_update(struct unwind *u, struct mem *m, const struct proc_maps *maps)
+int unwind_update(struct unwind *u, struct mem *m, const struct proc_maps *maps, bool *ret_changed)
 {
-    bool gone;
-    int r = modules_update(&u->modules, m, maps, &gone);
+    int r = modules_update(&u->modules, m, maps, ret_changed);
 
     /* What is known of code in a file stays true while the file is mapped. */
-    if (gone)
+    if (u->modules.lost)
         places_forget(u);
     else
         places_forget_made(u);
@@ -299,6 +304,13 @@ static bool is_first(const struct unwind_place *p)
     return p->has_row && !p->row.is_signal && p->row.regs[CFI_RA].kind == CFI_UNDEFINED;
 }
 
+static void note_saved(const struct walk *w, struct native_frame *f)
+{
+    for (size_t i = 0; i < CPU_SAVED; i++)
+        if (is_known(&w->env, cpu_saved_reg(i)))
+            f->saved[i] = w->env.regs[cpu_saved_reg(i)];
+}
+
 static int walk_frames(struct walk *w, struct native_stack *s)
 {
     while (s->n < MAX_FRAMES && w->u->n < MAX_FILL) {
@@ -320,6 +332,7 @@ static int walk_frames(struct walk *w, struct native_stack *s)
             return ERR_NOMEM;
         f = &s->items[s->n++];
         *f = (struct native_frame){.place = p, .sp = w->env.regs[REGS_SP]};
+        note_saved(w, f);
         if (is_first(p)) {
             f->cfa = w->copy->at + w->copy->len;
             s->whole = true;
@@ -346,6 +359,41 @@ int unwind_stack(struct unwind *u, struct mem *m, const struct regs *regs, const
     ret->n = 0;
     ret->whole = ret->unknown = false;
     return walk_frames(&w, ret);
+}
+
+/* The modules of a stack, each once. */
+static size_t list_modules(struct unwind *u, const struct native_stack *s, struct module **mods)
+{
+    size_t n = 0;
+
+    u->round++;
+    for (size_t i = 0; i < s->n && n < MAX_PAGES; i++) {
+        struct module *mod = s->items[i].place->module;
+
+        if (mod->first_page && !mod->fixed && mod->round != u->round)
+            mods[n++] = mod;
+        mod->round = u->round;
+    }
+    return n;
+}
+
+bool unwind_still(struct unwind *u, struct mem *m, const struct native_stack *s, bool *ret_shares)
+{
+    struct mem_span spans[MAX_PAGES] = {0};
+    struct module *mods[MAX_PAGES];
+    size_t n = list_modules(u, s, mods), got;
+    bool still = true;
+
+    for (size_t i = 0; i < n; i++)
+        spans[i] = (struct mem_span){mods[i]->start, u->pages[i], MODULE_PAGE};
+    got = n ? mem_readv(m, spans, n) : 0;
+    *ret_shares = false;
+    for (size_t i = 0; i < n; i++) {
+        *ret_shares |= mods[i]->shares;
+        mods[i]->stale = i >= got || memcmp(u->pages[i], mods[i]->first_page, MODULE_PAGE) != 0;
+        still &= !mods[i]->stale;
+    }
+    return still;
 }
 
 void native_stack_free(struct native_stack *s)

@@ -10,6 +10,7 @@
 #define UNWIND_UNWIND_H
 
 #include "target/regs.h"
+#include "unwind/cpu.h"
 #include "unwind/modules.h"
 
 struct unwind;
@@ -35,6 +36,7 @@ struct unwind_place {
 struct native_frame {
     struct unwind_place *place; /* good until the next unwind_update or unwind_stack */
     addr_t sp, cfa;             /* its part of the stack */
+    uint64_t saved[CPU_SAVED];  /* the registers of cpu_saved_reg as it has them; 0: not known */
 };
 
 struct native_stack {
@@ -53,14 +55,18 @@ void unwind_set_free(struct unwind *u, void (*free_user)(void *user));
 /* Where tables are looked for that are not in memory. */
 void unwind_set_files(struct unwind *u, const struct module_files *files);
 
-/* Looks at the maps: at first, and again whenever they may have changed. `user` of places that are not in an ELF file is
- * NULL again. 0 or ERR_NOMEM. */
-int unwind_update(struct unwind *u, struct mem *m, const struct proc_maps *maps);
+/* Looks at the maps: at first, and again whenever they may have changed. `ret_changed`: modules came or went. `user` of
+ * places that are not in an ELF file is NULL again. 0 or ERR_NOMEM. */
+int unwind_update(struct unwind *u, struct mem *m, const struct proc_maps *maps, bool *ret_changed);
 
 /* 0 (also when it could not be followed to the end) or ERR_NOMEM. `m` is read for tables only. */
 int unwind_stack(struct unwind *u, struct mem *m, const struct regs *regs, const struct stack_copy *copy,
                  struct native_stack *ret);
 void native_stack_free(struct native_stack *s);
+
+/* True when the modules of the stack are in memory as they were when they were found: what was unwound after their
+ * names and tables were read means the same now. `ret_shares`: one of them takes turns with another at its place. */
+bool unwind_still(struct unwind *u, struct mem *m, const struct native_stack *s, bool *ret_shares);
 
 const struct modules *unwind_modules(const struct unwind *u);
 

@@ -55,6 +55,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     };
     struct proc_maps all = {.items = maps, .n = 2};
     struct unwind *u;
+    bool changed;
 
     if (size < sizeof(regs) + ROOM + 4096)
         return 0;
@@ -64,9 +65,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     m.size = size - sizeof(regs) - ROOM;
     maps[0].end = BASE + ((m.size + 4095) & ~4095ull);
     u = unwind_new();
-    if (u && unwind_update(u, &m.mem, &all) == 0) {
+    if (u && unwind_update(u, &m.mem, &all, &changed) == 0) {
         walk(u, &m.mem, &regs, &copy);
-        unwind_update(u, &m.mem, &all);
+        unwind_update(u, &m.mem, &all, &changed);
         walk(u, &m.mem, &regs, &copy);
     }
     unwind_free(u);

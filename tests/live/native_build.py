@@ -21,7 +21,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 NATIVE = ROOT / "tests" / "native"
 CACHE = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache") / "spyglass"
 INCLUDES = "import sysconfig; p = sysconfig.get_paths(); print(p['include']); print(p['platinclude'])"
-MODULES = ["spy_c", "spy_c_fp", "spy_cpp", "spy_cython", "spy_cython_l", "spy_rust"]
+MODULES = ["spy_c", "spy_c_fp", "spy_cpp", "spy_cython", "spy_cython_l", "spy_rust", "spy_load"]
 KEPT = 7 * 86400  # seconds
 # The newest Cython whose C code each Python takes.
 CYTHONS = [((3, 8), "3.2.4"), ((3, 7), "3.0.12"), ((2, 7), "0.29.37")]
@@ -161,7 +161,15 @@ def build_rust(python, built):
          cwd=built.directory)
 
 
-BUILDERS = {"spy_c": build_c, "spy_c_fp": build_c_fp, "spy_cpp": build_cpp, "spy_cython": build_cython,
+def build_load(python, built):
+    """Two libraries that take turns at one place; no build id, so that it is not what tells them apart."""
+    del python
+    for name in ("one", "two"):
+        call([tool("gcc", "cc"), "-O2", *shared(built, "-Wl,--build-id=none"), "-DNAME=" + name, "spy_load.c", "-o",
+              "libspy_%s.so" % name], cwd=built.directory)
+
+
+BUILDERS = {"spy_c": build_c, "spy_load": build_load, "spy_c_fp": build_c_fp, "spy_cpp": build_cpp, "spy_cython": build_cython,
             "spy_cython_l": build_cython_l, "spy_rust": build_rust}
 
 

@@ -63,8 +63,9 @@ static void make_functions(struct world *w)
 static void update(struct world *w, const char *text)
 {
     struct proc_maps maps = fake_module_maps(text);
+    bool changed;
 
-    CHECK_INT(unwind_update(w->u, &w->m->mem, &maps), 0);
+    CHECK_INT(unwind_update(w->u, &w->m->mem, &maps, &changed), 0);
     proc_maps_free(&maps);
 }
 
@@ -576,6 +577,30 @@ static void test_loaded_later(void)
     world_free(w);
 }
 
+/* Whether what was unwound means the same still. */
+static void test_still(void)
+{
+    struct world *w = world_new();
+    bool shares;
+
+    word(w, 8, LIB + 0x2000);
+    word(w, 16, AT(FIRST) + 9);
+    memset(fake_mem_at(w->m, AT(FIRST), 16), 0xe8, 16);
+    walk(w, AT(SMALL));
+    CHECK(w->stack.n == 3 && w->stack.whole);
+    CHECK(unwind_still(w->u, &w->m->mem, &w->stack, &shares) && !shares);
+    fake_mem_put(w->m, LIB + 0x800, 42); /* another library */
+    CHECK(!unwind_still(w->u, &w->m->mem, &w->stack, &shares));
+    update(w, MAPS);
+    walk(w, AT(SMALL));
+    CHECK(w->stack.n == 3 && unwind_still(w->u, &w->m->mem, &w->stack, &shares) && shares);
+    fake_mem_remove(w->m, LIB);
+    CHECK(!unwind_still(w->u, &w->m->mem, &w->stack, &shares));
+    w->stack.n = 0;
+    CHECK(unwind_still(w->u, &w->m->mem, &w->stack, &shares) && !shares);
+    world_free(w);
+}
+
 int main(int argc, char **argv)
 {
     test_start(argc, argv);
@@ -597,6 +622,7 @@ int main(int argc, char **argv)
     TEST_RUN(test_chance);
     TEST_RUN(test_notes);
     TEST_RUN(test_loaded_later);
+    TEST_RUN(test_still);
     CHECK(unwind_free(NULL) == NULL);
     return test_finish("test_unwind");
 }
