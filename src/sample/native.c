@@ -187,7 +187,7 @@ static int walk(struct native *n)
     if (update(n) == ERR_NOMEM)
         return ERR_NOMEM;
     r = unwind_stack(n->unwind, n->mem, &n->regs, &n->copy, &n->stack);
-    if (!n->stack.whole) /* they were not */
+    if (!n->stack.whole || n->stack.unknown) /* they were not */
         n->hurry_ns = now + HURRY_NS;
     return r;
 }

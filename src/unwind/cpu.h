@@ -27,9 +27,10 @@ struct cpu_guess {
     struct mem *mem;
 };
 
-/* From the first instruction of a function that is not there to who called it. ERR_READ: nobody did. */
-int cpu_leave_nowhere(const struct cpu_guess *g, struct cfi_expr_env *env);
-
 int cpu_guess_caller(const struct cpu_guess *g, struct cfi_expr_env *env, uint64_t *ret_cfa);
+
+/* From an address that is no code to where it was called, by a pointer that was NULL or went astray: the call has done
+ * nothing yet but leave its return address. ERR_READ. */
+int cpu_undo_call(const struct cpu_guess *g, struct cfi_expr_env *env);
 
 #endif

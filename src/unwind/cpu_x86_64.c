@@ -90,7 +90,7 @@ int cpu_guess_caller(const struct cpu_guess *g, struct cfi_expr_env *env, uint64
     return ERR_READ;
 }
 
-int cpu_leave_nowhere(const struct cpu_guess *g, struct cfi_expr_env *env)
+int cpu_undo_call(const struct cpu_guess *g, struct cfi_expr_env *env)
 {
     uint64_t sp = env->regs[REGS_SP], pc;
 

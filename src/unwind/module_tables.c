@@ -39,6 +39,15 @@ static uint64_t room_at(const struct module *mod, addr_t at, uint64_t len)
     return 0;
 }
 
+/* It was still the module's own memory after something was read from it. */
+static bool is_there(const struct module *mod, struct mem *m)
+{
+    unsigned char page[MODULE_PAGE];
+
+    return !mod->first_page || mod->fixed ||
+           (mem_read(m, mod->start, page, sizeof(page)) == 0 && memcmp(page, mod->first_page, sizeof(page)) == 0);
+}
+
 /* Copies what is not there yet of a part of .eh_frame. */
 static bool load_pieces(void *arg, size_t pos, size_t len)
 {
@@ -50,7 +59,8 @@ static bool load_pieces(void *arg, size_t pos, size_t len)
 
         if (mod->pieces[i])
             continue;
-        if (!hold(mod->owner, mod, n) || mem_read(mod->mem, s->at + i * PIECE, mod->frame_bytes + i * PIECE, n) < 0)
+        if (!hold(mod->owner, mod, n) || mem_read(mod->mem, s->at + i * PIECE, mod->frame_bytes + i * PIECE, n) < 0 ||
+            !is_there(mod, mod->mem))
             return false;
         mod->pieces[i] = true;
     }
@@ -89,7 +99,7 @@ static bool make_by_header(struct modules *ms, struct module *mod, struct mem *m
     if (!len || len > MAX_HEADER || !hold(ms, mod, len))
         return false;
     header.bytes = mod->header_bytes = malloc(len);
-    if (!header.bytes || mem_read(m, mod->header_at, mod->header_bytes, len) < 0)
+    if (!header.bytes || mem_read(m, mod->header_at, mod->header_bytes, len) < 0 || !is_there(mod, m))
         return false;
     at = cfi_header_frame(&header);
     return at && make_frame(mod, at, UINT64_MAX, &frame) && make_table(ms, mod, &frame, &header);
@@ -128,16 +138,18 @@ static int open_file(const struct modules *ms, const struct module *mod, struct 
 static void make_eh(struct modules *ms, struct module *mod, struct mem *m)
 {
     struct frame_section_source src;
+    bool made = make_by_header(ms, mod, m);
 
-    mod->tried_eh = true;
-    if (make_by_header(ms, mod, m))
-        return;
-    drop_eh(ms, mod);
-    if (open_file(ms, mod, &src) < 0)
-        return;
-    if (!make_by_file(ms, mod, &src))
+    if (!made) {
         drop_eh(ms, mod);
-    close(src.fd);
+        if (open_file(ms, mod, &src) == 0) {
+            made = make_by_file(ms, mod, &src);
+            close(src.fd);
+        }
+    }
+    mod->tried_eh = is_there(mod, m); /* else another time */
+    if (!made || !mod->tried_eh)
+        drop_eh(ms, mod);
 }
 
 static void make_debug(struct modules *ms, struct module *mod)
@@ -182,5 +194,4 @@ void module_tables_free(struct modules *ms, struct module *mod)
     cfi_table_free(&mod->debug);
     free(mod->debug_bytes);
     mod->debug_bytes = NULL;
-    mod->tried_eh = mod->tried_debug = false;
 }

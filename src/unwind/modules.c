@@ -108,27 +108,6 @@ static bool read_headers(struct module *mod, struct mem *m)
     return true;
 }
 
-/* Another library can take the place of one that was unloaded, and so can another file of the same name. */
-static void keep_first_page(struct module *mod, struct mem *m, const struct proc_map *map)
-{
-    if (map->path[0] != '/' || map->writable || !(mod->first_page = malloc(MODULE_PAGE)))
-        return;
-    if (mem_read(m, mod->start, mod->first_page, MODULE_PAGE) < 0) {
-        free(mod->first_page);
-        mod->first_page = NULL;
-    }
-}
-
-static bool is_unchanged(const struct module *mod, struct mem *m, const struct proc_map *map)
-{
-    unsigned char page[MODULE_PAGE];
-    bool is_read = map->path[0] == '/' && !map->writable && mem_read(m, mod->start, page, sizeof(page)) == 0;
-
-    if (mod->stale || is_read != (mod->first_page != NULL))
-        return false;
-    return !is_read || memcmp(page, mod->first_page, sizeof(page)) == 0;
-}
-
 static bool is_same_file(const struct module *mod, const struct proc_map *map)
 {
     return mod->device == map->device && mod->inode == map->inode && strcmp(mod->path, map->path) == 0;
@@ -156,6 +135,27 @@ static void trim(struct module *mod, const struct proc_maps *maps, size_t i)
         add_range(mod->code, &n, r.start, r.end);
     }
     mod->n_code = n;
+}
+
+/* Another library can take the place of one that was unloaded, and so can another file of the same name. */
+static void keep_first_page(struct module *mod, struct mem *m, const struct proc_map *map)
+{
+    if (map->path[0] != '/' || map->writable || !(mod->first_page = malloc(MODULE_PAGE)))
+        return;
+    if (mem_read(m, mod->start, mod->first_page, MODULE_PAGE) < 0) {
+        free(mod->first_page);
+        mod->first_page = NULL;
+    }
+}
+
+static bool is_unchanged(const struct module *mod, struct mem *m, const struct proc_map *map)
+{
+    unsigned char page[MODULE_PAGE];
+    bool is_read = map->path[0] == '/' && !map->writable && mem_read(m, mod->start, page, sizeof(page)) == 0;
+
+    if (mod->stale || is_read != (mod->first_page != NULL))
+        return false;
+    return !is_read || memcmp(page, mod->first_page, sizeof(page)) == 0;
 }
 
 static struct module *same_module(const struct modules *ms, const struct proc_map *map)
@@ -235,7 +235,6 @@ static void put_gone(struct modules *ms, struct module *mod)
     struct module **place = &ms->gone[ms->next_gone++ % MODULES_GONE];
 
     mod->stale = false;
-    module_tables_free(ms, mod); /* they are quickly made again */
     module_free(ms, *place);
     *place = mod;
 }
@@ -258,14 +257,13 @@ static struct module *module_make(struct modules *ms, struct mem *m, const struc
     *ret_nomem = !mod;
     if (!mod)
         return NULL;
-    keep_first_page(mod, m, map);
-    if (may_be_elf && read_headers(mod, m)) {
+    if (may_be_elf && read_headers(mod, m))
         trim(mod, maps, i);
-        return mod;
-    }
-    if (!map->executable)
+    else if (map->executable)
+        add_range(mod->code, &mod->n_code, map->start, map->end);
+    else
         return module_free(ms, mod);
-    add_range(mod->code, &mod->n_code, map->start, map->end);
+    keep_first_page(mod, m, map);
     return mod;
 }
 
@@ -289,26 +287,28 @@ static struct module *module_of(struct modules *ms, struct mem *m, const struct 
     return mod;
 }
 
-/* Those that are not there any more are kept for a while. */
-static bool retire_gone(struct modules *ms)
+/* Takes the new list; what is not in it is kept for a while. */
+static void replace(struct modules *ms, const struct modules *fresh, bool *ret_changed)
 {
-    bool gone = false;
-
+    ms->lost = false;
     for (size_t i = 0; i < ms->n; i++)
         if (!ms->items[i]->kept) {
-            gone = true;
+            ms->lost = *ret_changed = true;
             put_gone(ms, ms->items[i]);
         }
+    for (size_t i = 0; *ret_changed && i < fresh->n; i++)
+        fresh->items[i]->shares |= shares_place(ms, fresh->items[i]);
     free(ms->items);
-    return gone;
+    ms->items = fresh->items;
+    ms->n = fresh->n;
+    ms->cap = fresh->cap;
 }
 
-int modules_update(struct modules *ms, struct mem *m, const struct proc_maps *maps, bool *ret_gone)
+int modules_update(struct modules *ms, struct mem *m, const struct proc_maps *maps, bool *ret_changed)
 {
     struct modules fresh = {0};
-    bool nomem = false;
+    bool nomem = false, changed = false;
 
-    ms->came = false;
     for (size_t i = 0; i < ms->n; i++)
         ms->items[i]->kept = false;
     for (size_t i = 0; i < maps->n && fresh.n < MAX_MODULES && !nomem; i++) {
@@ -321,17 +321,13 @@ int modules_update(struct modules *ms, struct mem *m, const struct proc_maps *ma
         mod = is_part(&fresh, &maps->items[i]) ? NULL : module_of(ms, m, maps, i, &nomem);
         if (!mod)
             continue;
-        ms->came |= mod->is_new;
+        changed |= mod->is_new;
         mod->is_new = false;
         mod->kept = true;
         fresh.items[fresh.n++] = mod;
     }
-    *ret_gone = retire_gone(ms);
-    for (size_t i = 0; (*ret_gone || ms->came) && i < fresh.n; i++)
-        fresh.items[i]->shares |= shares_place(ms, fresh.items[i]);
-    ms->items = fresh.items;
-    ms->n = fresh.n;
-    ms->cap = fresh.cap;
+    replace(ms, &fresh, &changed);
+    *ret_changed = changed;
     return nomem ? ERR_NOMEM : 0;
 }
 

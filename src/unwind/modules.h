@@ -59,17 +59,17 @@ struct module_files {
 struct modules {
     struct module **items; /* by their start */
     size_t n, cap;
-    uint64_t held;                     /* bytes of their tables */
     struct module *gone[MODULES_GONE]; /* those that went last, in case that they come back: a ring */
     size_t next_gone;
-    bool came;                     /* the last update found one that was not known */
+    bool lost;                     /* the last update found that some have gone */
+    uint64_t held;                 /* bytes of their tables */
     void (*free_user)(void *user); /* NULL: nothing to free */
     struct module_files files;
 };
 
-/* Brings the list up to date with the maps. `ret_gone` is set when one that was there is not any more: then pointers
- * to it are bad. 0 or ERR_NOMEM. */
-int modules_update(struct modules *ms, struct mem *m, const struct proc_maps *maps, bool *ret_gone);
+/* Brings the list up to date with the maps. `ret_changed` is set when one has come or gone: pointers to those
+ * that have gone are bad. 0 or ERR_NOMEM. */
+int modules_update(struct modules *ms, struct mem *m, const struct proc_maps *maps, bool *ret_changed);
 void modules_free(struct modules *ms);
 
 /* The module whose code is at `pc`, or NULL. */

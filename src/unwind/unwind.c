@@ -26,7 +26,9 @@ struct unwind {
     uint64_t round;
     unsigned char (*pages)[MODULE_PAGE]; /* for unwind_still */
     struct unwind_place **slots;
-    size_t n, cap; /* cap is a power of two */
+    size_t n, cap;               /* cap is a power of two */
+    size_t n_made;               /* of them in code that a program made: it may be other code by now */
+    struct unwind_place nowhere; /* for all addresses that are in no module: not kept */
 };
 
 /* Where the walk is. */
@@ -69,7 +71,14 @@ static void places_forget(struct unwind *u)
         free(u->slots[i]);
         u->slots[i] = NULL;
     }
-    u->n = 0;
+    u->n = u->n_made = 0;
+}
+
+static void places_forget_made(struct unwind *u)
+{
+    for (size_t i = 0; u->n_made && i < u->cap; i++)
+        if (u->slots[i] && !u->slots[i]->module->is_elf)
+            u->slots[i]->user = NULL;
 }
 
 struct unwind *unwind_new(void)
@@ -114,42 +123,35 @@ static void place_fill(struct unwind *u, struct mem *m, struct unwind_place *p)
     p->has_row = p->module && module_tables_row(&u->modules, p->module, m, p->pc, &p->row, &p->section) == 0;
 }
 
-/* What was not in any module may be in one now, and what a compiler made as the program ran may be something else. */
-static void places_refresh(struct unwind *u, struct mem *m)
-{
-    for (size_t i = 0; i < u->cap; i++) {
-        struct unwind_place *p = u->slots[i];
-
-        if (p && (!p->module || !p->module->is_elf)) {
-            p->user = NULL;
-            place_fill(u, m, p);
-        }
-    }
-}
-
 int unwind_update(struct unwind *u, struct mem *m, const struct proc_maps *maps, bool *ret_changed)
 {
-    bool gone = false;
-    int r = modules_update(&u->modules, m, maps, &gone);
+    int r = modules_update(&u->modules, m, maps, ret_changed);
 
-    *ret_changed = gone || u->modules.came;
-    if (gone)
+    /* What is known of code in a file stays true while the file is mapped. */
+    if (u->modules.lost)
         places_forget(u);
     else
-        places_refresh(u, m);
+        places_forget_made(u);
     return r;
 }
 
+/* What is in no module is not kept: it may be in one the next time. */
 static struct unwind_place *place_new(struct unwind *u, struct mem *m, addr_t pc)
 {
-    struct unwind_place *p = calloc(1, sizeof(*p));
+    struct unwind_place found = {.pc = pc}, *p;
 
+    place_fill(u, m, &found);
+    if (!found.module) {
+        u->nowhere = found;
+        return &u->nowhere;
+    }
+    p = malloc(sizeof(*p));
     if (!p)
         return NULL;
-    p->pc = pc;
-    place_fill(u, m, p);
+    *p = found;
     u->slots[slot_of(u->slots, u->cap, pc)] = p;
     u->n++;
+    u->n_made += !found.module->is_elf;
     return p;
 }
 
@@ -259,9 +261,27 @@ static bool ends_signal(void *arg, uint64_t pc)
     return p && p->has_row && p->row.is_signal;
 }
 
+static struct cpu_guess guess_of(struct walk *w)
+{
+    return (struct cpu_guess){.is_code = is_code, .ends_signal = ends_signal, .arg = w, .mem = w->m};
+}
+
+/* A call of a bad address is where many programs crash. Code that is new may look the same: the caller of all this is
+ * told, and looks at the maps again. */
+static void leave_bad_call(struct walk *w, struct native_stack *s)
+{
+    struct cpu_guess guess = guess_of(w);
+
+    if (modules_find(&w->u->modules, w->env.regs[REGS_PC]))
+        return;
+    s->unknown = true;
+    if (cpu_undo_call(&guess, &w->env) == 0)
+        w->inside = false;
+}
+
 static int step_to_caller(struct walk *w, const struct unwind_place *p, uint64_t *ret_cfa)
 {
-    struct cpu_guess guess = {.is_code = is_code, .ends_signal = ends_signal, .arg = w, .mem = w->m};
+    struct cpu_guess guess = guess_of(w);
 
     if (p->has_row && p->row.is_signal) {
         w->inside = true; /* it was interrupted there, and has not called */
@@ -284,16 +304,6 @@ static bool is_first(const struct unwind_place *p)
     return p->has_row && !p->row.is_signal && p->row.regs[CFI_RA].kind == CFI_UNDEFINED;
 }
 
-/* A call of an address where no code is leaves nothing but the return address: a pointer to a function that was NULL. */
-static void leave_nowhere(struct walk *w)
-{
-    struct cpu_guess guess = {.is_code = is_code, .ends_signal = ends_signal, .arg = w, .mem = w->m};
-    unsigned char byte;
-
-    if (mem_read(w->m, w->env.regs[REGS_PC], &byte, 1) < 0 && cpu_leave_nowhere(&guess, &w->env) == 0)
-        w->inside = false;
-}
-
 static void note_saved(const struct walk *w, struct native_frame *f)
 {
     for (size_t i = 0; i < CPU_SAVED; i++)
@@ -304,10 +314,14 @@ static void note_saved(const struct walk *w, struct native_frame *f)
 static int walk_frames(struct walk *w, struct native_stack *s)
 {
     while (s->n < MAX_FRAMES && w->u->n < MAX_FILL) {
-        uint64_t pc = w->env.regs[REGS_PC];
-        struct unwind_place *p = pc ? place_of(w->u, w->m, pc - !w->inside) : NULL;
+        struct unwind_place *p;
         struct native_frame *f;
+        uint64_t pc;
 
+        if (w->inside)
+            leave_bad_call(w, s);
+        pc = w->env.regs[REGS_PC];
+        p = pc ? place_of(w->u, w->m, pc - !w->inside) : NULL;
         if (!p)
             return pc ? ERR_NOMEM : 0;
         if (!p->module) {
@@ -344,8 +358,6 @@ int unwind_stack(struct unwind *u, struct mem *m, const struct regs *regs, const
     memcpy(w.env.regs, regs->r, sizeof(w.env.regs));
     ret->n = 0;
     ret->whole = ret->unknown = false;
-    if (!is_code(&w, w.env.regs[REGS_PC]))
-        leave_nowhere(&w);
     return walk_frames(&w, ret);
 }
 

@@ -55,8 +55,8 @@ void unwind_set_free(struct unwind *u, void (*free_user)(void *user));
 /* Where tables are looked for that are not in memory. */
 void unwind_set_files(struct unwind *u, const struct module_files *files);
 
-/* Looks at the maps: at first, and again whenever they may have changed. `user` of places that are not in an ELF file is
- * NULL again. `ret_changed`: modules came or went. 0 or ERR_NOMEM. */
+/* Looks at the maps: at first, and again whenever they may have changed. `ret_changed`: modules came or went. `user` of
+ * places that are not in an ELF file is NULL again. 0 or ERR_NOMEM. */
 int unwind_update(struct unwind *u, struct mem *m, const struct proc_maps *maps, bool *ret_changed);
 
 /* 0 (also when it could not be followed to the end) or ERR_NOMEM. `m` is read for tables only. */

@@ -22,12 +22,12 @@ static void count_free(void *user)
     freed += *(int *)user;
 }
 
-static void update(struct modules *ms, struct fake_mem *m, const char *text, bool *ret_gone)
+static void update(struct modules *ms, struct fake_mem *m, const char *text, bool *ret_changed)
 {
     struct proc_maps maps = fake_module_maps(text);
-    bool gone, sorted = true;
+    bool changed, sorted = true;
 
-    CHECK_INT(modules_update(ms, &m->mem, &maps, ret_gone ? ret_gone : &gone), 0);
+    CHECK_INT(modules_update(ms, &m->mem, &maps, ret_changed ? ret_changed : &changed), 0);
     for (size_t i = 1; i < ms->n; i++)
         sorted &= ms->items[i - 1]->start < ms->items[i]->start;
     CHECK(sorted);
@@ -149,44 +149,111 @@ static void test_large_pages(void)
     mem_close(&m->mem);
 }
 
+#define LIBRARY "7f0000000000-7f0000008000 r-xp 00000000 08:01 12 /lib/b.so\n"
+
 static void test_update(void)
 {
     struct fake_mem *m = fake_mem_new();
     struct modules ms = {.free_user = count_free};
     struct module *program, *made;
     int one = 1;
-    bool gone;
+    bool changed;
 
     freed = 0;
     fake_module_put(m, BASE);
     fake_module_put(m, LIB);
-    update(&ms, m, PROGRAM "500000-501000 rwxp 00000000 00:00 0\n", &gone);
-    CHECK(ms.n == 2 && !gone);
+    update(&ms, m, PROGRAM "500000-501000 rwxp 00000000 00:00 0\n", &changed);
+    CHECK(ms.n == 2 && changed && !ms.lost);
     program = ms.items[0];
     made = ms.items[1];
     program->user = &one;
+    update(&ms, m, PROGRAM "500000-501000 rwxp 00000000 00:00 0\n", &changed);
+    CHECK(ms.n == 2 && !changed && !ms.lost && ms.items[0] == program && ms.items[1] == made);
     /* More, and what a compiler made has grown. */
-    update(&ms, m,
-           PROGRAM "500000-509000 rwxp 00000000 00:00 0\n"
-                   "7f0000000000-7f0000008000 r-xp 00000000 08:01 12 /lib/b.so\n",
-           &gone);
-    CHECK(ms.n == 3 && !gone && ms.items[0] == program && ms.items[1] == made && freed == 0);
+    update(&ms, m, PROGRAM "500000-509000 rwxp 00000000 00:00 0\n" LIBRARY, &changed);
+    CHECK(ms.n == 3 && changed && !ms.lost && ms.items[0] == program && ms.items[1] == made && freed == 0);
     CHECK(modules_find(&ms, 0x508fff) == made && !modules_find(&ms, 0x509000));
-    ms.items[2]->user = &one;
     /* Gone; then another file in its place. */
-    update(&ms, m, PROGRAM, &gone);
-    CHECK(ms.n == 1 && gone && freed == 0 && ms.items[0] == program); /* kept for a while: it may come back */
-    update(&ms, m, "400000-408000 r-xp 00000000 08:01 99 /bin/a\n", &gone);
-    CHECK(ms.n == 1 && gone && freed == 0 && ms.items[0]->inode == 99);
-    update(&ms, m, "400000-408000 r-xp 00000000 08:01 99 /bin/b\n", &gone);
-    CHECK(ms.n == 1 && gone);
+    update(&ms, m, PROGRAM, &changed);
+    CHECK(ms.n == 1 && changed && ms.lost && ms.items[0] == program);
+    update(&ms, m, "400000-408000 r-xp 00000000 08:01 99 /bin/a\n", &changed);
+    CHECK(ms.n == 1 && changed && ms.lost && ms.items[0]->inode == 99 && ms.items[0]->shares);
+    update(&ms, m, "400000-408000 r-xp 00000000 08:01 99 /bin/b\n", &changed);
+    CHECK(ms.n == 1 && changed && ms.lost);
     /* The same map twice, as no kernel writes it. */
-    update(&ms, m, "400000-408000 r-xp 00000000 08:01 99 /bin/b\n400000-408000 r-xp 00000000 08:01 99 /bin/b\n", &gone);
-    CHECK(ms.n == 1 && !gone);
-    update(&ms, m, "", &gone);
-    CHECK(ms.n == 0 && gone);
+    update(&ms, m, "400000-408000 r-xp 00000000 08:01 99 /bin/b\n400000-408000 r-xp 00000000 08:01 99 /bin/b\n",
+           &changed);
+    CHECK(ms.n == 1 && !changed);
+    update(&ms, m, "", &changed);
+    CHECK(ms.n == 0 && changed && freed == 0);
     modules_free(&ms);
-    CHECK_INT(freed, 2);
+    CHECK_INT(freed, 1);
+    mem_close(&m->mem);
+}
+
+/* Libraries that take each other's place, and come back. */
+static void test_turns(void)
+{
+    struct fake_mem *m = fake_mem_new();
+    struct modules ms = {.free_user = count_free};
+    struct module *mod;
+    int one = 1;
+    bool changed;
+    char text[128];
+
+    freed = 0;
+    fake_module_put(m, LIB);
+    update(&ms, m, LIBRARY, NULL);
+    mod = ms.items[0];
+    mod->user = &one;
+    /* The same name, file and place, but other bytes: another one. */
+    fake_mem_put(m, LIB + 0x800, 42);
+    update(&ms, m, LIBRARY, &changed);
+    CHECK(changed && ms.lost && ms.items[0] != mod && ms.items[0]->shares && !ms.items[0]->user);
+    /* The first one again, with all that was known of it. */
+    fake_mem_put(m, LIB + 0x800, 0);
+    update(&ms, m, LIBRARY, &changed);
+    CHECK(changed && ms.items[0] == mod && mod->user == &one && mod->shares && freed == 0);
+    update(&ms, m, "", NULL);
+    update(&ms, m, LIBRARY, NULL);
+    CHECK(ms.items[0] == mod);
+    /* Somebody saw that it is not there: it is not believed. */
+    mod->stale = true;
+    update(&ms, m, LIBRARY, NULL);
+    CHECK(ms.items[0] != mod);
+    /* Only so many that have gone are kept. */
+    for (unsigned i = 0; i < 3 * MODULES_GONE; i++) {
+        snprintf(text, sizeof(text), "7f0000000000-7f0000008000 r-xp 00000000 08:01 %u /lib/%u.so\n", 100 + i, i);
+        update(&ms, m, text, NULL);
+    }
+    CHECK_INT(freed, 1);
+    modules_free(&ms);
+    mem_close(&m->mem);
+}
+
+/* A table that is read while another library takes the module's place is not used, and not kept. */
+static void test_turns_of_tables(void)
+{
+    struct fake_mem *m = fake_mem_new();
+    struct modules ms = {0};
+    static struct fake_cfi frame;
+    uint64_t start = LIB + 0x1000;
+    const struct cfi_section *section;
+    struct cfi_row row;
+    size_t offset;
+
+    frame = (struct fake_cfi){.at = LIB + FAKE_MODULE_FRAME};
+    fake_cfi_cie(&frame, &(struct fake_cie){0});
+    offset = fake_cfi_fde(&frame, start, 0x100, "", 0);
+    fake_module_put(m, LIB);
+    fake_module_tables(m, LIB, &frame, &start, &offset, 1);
+    update(&ms, m, LIBRARY, NULL);
+    fake_mem_put(m, LIB + 0x800, 42);
+    CHECK(module_tables_row(&ms, ms.items[0], &m->mem, start, &row, &section) < 0);
+    CHECK_INT(ms.held, 0);
+    fake_mem_put(m, LIB + 0x800, 0);
+    CHECK_INT(module_tables_row(&ms, ms.items[0], &m->mem, start, &row, &section), 0);
+    modules_free(&ms);
     mem_close(&m->mem);
 }
 
@@ -323,9 +390,8 @@ static void test_pieces(void)
     CHECK_INT(module_tables_row(&ms, ms.items[0], &m->mem, starts[1] + 5, &row, &section), 0);
     CHECK(row.cfa.value == 48 && ms.held < 2 * 65536);
     CHECK(module_tables_row(&ms, ms.items[0], &m->mem, BASE + 0x3000, &row, &section) < 0);
-    update(&ms, m, "", NULL);
-    CHECK_INT(ms.held, 0);
     modules_free(&ms);
+    CHECK_INT(ms.held, 0);
     mem_close(&m->mem);
 }
 
@@ -456,6 +522,8 @@ int main(int argc, char **argv)
     TEST_RUN(test_mapped_to_be_read);
     TEST_RUN(test_large_pages);
     TEST_RUN(test_update);
+    TEST_RUN(test_turns);
+    TEST_RUN(test_turns_of_tables);
     TEST_RUN(test_wrong_headers);
     TEST_RUN(test_absurd_sizes);
     TEST_RUN(test_many);

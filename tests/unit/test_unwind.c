@@ -63,8 +63,9 @@ static void make_functions(struct world *w)
 static void update(struct world *w, const char *text)
 {
     struct proc_maps maps = fake_module_maps(text);
+    bool changed;
 
-    CHECK_INT(unwind_update(w->u, &w->m->mem, &maps, &(bool){false}), 0);
+    CHECK_INT(unwind_update(w->u, &w->m->mem, &maps, &changed), 0);
     proc_maps_free(&maps);
 }
 
@@ -383,13 +384,13 @@ static void test_nowhere(void)
     word(w, 8 + 8, AT(FIRST) + 1);
     for (int i = 0; i < 2; i++) {
         walk(w, i ? 0xdeadbeef000 : 0);
-        CHECK(w->stack.n == 2 && w->stack.whole);
+        CHECK(w->stack.n == 2 && w->stack.whole && w->stack.unknown); /* it may be code that is new */
         check_frame(w, 0, AT(SMALL) + 8, 8, 24);
     }
     /* A jump there: nothing tells who did it. */
     word(w, 0, STACK + 5);
     walk(w, 0);
-    CHECK(w->stack.n == 0 && !w->stack.whole);
+    CHECK(w->stack.n == 0 && !w->stack.whole && w->stack.unknown);
     walk(w, 0xdeadbeef000);
     CHECK(w->stack.n == 0 && !w->stack.whole && w->stack.unknown);
     /* A caller that is in no module; a stack that ends with 0. */
@@ -399,11 +400,14 @@ static void test_nowhere(void)
     word(w, 8, 0);
     walk(w, AT(SMALL));
     CHECK(w->stack.n == 1 && !w->stack.unknown && !w->stack.whole);
-    /* New code that the maps do not have yet is not taken for nothing. */
-    fake_mem_add(w->m, 0xb00000, 0x1000);
-    word(w, 0, AT(SMALL) + 9);
-    walk(w, 0xb00100);
-    CHECK(w->stack.n == 0 && w->stack.unknown);
+    /* The same behind a signal: the handler of the crash. */
+    word(w, 8, AT(SIGNAL) + 1);
+    put_signal(w, 16, 0, STACK + 0x400, 0);
+    word(w, 0x400, AT(SMALL) + 9);
+    word(w, 0x400 + 8 + 8, AT(FIRST) + 1);
+    walk(w, AT(SMALL));
+    CHECK(w->stack.n == 4 && w->stack.whole && w->stack.unknown);
+    check_frame(w, 2, AT(SMALL) + 8, 0x408, 0x418);
     world_free(w);
 }
 
@@ -573,6 +577,30 @@ static void test_loaded_later(void)
     world_free(w);
 }
 
+/* Whether what was unwound means the same still. */
+static void test_still(void)
+{
+    struct world *w = world_new();
+    bool shares;
+
+    word(w, 8, LIB + 0x2000);
+    word(w, 16, AT(FIRST) + 9);
+    memset(fake_mem_at(w->m, AT(FIRST), 16), 0xe8, 16);
+    walk(w, AT(SMALL));
+    CHECK(w->stack.n == 3 && w->stack.whole);
+    CHECK(unwind_still(w->u, &w->m->mem, &w->stack, &shares) && !shares);
+    fake_mem_put(w->m, LIB + 0x800, 42); /* another library */
+    CHECK(!unwind_still(w->u, &w->m->mem, &w->stack, &shares));
+    update(w, MAPS);
+    walk(w, AT(SMALL));
+    CHECK(w->stack.n == 3 && unwind_still(w->u, &w->m->mem, &w->stack, &shares) && shares);
+    fake_mem_remove(w->m, LIB);
+    CHECK(!unwind_still(w->u, &w->m->mem, &w->stack, &shares));
+    w->stack.n = 0;
+    CHECK(unwind_still(w->u, &w->m->mem, &w->stack, &shares) && !shares);
+    world_free(w);
+}
+
 int main(int argc, char **argv)
 {
     test_start(argc, argv);
@@ -594,6 +622,7 @@ int main(int argc, char **argv)
     TEST_RUN(test_chance);
     TEST_RUN(test_notes);
     TEST_RUN(test_loaded_later);
+    TEST_RUN(test_still);
     CHECK(unwind_free(NULL) == NULL);
     return test_finish("test_unwind");
 }
