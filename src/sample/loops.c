@@ -56,16 +56,29 @@ static bool is_own_register(const struct unwind_place *p, size_t k)
     return p->has_row && p->row.regs[cpu_saved_reg(k)].kind != CFI_SAME;
 }
 
+/* What was copied of its part of the stack; both ends are below those of the copy, so that nothing can wrap. */
+static addr_t begin_of(const struct native *n, const struct native_frame *nf)
+{
+    return nf->sp > n->copy.at ? (nf->sp + 7) & ~7ull : (n->copy.at + 7) & ~7ull;
+}
+
+static addr_t end_of(const struct native *n, const struct native_frame *nf)
+{
+    addr_t end = nf->cfa - nf->sp < MAX_FRAME_BYTES ? nf->cfa : nf->sp + MAX_FRAME_BYTES;
+
+    return end < n->copy.at + n->copy.len ? end : n->copy.at + n->copy.len;
+}
+
 static bool holds(const struct native *n, size_t i, addr_t frame)
 {
     const struct native_frame *nf = &n->stack.items[i];
-    addr_t end = nf->cfa - nf->sp < MAX_FRAME_BYTES ? nf->cfa : nf->sp + MAX_FRAME_BYTES;
+    addr_t end = end_of(n, nf);
     uint64_t word;
 
     for (size_t k = 0; k < CPU_SAVED; k++)
         if (nf->saved[k] == frame && is_own_register(nf->place, k))
             return true;
-    for (addr_t at = (nf->sp + 7) & ~7ull; at < end; at += 8)
+    for (addr_t at = begin_of(n, nf); at < end; at += 8)
         if (native_word(n, at, &word) && word == frame && !is_saved_slot(nf->place, nf->cfa, at))
             return true;
     return false;
@@ -100,7 +113,7 @@ static size_t frame_at(const struct loops *l, size_t n_frames, addr_t word)
 static size_t frame_held(const struct loops *l, const struct native *n, size_t n_frames, size_t i, size_t limit)
 {
     const struct native_frame *nf = &n->stack.items[i];
-    addr_t end = nf->cfa - nf->sp < MAX_FRAME_BYTES ? nf->cfa : nf->sp + MAX_FRAME_BYTES;
+    addr_t end = end_of(n, nf);
     size_t best = LOOPS_NONE, found;
     uint64_t word;
 
@@ -109,7 +122,7 @@ static size_t frame_held(const struct loops *l, const struct native *n, size_t n
         if (found < limit && (best == LOOPS_NONE || found > best))
             best = found;
     }
-    for (addr_t at = (nf->sp + 7) & ~7ull; at < end; at += 8) {
+    for (addr_t at = begin_of(n, nf); at < end; at += 8) {
         found = native_word(n, at, &word) ? frame_at(l, n_frames, word) : LOOPS_NONE;
         if (found < limit && (best == LOOPS_NONE || found > best) && !is_saved_slot(nf->place, nf->cfa, at))
             best = found;
