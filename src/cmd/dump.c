@@ -112,7 +112,7 @@ static int dump_entry(struct family *family, struct family_entry *e, uint64_t *p
     return 0;
 }
 
-static void note_errors(const struct sampler *s)
+static void note_errors(const struct sampler *s, pid_t pid)
 {
     for (int i = 0; i < SAMPLER_ERRORS; i++)
         if (s->errors[i])
@@ -128,8 +128,8 @@ static void note_errors(const struct sampler *s)
         fprintf(stderr, "Note: %llu thread(s) are shown without native frames: they could not be held.\n",
                 (unsigned long long)s->native_none);
     if (s->hold_refused)
-        fprintf(stderr, "Note: the process may not be held (another tracer has it, or ptrace is forbidden): it was "
-                        "read while it ran.\n");
+        fprintf(stderr, "Note: the process may not be held (%s): it was read while it ran.\n",
+                access_hold_reason(pid).text);
 }
 
 /* Several processes asked for, and not one of them Python. */
@@ -211,7 +211,7 @@ static int dump_core(const struct options *o, struct err_note *note)
         dump_text(process_info(pm.process), traces.items, traces.n, &out, true, stdout);
     postmortem_report(&pm);
     if (r == 0)
-        note_errors(s);
+        note_errors(s, 0);
     traces_clear(&traces);
     free(traces.items);
     postmortem_close(&pm);
@@ -241,7 +241,7 @@ int cmd_dump(const struct options *o)
     if (r == 0)
         r = dump_family(o, &family, &note);
     if (r == 0)
-        note_errors(family.sampler);
+        note_errors(family.sampler, o->pid);
     if (r == ERR_NO_PROCESS || r == ERR_NOT_PYTHON)
         access_hint_inner(o->pid, &note);
     family_free(&family);

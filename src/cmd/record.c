@@ -330,8 +330,8 @@ static void say_cost(struct record *rec)
         say_ways(rec, held, elapsed);
     say_holds(rec, held);
     if (rec->sampler->hold_refused && !rec->o->nonblocking)
-        say(rec, "The process may not be held (another tracer has it, or ptrace is forbidden): it was read while it "
-                 "ran.");
+        say(rec, "The process may not be held (%s): it was read while it ran.",
+            access_hold_reason(rec->family.n ? rec->family.items[0].pid : 0).text);
 }
 
 /* Nothing to show has a reason, and most often a flag that helps. */

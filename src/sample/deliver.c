@@ -67,7 +67,8 @@ static int deliver_locals(struct process *p, struct frame *frames)
     return 0;
 }
 
-/* Unwinds what was captured. Stacks that read the same have the same key. */
+/* Unwinds what was captured. Stacks that read the same have the same key. How many frames that gives is told to who has
+ * seen it before. */
 static int add_native_key(struct process *p, struct trace *trace)
 {
     int r = native_unwind(&p->native);
@@ -89,6 +90,11 @@ static int weave(struct process *p, const struct known_thread *k, struct trace *
     if (weave_stack(w, &p->native, &p->py, &p->stack.frames, p->frames + trace->unsure, k->hint.cframe[0]) < 0)
         return ERR_NOMEM;
     p->sampler->native_failed += w->failed;
+    if (p->stack.cut) {
+        if (grow_array((void **)&w->items, &w->cap, w->n + 1, sizeof(*w->items)) < 0)
+            return ERR_NOMEM;
+        w->items[w->n++] = p->frames[trace->n_frames - 1];
+    }
     trace->frames = w->items;
     trace->n_frames = w->n;
     return 0;
@@ -110,9 +116,9 @@ int deliver_stack(struct process *p, const struct known_thread *k, bool active, 
         return hand_over(p, &trace, sink, arg);
     if (grow_array((void **)&p->frames, &p->cap_frames, frames->n + 2, sizeof(*p->frames)) < 0)
         return ERR_NOMEM;
+    trace.n_frames = frames->n + trace.unsure;
     if (trace.unsure) {
         p->frames[0] = (struct frame){.func = sampler_func(p->sampler, &not_sure)};
-        trace.n_frames++;
         if (!p->frames[0].func)
             return ERR_NOMEM;
     }
@@ -126,7 +132,7 @@ int deliver_stack(struct process *p, const struct known_thread *k, bool active, 
                                                      .is_entry = frames->items[i].is_entry,
                                                      .is_shim_entry = frames->items[i].is_shim_entry};
     }
-    if (p->sampler->options.locals && deliver_locals(p, p->frames + trace.unsure) < 0)
+    if (p->sampler->options.locals && frames->n && deliver_locals(p, p->frames + trace.unsure) < 0)
         return ERR_NOMEM;
     if (p->stack.cut) {
         p->frames[trace.n_frames] = (struct frame){.func = sampler_func(p->sampler, &cut_off)};

@@ -155,7 +155,7 @@ static int walk(struct native *n)
     if (r == ERR_NOMEM)
         return r;
     r = unwind_stack(n->unwind, n->mem, &n->regs, &n->copy, &n->stack);
-    if (r < 0 || n->stack.whole || n->core || clock_now_ns() - n->updated_ns < HURRY_NS)
+    if (r < 0 || (n->stack.whole && !n->stack.unknown) || n->core || clock_now_ns() - n->updated_ns < HURRY_NS)
         return r;
     if (update(n) == ERR_NOMEM)
         return ERR_NOMEM;

@@ -240,7 +240,8 @@ static int fill_unnamed(struct native_names *names, const struct unwind_place *p
         snprintf(name, sizeof(name), "[code without a name]");
     *ret = (struct native_func){.func = make_func(names, name, NULL, mod->is_elf ? mod->path : "[memory]"),
                                 .hidden = internals_hide(NULL, mod->path, mod->start == names->interpreter),
-                                .hidden_at_root = internals_is_libc(mod->path)};
+                                .hidden_at_root = internals_is_libc(mod->path),
+                                .hidden_at_loop = !mod->is_elf}; /* a trampoline of Python's (-X perf_jit) */
     return ret->func ? 0 : ERR_NOMEM;
 }
 

@@ -17,6 +17,7 @@ struct native_func {
     int line;
     bool hidden;                    /* the interpreter's own, shown with --native-all only */
     bool hidden_at_root;            /* the same, but only where a thread begins */
+    bool hidden_at_loop;            /* the same, but only where it calls the interpreter's loop */
     bool is_eval;                   /* the interpreter's loop */
     struct symbols_name symbols_id; /* for symbols_same_call */
 };

@@ -3,6 +3,7 @@
  */
 #include "base/clock.h"
 #include "base/grow.h"
+#include "base/utf8.h"
 #include "sample/process_private.h"
 #include "target/core_file.h"
 #include "target/proc.h"
@@ -40,15 +41,18 @@ static bool has_python(struct process *p, pid_t tid)
     return false;
 }
 
+/* A thread can call itself anything. */
 static const char *name_of(struct process *p, pid_t tid)
 {
-    char *text = NULL;
+    char *text = NULL, clean[3 * 64];
     const char *name = NULL;
     size_t len = 0;
 
     if (!p->core && proc_read_file(p->pid, tid, "comm", &text, &len) == 0) {
-        text[strcspn(text, "\n")] = '\0';
-        name = intern_str(p->sampler->names, text);
+        len -= len && text[len - 1] == '\n';
+        if (len > 64)
+            len = 64;
+        name = intern_bytes(p->sampler->names, clean, utf8_clean(text, len, clean));
     }
     free(text);
     return name;

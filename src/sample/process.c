@@ -20,9 +20,8 @@
 #include <unistd.h>
 
 /* Held threads are looked at seldom, and have moved on meanwhile: what they come back to is worth to be fetched. */
-#define AHEAD_READINGS 30
-#define POLL_NS        (2 * NS_PER_MS)
-#define REDETECT_NS    (50 * NS_PER_MS)
+#define POLL_NS     (2 * NS_PER_MS)
+#define REDETECT_NS (50 * NS_PER_MS)
 
 struct process *process_free(struct process *p)
 {
@@ -189,8 +188,6 @@ static int open_process(struct process *p, struct err_note *note)
     if (r < 0)
         return r;
     p->mem = ahead_mem(p->ahead);
-    if (p->sampler->options.native)
-        ahead_set_memory(p->ahead, AHEAD_READINGS);
     return 0;
 }
 

@@ -36,6 +36,12 @@ bool access_can_read(struct mem *m, const struct proc_maps *maps);
 /* Fills `note` with the cause that is found; returns ERR_PERMISSION. */
 int access_explain(pid_t pid, struct err_note *note);
 
+/* Why a process that may be read may not be held, as part of a sentence: "process 4242 traces it". */
+struct access_reason {
+    char text[128];
+};
+struct access_reason access_hold_reason(pid_t pid);
+
 /* When `pid` is that of processes inside of containers: their pids here go into the hint of `note`. Nothing is guessed:
  * a pid always means the process that has it here. */
 void access_hint_inner(pid_t pid, struct err_note *note);

@@ -259,6 +259,19 @@ int access_explain(pid_t pid, struct err_note *note)
     return access_judge(&facts, note);
 }
 
+struct access_reason access_hold_reason(pid_t pid)
+{
+    struct access_reason reason = {"another tracer has it, or ptrace is forbidden"};
+    struct proc_status st;
+
+    if (access_ptrace_filtered())
+        snprintf(reason.text, sizeof(reason.text),
+                 "a seccomp filter on us forbids ptrace; docker run --cap-add SYS_PTRACE … allows it");
+    else if (proc_status_read(pid, 0, &st) == 0 && st.tracer)
+        snprintf(reason.text, sizeof(reason.text), "process %d traces it", (int)st.tracer);
+    return reason;
+}
+
 /* One more process to the hint: "4242 (podman/59fb1f64d193)". */
 static void add_inner(char *list, size_t room, pid_t pid)
 {

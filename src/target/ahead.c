@@ -9,7 +9,6 @@
 #include <string.h>
 
 #define AHEAD_CALL 512 /* spans of one call; more are passed on as they are */
-#define AHEAD_KEPT 40  /* of what was not asked for; each costs a little in every call */
 
 struct ahead {
     struct mem mem;
@@ -22,22 +21,19 @@ struct ahead {
     bool has_last;              /* and nothing was read after it */
     size_t n_copies, cursor;    /* of the guess, those that were read; where the last answer was */
     size_t places[AHEAD_SPANS]; /* of each in `bytes` */
-    bool used[AHEAD_SPANS];     /* which of them were asked for */
-    uint32_t memory;
     addr_t offer_at;
     const unsigned char *offer;
     size_t offer_len;
     unsigned char bytes[AHEAD_BYTES];
 };
 
-static void note(struct ahead_list *list, addr_t addr, size_t len, uint32_t age)
+static void note(struct ahead_list *list, const struct mem_span *span)
 {
-    if (list->n == AHEAD_SPANS || len > AHEAD_BYTES - list->bytes)
+    if (list->n == AHEAD_SPANS || span->len > AHEAD_BYTES - list->bytes)
         return;
-    list->items[list->n].addr = addr;
-    list->items[list->n].len = (uint32_t)len;
-    list->items[list->n++].age = age;
-    list->bytes += len;
+    list->items[list->n].addr = span->addr;
+    list->items[list->n++].len = (uint32_t)span->len;
+    list->bytes += span->len;
 }
 
 static void copies_spans(struct ahead *a, struct mem_span *spans)
@@ -47,7 +43,6 @@ static void copies_spans(struct ahead *a, struct mem_span *spans)
     for (size_t i = 0; i < a->guess.n; i++) {
         spans[i] = (struct mem_span){a->guess.items[i].addr, a->bytes + at, a->guess.items[i].len};
         a->places[i] = at;
-        a->used[i] = false;
         at += a->guess.items[i].len;
     }
 }
@@ -80,7 +75,6 @@ static const unsigned char *find_copy(struct ahead *a, const struct mem_span *sp
 
         if (a->guess.items[i].addr == span->addr && a->guess.items[i].len == span->len) {
             a->cursor = i + 1 < a->n_copies ? i + 1 : 0;
-            a->used[i] = true;
             return a->bytes + a->places[i];
         }
     }
@@ -103,7 +97,7 @@ static size_t answer(struct ahead *a, const struct mem_span *spans, size_t n, st
         const unsigned char *copy = find_offered(a, &spans[i]);
 
         if (!copy) {
-            note(a->list, spans[i].addr, spans[i].len, 0);
+            note(a->list, &spans[i]);
             copy = find_copy(a, &spans[i]);
         }
         if (copy) {
@@ -189,24 +183,9 @@ void ahead_begin(struct ahead *a, struct ahead_list *list, addr_t last)
     list->n = list->bytes = 0;
 }
 
-/* What was fetched and not asked for is kept for a while. */
-static void remember(struct ahead *a)
-{
-    for (size_t i = 0; i < a->n_copies && a->list->n < AHEAD_KEPT; i++)
-        if (!a->used[i] && a->guess.items[i].age < a->memory)
-            note(a->list, a->guess.items[i].addr, a->guess.items[i].len, a->guess.items[i].age + 1);
-}
-
 void ahead_end(struct ahead *a)
 {
-    if (a->list && a->memory && a->called)
-        remember(a);
     a->list = NULL;
-}
-
-void ahead_set_memory(struct ahead *a, uint32_t readings)
-{
-    a->memory = readings;
 }
 
 void ahead_offer(struct ahead *a, addr_t at, const void *bytes, size_t len)

@@ -27,7 +27,6 @@ struct ahead_list {
     struct {
         addr_t addr;
         uint32_t len;
-        uint32_t age; /* readings since it was asked for */
     } items[AHEAD_SPANS];
     size_t n;
     size_t bytes;
@@ -44,10 +43,6 @@ struct mem *ahead_mem(struct ahead *a);
 /* `list` is what was asked for the last time, and is made anew. `last`: a word to be fetched after all else, or 0. */
 void ahead_begin(struct ahead *a, struct ahead_list *list, addr_t last);
 void ahead_end(struct ahead *a);
-
-/* For how many readings something is fetched that was not asked for again; 0 at first. A thread that goes to and fro
- * between a few stacks asks for what it asked for a while ago. */
-void ahead_set_memory(struct ahead *a, uint32_t readings);
 
 /* Between begin and end: memory that the caller has copied since. It answers what lies inside of it. */
 void ahead_offer(struct ahead *a, addr_t at, const void *bytes, size_t len);

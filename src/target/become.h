@@ -1,6 +1,6 @@
 /*
  * Root without CAP_SYS_PTRACE may not read the processes of others, while their own user may: so root acts as that
- * user for as long as it reads, and is root again when it writes files. See docs/decisions/0007-become-the-user.md.
+ * user for as long as it reads, and is root again when it writes files. See docs/decisions/0009-become-the-user.md.
  *
  *     struct become *b = become_user_of(pid);    // NULL: there is no need, or no way
  *     become_begin(b);

@@ -1,7 +1,7 @@
 /*
  * Rights that are the file's, not the caller's: spyglass installed setuid root, or with file capabilities. They serve
  * for one thing only: to read a process of the caller's own that Yama keeps apart. All else is done as the caller.
- * See docs/decisions/0008-setuid.md.
+ * See docs/decisions/0010-setuid.md.
  *
  *     r = lent_settle(&note);              // first of all: from here on we are the caller
  *     fd = lent_open_mem(pid);             // /proc/PID/mem of a process of the caller's own, or -1

@@ -15,6 +15,13 @@ bool cpu_is_saved(unsigned reg)
     return reg == REGS_BX || reg == REGS_BP || (reg >= REGS_R8 + 4 && reg <= REGS_R15) || reg == REGS_PC;
 }
 
+unsigned cpu_saved_reg(size_t i)
+{
+    static const uint8_t regs[CPU_SAVED] = {REGS_BX, REGS_BP, REGS_R8 + 4, REGS_R8 + 5, REGS_R8 + 6, REGS_R15};
+
+    return regs[i];
+}
+
 /* The stack pointer is at the ucontext: the handler's return address was just taken off. */
 int cpu_signal_frame(struct cfi_expr_env *env)
 {

@@ -17,13 +17,13 @@
 #define MAX_FRAMES  262144
 #define MAX_SIGNALS 64 /* frames of signal handlers in one stack: behind each the stack may be anywhere */
 #define MAX_PLACES  32768
-#define SLOTS       (2 * MAX_PLACES)
-#define MAX_FILL    (SLOTS / 4 * 3) /* one walk can add many */
+#define MAX_FILL    (2 * MAX_PLACES) /* one walk can add many */
+#define FIRST_SLOTS 1024
 
 struct unwind {
     struct modules modules;
     struct unwind_place **slots;
-    size_t n, cap; /* cap is SLOTS, a power of two */
+    size_t n, cap; /* cap is a power of two */
 };
 
 /* Where the walk is. */
@@ -36,12 +36,28 @@ struct walk {
     int signals; /* so many signal frames were passed */
 };
 
-static int table_new(struct unwind *u, size_t cap)
+static size_t slot_of(struct unwind_place *const *slots, size_t cap, addr_t pc)
 {
-    u->slots = calloc(cap, sizeof(struct unwind_place *));
-    u->cap = u->slots ? cap : 0;
-    u->n = 0;
-    return u->slots ? 0 : ERR_NOMEM;
+    size_t at = hash_mix(0, pc) & (cap - 1);
+
+    while (slots[at] && slots[at]->pc != pc)
+        at = (at + 1) & (cap - 1);
+    return at;
+}
+
+static int table_grow(struct unwind *u, size_t cap)
+{
+    struct unwind_place **slots = calloc(cap, sizeof(struct unwind_place *));
+
+    if (!slots)
+        return ERR_NOMEM;
+    for (size_t i = 0; i < u->cap; i++)
+        if (u->slots[i])
+            slots[slot_of(slots, cap, u->slots[i]->pc)] = u->slots[i];
+    free(u->slots);
+    u->slots = slots;
+    u->cap = cap;
+    return 0;
 }
 
 static void places_forget(struct unwind *u)
@@ -57,7 +73,7 @@ struct unwind *unwind_new(void)
 {
     struct unwind *u = calloc(1, sizeof(*u));
 
-    return u && table_new(u, SLOTS) == 0 ? u : unwind_free(u);
+    return u && table_grow(u, FIRST_SLOTS) == 0 ? u : unwind_free(u);
 }
 
 struct unwind *unwind_free(struct unwind *u)
@@ -117,24 +133,29 @@ int unwind_update(struct unwind *u, struct mem *m, const struct proc_maps *maps)
     return r;
 }
 
+static struct unwind_place *place_new(struct unwind *u, struct mem *m, addr_t pc)
+{
+    struct unwind_place *p = calloc(1, sizeof(*p));
+
+    if (!p)
+        return NULL;
+    p->pc = pc;
+    place_fill(u, m, p);
+    u->slots[slot_of(u->slots, u->cap, pc)] = p;
+    u->n++;
+    return p;
+}
+
 /* NULL when there is no memory or no room for it. */
 static struct unwind_place *place_of(struct unwind *u, struct mem *m, addr_t pc)
 {
-    size_t at = hash_mix(0, pc) & (u->cap - 1);
+    struct unwind_place *p = u->slots[slot_of(u->slots, u->cap, pc)];
 
-    while (u->slots[at] && u->slots[at]->pc != pc)
-        at = (at + 1) & (u->cap - 1);
-    if (!u->slots[at]) {
-        struct unwind_place *p = u->n < MAX_FILL ? calloc(1, sizeof(*p)) : NULL;
-
-        if (!p)
-            return NULL;
-        p->pc = pc;
-        place_fill(u, m, p);
-        u->slots[at] = p;
-        u->n++;
-    }
-    return u->slots[at];
+    if (p)
+        return p;
+    if (u->n >= MAX_FILL || (u->n * 2 >= u->cap && table_grow(u, u->cap * 2) < 0))
+        return NULL;
+    return place_new(u, m, pc);
 }
 
 static int stack_word(void *arg, uint64_t addr, uint64_t *ret)
@@ -266,6 +287,13 @@ static void leave_nowhere(struct walk *w)
         w->inside = false;
 }
 
+static void note_saved(const struct walk *w, struct native_frame *f)
+{
+    for (size_t i = 0; i < CPU_SAVED; i++)
+        if (is_known(&w->env, cpu_saved_reg(i)))
+            f->saved[i] = w->env.regs[cpu_saved_reg(i)];
+}
+
 static int walk_frames(struct walk *w, struct native_stack *s)
 {
     while (s->n < MAX_FRAMES && w->u->n < MAX_FILL) {
@@ -283,6 +311,7 @@ static int walk_frames(struct walk *w, struct native_stack *s)
             return ERR_NOMEM;
         f = &s->items[s->n++];
         *f = (struct native_frame){.place = p, .sp = w->env.regs[REGS_SP]};
+        note_saved(w, f);
         if (is_first(p)) {
             f->cfa = w->copy->at + w->copy->len;
             s->whole = true;

@@ -10,6 +10,7 @@
 #define UNWIND_UNWIND_H
 
 #include "target/regs.h"
+#include "unwind/cpu.h"
 #include "unwind/modules.h"
 
 struct unwind;
@@ -33,8 +34,9 @@ struct unwind_place {
 };
 
 struct native_frame {
-    struct unwind_place *place; /* good until the next unwind_update or unwind_stack: that also empties the stack */
+    struct unwind_place *place; /* good until the next unwind_update or unwind_stack */
     addr_t sp, cfa;             /* its part of the stack */
+    uint64_t saved[CPU_SAVED];  /* the registers of cpu_saved_reg as it has them; 0: not known */
 };
 
 struct native_stack {

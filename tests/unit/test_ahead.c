@@ -230,28 +230,6 @@ static void test_offer(void)
     ahead_free(a);
 }
 
-/* With a memory, what was asked for a while ago comes with the first call; it is as new as all else. */
-static void test_memory(void)
-{
-    struct counting c;
-    struct ahead *a = make(&c);
-    struct ahead_list list = {0};
-
-    ahead_set_memory(a, 2);
-    for (size_t round = 0; round < 8; round++) {
-        c.words[9] = 1000 + round;
-        ahead_begin(a, &list, 0);
-        word(a, 0);
-        c.calls = 0;
-        if (round == 0 || round == 2 || round == 7)
-            CHECK_INT(word(a, 9), 1000 + round);
-        CHECK_INT(c.calls, round == 0 || round == 7); /* by then it is forgotten */
-        ahead_end(a);
-        CHECK(list.n <= AHEAD_SPANS && list.bytes <= AHEAD_BYTES);
-    }
-    ahead_free(a);
-}
-
 int main(void)
 {
     TEST_RUN(test_passes_on);
@@ -261,6 +239,5 @@ int main(void)
     TEST_RUN(test_bounds);
     TEST_RUN(test_rest);
     TEST_RUN(test_offer);
-    TEST_RUN(test_memory);
     return test_finish("test_ahead");
 }

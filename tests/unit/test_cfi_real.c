@@ -209,7 +209,6 @@ static void check_debug(const char *path)
 static void test_debug_frames(void)
 {
     check_debug(FIXTURES "/debug.so");
-    check_debug(FIXTURES "/debug64.so");
 }
 
 int main(int argc, char **argv)

@@ -14,7 +14,6 @@ $cc "$src/code.c" -o plain.so
 $cc -Wl,--no-eh-frame-hdr "$src/code.c" -o no-header.so
 $cc $none "$src/code.c" -o debug.so
 $cc $none -gz=zlib "$src/code.c" -o packed.so
-$cc $none -gdwarf64 "$src/code.c" -o debug64.so 2>/dev/null || cp debug.so debug64.so
 $cc -O0 -fno-omit-frame-pointer -fno-asynchronous-unwind-tables -fno-unwind-tables "$src/code.c" -o nothing.so
 
 # .debug_frame in a debug file, found by the build id, beneath a root of its own.
