@@ -198,8 +198,10 @@ static int attach(struct record *rec)
         if (r < 0)
             return r;
     }
+    /* In a tree the first one may not be Python for long, or never: its children are not to wait for it. */
     r = family_add(&rec->family, o->program ? rec->launch.pid : o->pid,
-                   o->program ? LAUNCH_PATIENCE_NS : ATTACH_PATIENCE_NS, !o->subprocesses, rec->note);
+                   o->subprocesses ? 0 : (o->program ? LAUNCH_PATIENCE_NS : ATTACH_PATIENCE_NS), !o->subprocesses,
+                   rec->note);
     if (r < 0 && o->program && launch_poll(&rec->launch)) {
         err_note_what(rec->note, ERR_GONE, "'%s' ended, with status %d, before it ran any Python", o->program[0],
                       launch_exit_status(&rec->launch));

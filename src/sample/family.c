@@ -75,13 +75,12 @@ int family_join(struct family *t, pid_t pid, const struct proc_stat *st, struct 
     return 0;
 }
 
-/* Those who knew it may ask for it still: its session, its group. */
-static void remember(struct family *t, const struct family_entry *e)
+void family_remember(struct family *t, pid_t pid, struct kin *kin)
 {
     struct family_member *m = &t->past[t->n_past++ % FAMILY_PAST];
 
     kin_drop(m->kin);
-    *m = (struct family_member){e->pid, e->kin};
+    *m = (struct family_member){pid, kin};
 }
 
 int family_drop_dead(struct family *t)
@@ -99,7 +98,7 @@ int family_drop_dead(struct family *t)
         if (e->left_out)
             kin_drop(e->kin);
         else
-            remember(t, e);
+            family_remember(t, e->pid, e->kin);
     }
     if (kept >= t->n)
         return 0;
@@ -116,8 +115,10 @@ void family_free(struct family *t)
     for (size_t i = 0; i < FAMILY_PAST; i++)
         kin_drop(t->past[i].kin);
     kin_free_all(&t->pinned);
-    if (t->watching)
+    if (t->watching) {
         births_close(&t->births);
+        forks_close(&t->forks);
+    }
     free(t->items);
     free(t->slots);
     *t = (struct family){.sampler = t->sampler, .subprocesses = t->subprocesses, .max_depth = t->max_depth};
@@ -255,11 +256,14 @@ int family_add(struct family *t, pid_t pid, uint64_t patience_ns, bool must_be_p
     if (r < 0)
         return r == ERR_NO_PROCESS ? err_note_what(note, r, "no process has the pid %d", (int)pid) : r;
     r = family_join(t, pid, &st, NULL);
-    if (r == 0)
-        r = family_try(t, &t->items[0], patience_ns, note);
-    if (!must_be_python && (r == ERR_NOT_PYTHON || r == ERR_STARTING))
-        return 0;
-    return r;
+    if (r < 0)
+        return r;
+    if (must_be_python)
+        return family_try(t, &t->items[0], patience_ns, note);
+    r = family_try(t, &t->items[0], 0, note);
+    if (r == ERR_STARTING)
+        r = family_attach(t, &t->items[0], patience_ns);
+    return r == ERR_NOT_PYTHON || r == ERR_STARTING ? 0 : r;
 }
 
 /* ---- sampling ---- */
@@ -275,7 +279,8 @@ static int entry_sample(struct family *t, struct family_entry *e, process_sink s
     if (r == ERR_GONE)
         e->dead = true;
     else if (r < 0 && r != ERR_NOMEM) {
-        sampler_count_error(t->sampler, r);
+        if (r != ERR_STARTING) /* no stack was missed */
+            sampler_count_error(t->sampler, r);
         e->suspect = true;
     }
     return r;

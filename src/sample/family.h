@@ -14,6 +14,7 @@
 #include "sample/kin.h"
 #include "sample/process.h"
 #include "target/births.h"
+#include "target/forks.h"
 
 #define FAMILY_PAST      64 /* members that ended, whose sessions and groups may live on */
 #define FAMILY_ANCESTORS 32
@@ -54,7 +55,8 @@ struct family {
     bool watching;  /* births are told */
     bool has_lists; /* the kernel lists the children of a process */
     struct births births;
-    size_t turn; /* whose image, whose children are looked at next */
+    struct forks forks; /* where the kernel tells them, births are not looked for */
+    size_t turn;        /* whose image, whose children are looked at next */
     struct family_member past[FAMILY_PAST];
     size_t n_past;
     pid_t ancestors[FAMILY_ANCESTORS]; /* of the root, its parent first: where orphans may go */

@@ -14,6 +14,10 @@ struct family_entry *family_find(const struct family *t, pid_t pid);
 /* A process joins below `up`. It is not attached yet. ERR_NOMEM, ERR_BOUNDS. */
 int family_join(struct family *t, pid_t pid, const struct proc_stat *st, struct kin *up);
 
+/* It belonged to the family, and has ended: its children, its session and its group may yet ask for `kin`, which is held
+ * from now on by the family. */
+void family_remember(struct family *t, pid_t pid, struct kin *kin);
+
 /* Those marked dead leave, but for the root. 0 or ERR_NOMEM. */
 int family_drop_dead(struct family *t);
 
@@ -25,6 +29,9 @@ int family_renew(struct family_entry *e, const struct proc_stat *st);
 
 /* Finds out who takes in orphans of the root, and how sure an image is. */
 void lineage_open(struct family *t);
+
+/* The place of a process that belongs to the family, or did; NULL: none has that pid. */
+struct kin *lineage_member(const struct family *t, pid_t pid);
 
 /* The place that a new process has a parent in, or NULL: it is not of this family. */
 struct kin *lineage_parent(const struct family *t, pid_t pid, const struct proc_stat *st);

@@ -38,30 +38,34 @@ static bool is_thread(pid_t pid)
     return proc_status_read(pid, 0, &st) < 0 || st.process != pid;
 }
 
-/* True when there is nothing more to find out about it. */
-static int take(struct family *t, const struct newborn *b, bool *ret_done)
+/* It takes its place, unless it has it already; who had its pid before it has gone. */
+static int join(struct family *t, const struct newborn *b, struct kin *up)
 {
     struct family_entry *known = family_find(t, b->pid);
-    struct kin *up;
-    int r;
+    int r = 0;
 
-    *ret_done = true;
-    if (known && known->start_time == b->st.start_time)
+    if (known && (known->start_time == b->st.start_time || known == &t->items[0]))
         return 0;
-    if (known && known == &t->items[0])
-        return 0; /* the root's pid was used again: that is nobody of ours */
+    if (t->max_depth && up->depth >= t->max_depth)
+        return 0;
     if (known) {
         known->dead = true;
+        kin_hold(up);
         r = family_drop_dead(t);
-        if (r < 0)
-            return r;
+        kin_drop(up);
     }
-    up = lineage_parent(t, b->pid, &b->st);
-    *ret_done = up != NULL;
-    if (!up || is_thread(b->pid) || (t->max_depth && up->depth >= t->max_depth))
-        return 0;
-    r = family_join(t, b->pid, &b->st, up);
+    if (r == 0)
+        r = family_join(t, b->pid, &b->st, up);
     return r == ERR_BOUNDS ? 0 : r;
+}
+
+/* Is it one of ours? If its parent is yet to be found, it may be asked again. */
+static int take(struct family *t, const struct newborn *b, bool *ret_done)
+{
+    struct kin *up = lineage_parent(t, b->pid, &b->st);
+
+    *ret_done = up != NULL;
+    return up && !is_thread(b->pid) ? join(t, b, up) : 0;
 }
 
 /* A child may come before its parent in the list: then it is taken in the next round. */
@@ -106,6 +110,39 @@ static int take_births(struct family *t)
         r = take_all(t, &all);
     free(all.items);
     return r;
+}
+
+/* A fork by one of ours. One that has ended already stands for its parent: its own children come next. */
+static int take_fork(struct family *t, const struct forks_event *event)
+{
+    struct kin *up = lineage_member(t, event->parent);
+    struct newborn b = {.pid = event->pid};
+
+    if (!up)
+        return 0;
+    if (proc_stat_read(b.pid, 0, &b.st) < 0 || b.st.state == 'Z' || b.st.state == 'X') {
+        family_remember(t, b.pid, kin_hold(up));
+        return 0;
+    }
+    return join(t, &b, up);
+}
+
+/* What the kernel has told since the last time. ERR_BOUNDS: not all. */
+static int take_events(struct family *t)
+{
+    struct forks_event event;
+    int r, told;
+
+    while ((told = forks_next(&t->forks, &event)) > 0) {
+        struct family_entry *e = event.parent ? NULL : family_find(t, event.pid);
+
+        if (e)
+            e->suspect = true; /* an exec */
+        r = event.parent ? take_fork(t, &event) : 0;
+        if (r < 0)
+            return r;
+    }
+    return told;
 }
 
 /* The children that the kernel lists of one process. */
@@ -157,10 +194,16 @@ static int take_from_all(struct family *t)
 /* All there are so far. What is born meanwhile is told at the next look. */
 static int take_first(struct family *t)
 {
-    int r = births_open(&t->births);
+    int r;
 
-    if (r < 0)
+    t->forks.fd = -1;
+    if (!t->lazy)
+        forks_open(&t->forks);
+    r = births_open(&t->births);
+    if (r < 0) {
+        forks_close(&t->forks);
         return r == ERR_NOMEM ? r : 0;
+    }
     t->has_lists = proc_has_children_file(t->items[0].pid);
     if (!t->has_lists)
         r = take_from_all(t);
@@ -169,6 +212,13 @@ static int take_first(struct family *t)
     lineage_open(t);
     t->watching = true;
     return r;
+}
+
+static int take_new(struct family *t)
+{
+    int r = t->forks.fd >= 0 ? take_events(t) : ERR_BOUNDS;
+
+    return r == ERR_BOUNDS ? take_births(t) : r;
 }
 
 /* Has it ended, or executed something else? A process that has not run has done neither. */
@@ -225,16 +275,17 @@ static int attach_new(struct family *t)
 
 int family_refresh(struct family *t)
 {
-    int r = look_at_some(t);
+    bool first = !t->watching;
+    int r = 0;
 
-    if (r == 0 && t->subprocesses) {
-        bool first = !t->watching;
-
-        r = first ? take_first(t) : take_births(t);
+    if (t->subprocesses) {
+        r = first ? take_first(t) : take_new(t);
         /* Whoever was missed is found in time: one process's children are looked at each time. */
         if (r == 0 && !first && t->has_lists)
             r = take_children(t, t->turn % t->n);
     }
+    if (r == 0)
+        r = look_at_some(t);
     if (r == 0)
         r = family_drop_dead(t);
     return r == 0 && !t->lazy ? attach_new(t) : r;

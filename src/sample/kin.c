@@ -24,6 +24,12 @@ struct kin *kin_new(struct kin *up, pid_t pid)
     return kin;
 }
 
+struct kin *kin_hold(struct kin *kin)
+{
+    kin->refs++;
+    return kin;
+}
+
 struct kin *kin_drop(struct kin *kin)
 {
     while (kin && --kin->refs == 0) {

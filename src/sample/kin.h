@@ -23,6 +23,8 @@ struct kin {
 
 /* Holds `up`, which may be NULL. NULL when out of memory. */
 struct kin *kin_new(struct kin *up, pid_t pid);
+/* One more hold. */
+struct kin *kin_hold(struct kin *kin);
 /* Gives up one hold; returns NULL. */
 struct kin *kin_drop(struct kin *kin);
 

@@ -35,7 +35,7 @@ static bool takes_orphans(const struct family *t, pid_t pid)
     return false;
 }
 
-static struct kin *member(const struct family *t, pid_t pid)
+struct kin *lineage_member(const struct family *t, pid_t pid)
 {
     const struct family_entry *e = family_find(t, pid);
 
@@ -62,9 +62,9 @@ static struct kin *orphans_parent(const struct family *t, pid_t pid, const struc
 
     /* A session or a process group goes by the pid of who made it. */
     if (st->session != pid && st->session > 1)
-        up = member(t, st->session);
+        up = lineage_member(t, st->session);
     if (!up && st->group != pid && st->group > 1)
-        up = member(t, st->group);
+        up = lineage_member(t, st->group);
     if (!up)
         up = by_image(t, st->image);
     if (!up && t->is_adopter && st->parent == getpid())

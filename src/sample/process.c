@@ -344,6 +344,7 @@ int process_detect_again(struct process *p)
     if (!p->codes)
         return ERR_NOMEM;
     thread_table_free(&p->table);
+    p->replaced = false;
     hot_forget(&p->hot);
     native_close(&p->native);
     others_free(p);

@@ -47,6 +47,7 @@ struct process {
     struct hot hot;
     uint64_t heads_ns;    /* when it was last looked whether new ones have come */
     bool heads_due;       /* look with the next stack: then it costs nothing */
+    bool replaced;        /* it has executed another program: nothing of the old one holds */
     bool was_idle;        /* none of its threads ran at the last sample */
     uint64_t rest_cpu_ns; /* its CPU time then; 0: not known. While it is the same, nothing of it has run since */
 };

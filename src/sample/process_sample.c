@@ -85,6 +85,7 @@ static int sample_thread(struct process *p, struct known_thread *k, process_sink
     if (r == ERR_NOMEM)
         return r;
     if (r < 0) {
+        p->replaced |= k->task.replaced;
         p->listed_ns = 0; /* it may have ended: look at the list again */
         if (r != ERR_GONE)
             sampler_count_error(s, r);
@@ -196,7 +197,7 @@ static int sample_process(struct process *p, process_sink sink, void *arg)
     stop_sweep(&p->sampler->stop);
     r = p->failed >= MAX_FAILED ? process_detect_again(p) : 0;
     if (r == 0)
-        r = update_threads(p);
+        r = p->replaced ? ERR_STARTING : update_threads(p);
     if (r < 0) {
         p->listed_ns = 0;
         p->failed++;
@@ -204,6 +205,8 @@ static int sample_process(struct process *p, process_sink sink, void *arg)
     }
     p->failed = 0;
     r = sample_and_note_rest(p, sink, arg);
+    if (r == 0 && p->replaced)
+        return ERR_STARTING; /* who keeps the set of processes names it anew */
     return r == 0 && p->sampler->options.native_all ? others_sample(p, sink, arg) : r;
 }
 

@@ -169,6 +169,26 @@ static int read_locals(struct stack *st, const struct stack_source *src, const s
     return r;
 }
 
+/* From 3.13 on a class that is called often gets a frame of the interpreter's own below its __init__ (_Py_InitCleanup in
+ * Python/specialize.c). It has one name for all and no line, and Python itself never shows it. */
+static bool is_internal(const struct code *code)
+{
+    return code->name_at && code->name_at == code->file_at && code->first_line == 0;
+}
+
+static void drop_internal(struct stack *st)
+{
+    size_t kept = 0;
+
+    for (size_t i = 0; i < st->frames.n; i++) {
+        if (is_internal(st->codes[i]))
+            continue;
+        st->frames.items[kept] = st->frames.items[i];
+        st->codes[kept++] = st->codes[i];
+    }
+    st->frames.n = kept;
+}
+
 static int read_once(struct stack *st, const struct stack_source *src, struct known_thread *k, const struct freeze *fz)
 {
     int r;
@@ -180,6 +200,7 @@ static int read_once(struct stack *st, const struct stack_source *src, struct kn
         r = fz->way == FREEZE_NOT ? read_moving(st, src, k, fz->since_ns) : read_still(st, src, k, fz->since_ns);
     if (r < 0)
         return r;
+    drop_internal(st);
     if (src->heads) {
         st->heads_same = threads_heads_same(src->py, src->heads);
         st->heads_read = true;

@@ -399,9 +399,13 @@ static int children_by_parent(pid_t pid, pid_t **ret_pids, size_t *ret_n)
 bool proc_has_children_file(pid_t pid)
 {
     char path[96];
+    int fd;
 
     snprintf(path, sizeof(path), "/proc/%d/task/%d/children", (int)pid, (int)pid);
-    return access(path, F_OK) == 0;
+    fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd >= 0)
+        close(fd);
+    return fd >= 0;
 }
 
 int proc_children_read(pid_t pid, pid_t **ret_pids, size_t *ret_n)

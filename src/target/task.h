@@ -4,12 +4,15 @@
 #ifndef TARGET_TASK_H
 #define TARGET_TASK_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
 struct task {
     pid_t pid, tid;
     int stat_fd, sched_fd; /* -1: opened at each use, when descriptors are short */
+    uint64_t stack;        /* where the stack of its process begins; 0: not looked yet, or not told */
+    bool replaced;         /* that has changed: the process has executed another program */
 };
 
 struct task_look {
@@ -25,7 +28,7 @@ struct task_turns {
 void task_open(struct task *t, pid_t pid, pid_t tid);
 void task_close(struct task *t);
 
-/* ERR_NO_PROCESS when the thread is gone. */
+/* ERR_NO_PROCESS when the thread is gone, or is one of another program now. */
 int task_look(struct task *t, struct task_look *ret);
 
 /* An equal count at two times means that it was not put on a CPU in between: if it was not on one at the first

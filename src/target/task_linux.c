@@ -67,10 +67,19 @@ static uint64_t parse_number(const char **p)
     return value;
 }
 
+/* Each exec draws another place for the stack. */
+static bool is_replaced(struct task *t, uint64_t stack)
+{
+    if (!t->stack)
+        t->stack = stack;
+    t->replaced |= stack && stack != t->stack;
+    return t->replaced;
+}
+
 int task_look(struct task *t, struct task_look *ret)
 {
     char buf[1024];
-    const char *p, *cpu;
+    const char *p, *stack, *cpu;
     ssize_t got = read_start(t, t->stat_fd, "stat", buf, sizeof(buf) - 1);
 
     if (got <= 0)
@@ -80,10 +89,12 @@ int task_look(struct task *t, struct task_look *ret)
     if (!p || p[1] != ' ' || !p[2])
         return ERR_NO_PROCESS;
     *ret = (struct task_look){.state = p[2], .cpu = -1};
-    cpu = skip_fields(p + 2, 36); /* from the state, field 3, to the processor, field 39: proc(5) */
+    /* From the state, field 3, to the start of the stack, field 28, and the processor, field 39: proc(5). */
+    stack = skip_fields(p + 2, 25);
+    cpu = stack ? skip_fields(stack, 11) : NULL;
     if (cpu)
         ret->cpu = (int)parse_number(&cpu);
-    return 0;
+    return stack && is_replaced(t, parse_number(&stack)) ? ERR_NO_PROCESS : 0;
 }
 
 int task_turns(struct task *t, struct task_turns *ret)

@@ -57,6 +57,7 @@ static const struct name calls[] = {
     {"faccessat2", SYS_faccessat2},
     {"close_range", SYS_close_range},
     {"prctl", SYS_prctl},
+    {"socket", SYS_socket},
     {NULL, 0},
 };
 

@@ -1,0 +1,512 @@
+"""Trees of processes: each kind of pool with the stack of every worker; re-parenting, exec, daemons; many children."""
+import json
+import os
+import pathlib
+import resource
+import shutil
+import signal
+import subprocess
+
+import pytest
+from conftest import DEBIAN, NEWEST_HOST, PYTHONS, SANITIZED, SPYGLASS, TARGETS, finish, run, start, wait_until
+from stacks import parse_json, parse_text, rows, same
+from test_record import wait_sampling
+from trees import (chains_of, cpu_seconds, descendants, descriptors, exe, functions_of, is_python, read_tree, resident,
+                   stat)
+
+OLD = next((p for p in PYTHONS if p.version == (2, 7)), None)
+SOME = [p for p in (OLD, next((p for p in PYTHONS if p.version == (3, 8)), None), DEBIAN, NEWEST_HOST) if p]
+KINDS = ["fork", "pool-fork", "pool-spawn", "pool-forkserver", "process-fork", "process-spawn", "futures", "subprocess",
+         "shell", "two-shells", "session"]
+ONLY_3 = {"pool-spawn", "pool-forkserver", "process-spawn", "futures"}
+
+
+def tell(target):
+    """Lets the target go on; gives what it says then."""
+    target.process.stdin.write(b"x")
+    target.process.stdin.flush()
+    return target.read_line()
+
+
+def skip_old(python, kind):
+    if python.version < (3, 0) and kind in ONLY_3:
+        pytest.skip("Python 2 has no such pool")
+
+
+# --- the stack of each worker ---
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_pool(spawn, python, kind):
+    """JSON: every frame of every worker, its parent and its command line. Text: pids, parents, commands."""
+    skip_old(python, kind)
+    target = spawn(python, "pools.py", kind, "3")
+    workers = tell(target)["workers"]
+    below = {pid for pid in descendants(target.pid) if is_python(pid)}
+    assert {w["pid"] for w in workers} <= below
+    result = run("dump", "--subprocesses", "--json", "--pid", target.pid).check()
+    threads = parse_json(result.out)
+    assert {t["pid"] for t in threads} == below | {target.pid}, result
+    by_pid = {}
+    for thread in threads:
+        by_pid.setdefault(thread["pid"], []).append(thread)
+    for worker in workers:
+        thread = by_pid[worker["pid"]][0]
+        same(rows(thread["frames"]), rows(worker["frames"]), "%s, worker %d" % (kind, worker["pid"]))
+        info = thread["process_info"]
+        assert info["pid"] == worker["pid"] and info["parent"]["pid"] == worker["parent"], info
+        assert info["command_line"].split() == command_line(worker["pid"]), info
+    for process in parse_text(run("dump", "-s", "-p", target.pid).check().out):
+        if process["pid"] != target.pid:
+            assert process["parent"] == int(stat(process["pid"])[1])
+        assert process["command"].split() == command_line(process["pid"])
+
+
+def command_line(pid):
+    return pathlib.Path("/proc/%d/cmdline" % pid).read_text().replace("\0", " ").split()
+
+
+@pytest.mark.parametrize("kind", ["pool-fork", "pool-spawn", "pool-forkserver", "futures", "two-shells"])
+@pytest.mark.parametrize("host", SOME, ids=repr)
+def test_pool_recorded(spawn, tmp_path, host, kind):
+    """Workers that come while it records: each is seen at its work, below its parent, and at no one else's."""
+    skip_old(host, kind)
+    target = spawn(host, "pools.py", kind, "2", "busy")
+    out = tmp_path / "out.txt"
+    process = start("record", "--pid", target.pid, "--subprocesses", "-f", "raw", "--function", "-o", out)
+    wait_sampling(process)
+    workers = tell(target)["workers"]
+    wait_until(lambda: min(cpu_seconds(w["pid"]) for w in workers) > 1, "all at work")
+    process.send_signal(signal.SIGINT)
+    finish(process).check()
+    tree = read_tree(out.read_text())
+    found, chains = functions_of(tree), chains_of(tree)
+    for worker in workers:
+        assert "worker_works" in found.get(worker["pid"], ()), (worker["pid"], found)
+        chain = chains[worker["pid"]]
+        assert chain[0] == target.pid and chain[-2] == worker["parent"], chain
+    assert {pid for pid in found if "worker_works" in found[pid]} == {w["pid"] for w in workers}
+
+
+# How births are noticed: told by the kernel; by the newest pid; where that is made up (as lxcfs does), by a listing;
+# without the kernel's lists of children.
+WORLDS = {
+    "told": "exec",
+    "newest": "exec %(deny)s EPERM:socket --",
+    "listed": "mount --bind %(fake)s /proc/loadavg && exec %(deny)s EPERM:socket --",
+    "no-lists": "mount --bind %(fake)s /proc/loadavg && exec %(deny)s EPERM:socket EACCES:/children --",
+}
+
+
+@pytest.fixture(scope="session")
+def worlds(tmp_path_factory):
+    """The command that runs a program in one of these."""
+    place = tmp_path_factory.mktemp("worlds")
+    (place / "loadavg").write_text("0.00 0.00 0.00 1/1 1\n")
+    subprocess.run(["gcc", "-O1", "-o", place / "deny", TARGETS / "deny.c"], check=True)
+    names = {"deny": place / "deny", "fake": place / "loadavg"}
+    return lambda world: ["unshare", "--mount", "sh", "-c", WORLDS[world] % names + ' "$@"', "sh"]
+
+
+def profiler_in(process):
+    """deny(1) becomes it, or has it as its child when it must look at paths."""
+    def found():
+        return [p for p in [process.pid, *descendants(process.pid)] if os.path.basename(exe(p)) == "spyglass"]
+
+    wait_until(found, "the profiler in its world")
+    return found()[0]
+
+
+class Pid:
+    def __init__(self, pid):
+        self.pid = pid
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="worlds are made with mount(8)")
+@pytest.mark.parametrize("kind", ["pool-fork", "pool-spawn", "two-shells"])
+@pytest.mark.parametrize("world", WORLDS)
+def test_worlds(spawn, worlds, tmp_path, world, kind):
+    """Workers that are there, and workers that come, however births are noticed."""
+    early = spawn(DEBIAN, "pools.py", kind, "2", "busy")
+    before = tell(early)["workers"]
+    target = spawn(DEBIAN, "pools.py", kind, "2", "busy")
+    outs = [tmp_path / "early.txt", tmp_path / "late.txt"]
+    command = worlds(world)
+    flags = ["--subprocesses", "-f", "raw", "--function"]
+    processes = [start(*command[1:], SPYGLASS, "record", "--pid", t.pid, *flags, "-o", out, program=command[0])
+                 for t, out in zip((early, target), outs)]
+    pids = [profiler_in(process) for process in processes]
+    for pid in pids:
+        wait_sampling(Pid(pid))
+    after = tell(target)["workers"]
+    since = {w["pid"]: cpu_seconds(w["pid"]) for w in before + after}
+    wait_until(lambda: min(cpu_seconds(pid) - since[pid] for pid in since) > 0.7, "all at work")
+    for pid in pids:
+        os.kill(pid, signal.SIGINT)
+    for process in processes:
+        finish(process).check()
+    for workers, out in zip((before, after), outs):
+        tree = read_tree(out.read_text())
+        for worker in workers:
+            assert "worker_works" in functions_of(tree).get(worker["pid"], ()), (worker, out.read_text())
+            assert chains_of(tree)[worker["pid"]][-2] == worker["parent"]
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="worlds are made with mount(8)")
+@pytest.mark.parametrize("how", ["double", "shell"])
+def test_daemon_by_what_it_inherited(spawn, worlds, tmp_path, how):
+    """Without the kernel's word: a fork has its parent's addresses, and what is executed its process group."""
+    target = spawn(DEBIAN, "daemons.py", how)
+    out = tmp_path / "out.txt"
+    command = worlds("newest")
+    process = start(*command[1:], SPYGLASS, "record", "--pid", target.pid, "-s", "-f", "raw", "--function", "-o", out,
+                    program=command[0])
+    wait_sampling(Pid(profiler_in(process)))
+    daemon = tell(target)["daemon"]
+    try:
+        wait_until(lambda: cpu_seconds(daemon) > 0.7, "the daemon at work")
+    finally:
+        process.send_signal(signal.SIGINT)
+        kill(daemon)
+    finish(process).check()
+    tree = read_tree(out.read_text())
+    assert "daemon_works" in functions_of(tree).get(daemon, ()), functions_of(tree)
+    assert chains_of(tree)[daemon][0] == target.pid
+
+
+def test_low_rate(spawn, tmp_path):
+    """How soon children are found does not hang on the rate: one that lives for less than an interval is found."""
+    code = ("import os, sys, time\nos.write(1, b'{}\\n'); os.read(0, 1)\n"
+            "pid = os.fork()\n"
+            "if pid == 0:\n"
+            "    def lives():\n"
+            "        end = time.time() + 1.2\n"
+            "        while time.time() < end: sum(range(300))\n"
+            "    lives(); os._exit(0)\n"
+            "os.waitpid(pid, 0); os.write(1, b'%d\\n' % pid)\n")
+    target_code = tmp_path / "lives.py"
+    target_code.write_text(code)
+    target = subprocess.Popen([*DEBIAN.command, str(target_code)], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    target.stdout.readline()
+    out = tmp_path / "out.txt"
+    process = start("record", "--pid", target.pid, "-s", "-r", "1", "-f", "raw", "--function", "-o", out)
+    wait_sampling(process)
+    target.stdin.write(b"x")
+    target.stdin.close()
+    pid = int(target.stdout.readline())
+    target.wait()
+    target.stdout.close()
+    finish(process).check()
+    assert "lives" in functions_of(read_tree(out.read_text())).get(pid, ()), out.read_text()
+
+
+# --- re-parenting, daemons, exec ---
+
+def record_tree(target, tmp_path, *flags, act):
+    """Records while `act` lets things happen; gives what it told, and the tree."""
+    out = tmp_path / "tree.txt"
+    process = start("record", "--pid", target.pid, "--subprocesses", "-f", "raw", "--function", "-o", out, *flags)
+    wait_sampling(process)
+    told = act()
+    process.send_signal(signal.SIGINT)
+    finish(process).check()
+    return told, read_tree(out.read_text())
+
+
+def kill(*pids):
+    for pid in pids:
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+
+
+@pytest.mark.parametrize("host", SOME, ids=repr)
+def test_reparented(spawn, tmp_path, host):
+    """A child whose parent ends goes to init, and keeps the place below the parent it had."""
+    target = spawn(host, "daemons.py", "orphan")
+    told = {}
+
+    def act():
+        told.update(tell(target))
+        wait_until(lambda: cpu_seconds(told["child"]) > 0.5, "the child at work")
+        told.update(tell(target))  # now its parent ends
+        wait_until(lambda: int(stat(told["child"])[1]) != told["middle"], "re-parented")
+        before = cpu_seconds(told["child"])
+        wait_until(lambda: cpu_seconds(told["child"]) > before + 0.7, "the orphan at work")
+        return told
+
+    try:
+        told, tree = record_tree(target, tmp_path, act=act)
+    finally:
+        kill(told.get("child", 0) or -1)
+    assert chains_of(tree)[told["child"]] == [target.pid, told["middle"], told["child"]]
+    seen = functions_of(tree)[told["child"]]
+    assert "before_it_lost_its_parent" in seen and "after_it_lost_its_parent" in seen, seen
+
+
+@pytest.mark.parametrize("how", ["double", "shell", "session"])
+@pytest.mark.parametrize("host", SOME, ids=repr)
+def test_daemon(spawn, tmp_path, host, how):
+    """Whoever is in between ends at once: the daemon is found all the same, below the program that it came from."""
+    target = spawn(host, "daemons.py", how)
+
+    def act():
+        daemon = tell(target)["daemon"]
+        daemons.append(daemon)
+        wait_until(lambda: cpu_seconds(daemon) > 0.7, "the daemon at work")
+        assert daemon not in descendants(target.pid)
+        return daemon
+
+    daemons = []
+    try:
+        daemon, tree = record_tree(target, tmp_path, act=act)
+    finally:
+        kill(*daemons)
+    assert "daemon_works" in functions_of(tree).get(daemon, ()), functions_of(tree)
+    chain = chains_of(tree)[daemon]
+    assert chain[0] == target.pid and chain[-1] == daemon
+
+
+def test_strangers_are_not_taken(spawn, tmp_path):
+    """A daemon of somebody else, of the same program, is no part of the tree."""
+    target = spawn(DEBIAN, "busy.py")
+    other = spawn(DEBIAN, "daemons.py", "double")
+
+    def act():
+        daemon = tell(other)["daemon"]
+        daemons.append(daemon)
+        wait_until(lambda: cpu_seconds(daemon) > 0.7, "the daemon at work")
+        return daemon
+
+    daemons = []
+    try:
+        daemon, tree = record_tree(target, tmp_path, act=act)
+    finally:
+        kill(*daemons)
+    assert set(functions_of(tree)) == {target.pid}
+
+
+@pytest.mark.parametrize("first", [p for p in (OLD, DEBIAN) if p], ids=repr)
+@pytest.mark.parametrize("second", [p for p in (OLD, DEBIAN, NEWEST_HOST) if p], ids=repr)
+def test_exec(spawn, script, tmp_path, first, second):
+    """A child that becomes another Python: both are seen, each under its own command line."""
+    code = "def second_works():\n while True: sum(range(300))\nsecond_works()\n"
+    path = pathlib.Path(script(first, "family.py")).parent / ("second-%d.py" % os.getpid())
+    path.write_text(code)
+    target = spawn(first, "daemons.py", "exec", second.command[0], str(path))
+
+    def act():
+        child = tell(target)["child"]
+        wait_until(lambda: cpu_seconds(child) > 0.5, "the first at work")
+        tell(target)
+        wait_until(lambda: "daemons.py" not in " ".join(command_line(child)), "exec")
+        before = cpu_seconds(child)
+        wait_until(lambda: cpu_seconds(child) > before + 1, "the second at work")
+        return child
+
+    child, tree = record_tree(target, tmp_path, act=act)
+    by_command = {}
+    for chain, functions, count in tree:
+        if chain[-1][0] == child:
+            by_command.setdefault(chain[-1][1], set()).update(functions)
+    ran = {command: names for command, names in by_command.items() if "first_works" in names or "second_works" in names}
+    assert len(ran) == 2, by_command
+    for command, names in ran.items():
+        assert ("second_works" in names) == ("daemons.py" not in command), by_command
+        assert ("first_works" in names) == ("daemons.py" in command), by_command
+
+
+def test_exec_of_the_root(spawn, script, tmp_path):
+    """The process that was asked for becomes another Python, without --subprocesses."""
+    path = pathlib.Path(script(DEBIAN, "family.py")).parent / ("root-%d.py" % os.getpid())
+    path.write_text("def second_works():\n while True: sum(range(300))\nsecond_works()\n")
+    target = spawn(DEBIAN, "daemons.py", "exec-self", NEWEST_HOST.command[0], str(path))
+    out = tmp_path / "out.txt"
+    process = start("record", "--pid", target.pid, "-f", "raw", "--function", "-o", out)
+    wait_sampling(process)
+    target.process.stdin.write(b"x")
+    target.process.stdin.flush()
+    wait_until(lambda: "daemons.py" not in " ".join(command_line(target.pid)), "exec")
+    before = cpu_seconds(target.pid)
+    wait_until(lambda: cpu_seconds(target.pid) > before + 1, "the second at work")
+    process.send_signal(signal.SIGINT)
+    finish(process).check()
+    text = out.read_text()
+    assert "first_works" in text and "second_works" in text
+
+
+def test_late_exec(launch, script, tmp_path):
+    """A shell that has long been passed over becomes Python."""
+    path = script(DEBIAN, "busy.py")
+    target = launch(["sh", "-c", "echo {}; read line; exec %s %s" % (DEBIAN.command[0], path)])
+    wait_until(lambda: older_than(target.pid, 3), "a shell that is no newcomer")
+    out = tmp_path / "out.txt"
+    process = start("record", "--pid", target.pid, "-s", "-f", "raw", "--function", "-o", out)
+    wait_sampling(process)
+    target.process.stdin.write(b"go\n")
+    target.process.stdin.flush()
+    wait_until(lambda: cpu_seconds(target.pid) > 1, "Python at work")
+    process.send_signal(signal.SIGINT)
+    finish(process).check()
+    assert "root" in functions_of(read_tree(out.read_text()))[target.pid]
+
+
+def older_than(pid, seconds):
+    up = float(pathlib.Path("/proc/uptime").read_text().split()[0])
+    return up - int(stat(pid)[19]) / os.sysconf("SC_CLK_TCK") > seconds
+
+
+def test_not_python_between(tmp_path):
+    """Python scripts that a shell runs one after the other: the shell has no Python at times, and goes on."""
+    work = "import time\ndef %s():\n    end = time.time() + 0.7\n    while time.time() < end: sum(range(300))\n%s()"
+    scripts = "; ".join("%s -c '%s'; sleep 0.3" % (DEBIAN.command[0], work % (name, name)) for name in ("one", "two", "three"))
+    out = tmp_path / "out.txt"
+    result = run("record", "-s", "-f", "raw", "--function", "-o", out, "--", "sh", "-c", scripts).check()
+    found = functions_of(read_tree(out.read_text()))
+    assert {"one", "two", "three"} <= set().union(*found.values()), (found, result)
+
+
+# --- who is left out, who is passed over ---
+
+@pytest.mark.parametrize("name", ["py-spy", "spyglass", "austin", "pystack"])
+def test_profilers_are_left_out(spawn, tmp_path, name):
+    """A profiler below the program, and what it has started, are not the program's. By the name of its program file."""
+    program = tmp_path / name
+    shutil.copy(os.path.realpath(DEBIAN.command[0]), program)
+    check_left_out(spawn, [str(program)])
+
+
+@pytest.mark.parametrize("args", [["pystack"], ["-m", "pystack"], ["-X", "utf8", "-m", "pystack"]], ids=" ".join)
+def test_profilers_by_argument(spawn, tmp_path, args):
+    """Those that a Python runs: by its script or module."""
+    (tmp_path / "pystack").write_text("")
+    check_left_out(spawn, [DEBIAN.command[0], *[str(tmp_path / a) if a == "pystack" and "-m" not in args else a for a in args]],
+                   cwd=str(tmp_path))
+
+
+def check_left_out(spawn, command, cwd="/"):
+    """The stand-in is Python with a child of its own: were it not left out, both would be shown."""
+    target = spawn(DEBIAN, "profiled.py", cwd, *command)
+    told = tell(target)
+    result = run("dump", "-s", "-j", "-p", target.pid).check()
+    assert {t["pid"] for t in parse_json(result.out)} == {target.pid, told["worker"]}, (told, result)
+    assert str(told["profiler"]) not in result.err, result
+
+
+def test_way_to_us(launch, tmp_path):
+    """The shell that starts us is below the program, too: nothing is said of it."""
+    code = ("import subprocess, json, os\n"
+            "p = subprocess.run(['sh', '-c', %r + ' dump -s -j -p %%d; true' %% os.getpid()], stdout=-1, stderr=-1)\n"
+            "print(json.dumps([p.returncode, p.stdout.decode(), p.stderr.decode()]), flush=True)\n")
+    target = launch([*DEBIAN.command, "-c", code % str(SPYGLASS)])
+    status, out, err = target.truth
+    assert status == 0 and "passed over" not in err, err
+    assert [t["pid"] for t in json.loads(out)] == [target.pid]
+
+
+def test_passed_over(spawn):
+    """Children that are not Python: a note for each, and status 0."""
+    target = spawn(DEBIAN, "family.py", "parent")
+    result = run("dump", "-s", "-p", target.pid).check()
+    for other in target.truth["extra"]["others"]:
+        assert len([line for line in result.err.splitlines() if "process %d " % other in line]) == 1, result
+    assert len(result.err.splitlines()) == 2, result
+
+
+ODD = ["new\nline", "es\x1b[31mcape", "\x9b31m", "a;b", 'quo"te', "caf\u00e9", "\u202egnirts"]
+
+
+def test_odd_command_lines(launch):
+    """Control characters in a child's arguments: safe in text, whole in JSON."""
+    code = ("import subprocess, sys, json\n"
+            "p = subprocess.Popen([sys.executable, '-c', 'import os; os.write(1, b\"x\"); os.read(0, 1)'] + %r + [b'\\xff\\xfe'],"
+            " stdin=subprocess.PIPE, stdout=subprocess.PIPE)\n"
+            "p.stdout.read(1); print(p.pid, flush=True); sys.stdin.read()\n")
+    target = launch([*DEBIAN.command, "-c", code % ODD])
+    child = target.truth
+    result = run("dump", "-s", "-p", target.pid).check()
+    assert not set(result.out) & set("\x1b\x9b\u202e\r"), result
+    assert [p["pid"] for p in parse_text(result.out)] == [target.pid, child]
+    threads = parse_json(run("dump", "-s", "-j", "-p", target.pid).check().out)
+    command, = {t["process_info"]["command_line"] for t in threads if t["pid"] == child}
+    for word in ODD:
+        assert word in command, command
+
+
+# --- depth ---
+
+@pytest.mark.parametrize("depth", [1, 2, 3, 9])
+def test_depth(spawn, tmp_path, depth):
+    """Generation by generation; a shell in between is one, too."""
+    target = spawn(DEBIAN, "generations.py", "5")
+    pids = tell(target)["pids"]
+    threads = parse_json(run("dump", "--subprocess-depth", depth, "-j", "-p", target.pid).check().out)
+    assert [t["pid"] for t in threads] == pids[: depth + 1]
+    out = tmp_path / "out.txt"
+    run("record", "--subprocess-depth", depth, "--idle", "-d", "0.5", "-f", "raw", "-o", out, "-p", target.pid).check()
+    assert set(functions_of(read_tree(out.read_text()))) == set(pids[: depth + 1])
+
+
+def test_depth_of_newcomers(spawn, tmp_path):
+    target = spawn(DEBIAN, "generations.py", "4")
+    pids, tree = record_tree(target, tmp_path, "--idle", "--subprocess-depth", "2", act=lambda: settled(tell(target)["pids"]))
+    assert set(functions_of(tree)) == set(pids[:3])
+
+
+def settled(pids):
+    """They are asleep: since then each has been looked at more than once."""
+    wait_until(lambda: all(older_than(pid, 0.5) for pid in pids), "seen")
+    return pids
+
+
+@pytest.mark.parametrize("value", ["0", "-1", "x", "1.5", ""])
+def test_bad_depth(value):
+    assert run("dump", "--subprocess-depth=" + value, "-p", os.getpid()).status == 2
+
+
+# --- many ---
+
+def test_short_lived(spawn, tmp_path):
+    """200 children that come and go: no descriptor and no memory stays with us."""
+    target = spawn(DEBIAN, "short_lived.py", "200")
+    out = tmp_path / "out.txt"
+    process = start("record", "--pid", target.pid, "--subprocesses", "-f", "raw", "-o", out)
+    wait_sampling(process)
+    alone = descriptors(process.pid)
+    pids = tell(target)["pids"]  # twenty, for which it takes what memory it wants
+    wait_until(lambda: descriptors(process.pid) <= alone, "descriptors of the first ones closed")
+    memory = resident(process.pid)
+    pids += tell(target)["pids"]
+    assert len(set(pids)) == 220
+    wait_until(lambda: descriptors(process.pid) <= alone, "descriptors closed")
+    grown = resident(process.pid) - memory
+    process.send_signal(signal.SIGINT)
+    finish(process).check()
+    assert grown < (40 if SANITIZED else 5) << 20, grown
+
+
+def test_a_thousand(spawn, tmp_path):
+    """dump and record of a thousand children, with few descriptors allowed: all are there, and the busy ones are seen."""
+    target = spawn(DEBIAN, "thousand.py", "1000")
+    told = tell(target)
+    limit = lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256))
+    result = run("dump", "-s", "-j", "-p", target.pid, preexec_fn=limit).check()
+    threads = parse_json(result.out)
+    assert {t["pid"] for t in threads} == {target.pid, *told["idle"], *told["busy"]}, result.err
+    for thread in threads:
+        if thread["pid"] in told["idle"]:
+            assert [f["name"] for f in thread["frames"]][:2] == ["child_rests", "start_all"]
+    out = tmp_path / "out.txt"
+    result = run("record", "-s", "-d", "6", "-r", "50", "--function", "-f", "raw", "-o", out, "-p", target.pid,
+                 preexec_fn=limit).check()
+    found = functions_of(read_tree(out.read_text()))
+    assert set(found) == set(told["busy"]), (set(found) ^ set(told["busy"]), result)
+    assert all("child_works" in found[pid] for pid in told["busy"])
+
+
+def test_limit_is_raised_for_us_alone(tmp_path):
+    """The soft limit of descriptors that a launched program has is the one that we were given."""
+    code = "import resource, sys; print(resource.getrlimit(resource.RLIMIT_NOFILE)[0], flush=True); sum(range(3 * 10 ** 7))"
+    limit = lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (300, 4000))
+    result = run("record", "-f", "raw", "-o", tmp_path / "x", "--", *DEBIAN.command, "-c", code, preexec_fn=limit)
+    assert "300" in result.out.split(), result
