@@ -86,7 +86,7 @@ static size_t add(struct fake *f, enum kind kind, addr_t holds)
         p->row.regs[cpu_saved_reg(k)] = (struct cfi_rule){.kind = CFI_AT_CFA, .value = AT_REG(k)};
     p->user = chain_new(kind == IS_LOOP && f->named);
     f->words[i * WORDS + 3] = holds;
-    f->native.copy = (struct stack_copy){STACK, (unsigned char *)f->words, 8 * WORDS * (i + 1)};
+    f->native.copy = (struct stack_copy){.at = STACK, .bytes = (unsigned char *)f->words, .len = 8 * WORDS * (i + 1)};
     return i;
 }
 
