@@ -76,14 +76,14 @@ READ = {"raw": raw_stacks, "speedscope": speedscope_stacks, "chrometrace": chrom
 
 
 def record(target, out, format, enough, *flags):
-    """Stacks of one recording, or of as many as it takes on a busy machine until there are enough samples."""
-    stacks, samples, runs = collections.Counter(), 0, 0
+    """Stacks of one recording; of more and longer ones where a busy machine gives too few samples."""
+    stacks, samples, seconds = collections.Counter(), 0, 1
     while samples < enough:
-        result = run("record", "--native", "--pid", target.pid, "-d", "1", "-f", format, "-o", out, *flags).check()
+        result = run("record", "--native", "--pid", target.pid, "-d", seconds, "-f", format, "-o", out, *flags).check()
         samples += int(re.search(r"Samples: (\d+)", messages(result)).group(1))
         stacks.update(READ[format](out.read_text()))
-        runs += 1
-        assert runs < 60, result
+        seconds *= 2
+        assert seconds < 100, result
     return stacks, samples
 
 
