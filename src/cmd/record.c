@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/text.h"
 #include "cmd/cmd.h"
+#include "cmd/limit.h"
 #include "cmd/report.h"
 #include "out/place.h"
 #include "profile/profile.h"
@@ -41,6 +42,7 @@ struct record {
     struct progress *progress;
     struct loop loop;
     struct err_note *note;
+    char remark[2 * sizeof(struct err_note)]; /* why there is nothing to show; "" otherwise */
 };
 
 static void on_signal(int sig)
@@ -97,9 +99,10 @@ static int fill(FILE *out, void *arg)
     struct out_options options = {.title = rec->family.n ? family_entry_info(&rec->family.items[0])->command : "",
                                   .exporter = args_version(rec->o),
                                   .full_filenames = rec->o->full_filenames,
-                                  .show_lines = !rec->o->nolineno};
+                                  .show_lines = !rec->o->nolineno,
+                                  .remark = rec->remark[0] ? rec->remark : NULL};
 
-    return rec->format->write(rec->profile, &options, out);
+    return limit_write(rec->format, rec->profile, &options, limit_of(rec->o), out);
 }
 
 static void take_snapshot(struct record *rec, uint64_t elapsed_ns)
@@ -362,15 +365,19 @@ static int write_result(struct record *rec)
     int r;
 
     rec->profile->duration_ns = rec->loop.elapsed_ns;
-    r = place_write(rec->place, fill, rec, rec->note);
-    if (r == ERR_NO_SAMPLES)
+    if (!rec->profile->samples) {
         explain_no_samples(rec);
+        /* A picture that says so is of more use than an error, unless the process was never seen. */
+        if (rec->sampler->idle || rec->sampler->no_gil)
+            snprintf(rec->remark, sizeof(rec->remark), "No stack counts found: %s. %s", rec->note->what,
+                     rec->note->hint);
+    }
+    r = place_write(rec->place, fill, rec, rec->note);
     if (r < 0)
         return r;
     say(rec, "Wrote %s to '%s'. Samples: %llu Errors: %llu", rec->format->wrote, place_path(rec->place),
         (unsigned long long)rec->profile->samples, (unsigned long long)sampler_errors(rec->sampler));
     if (!rec->profile->samples) {
-        explain_no_samples(rec);
         say(rec, "No stack counts found: %s", rec->note->what);
         say(rec, "%s", rec->note->hint);
     } else if (rec->format->look) {

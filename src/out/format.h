@@ -13,7 +13,8 @@ struct out_options {
     const char *title;    /* the command line that was profiled */
     const char *exporter; /* "spyglass 0.1.0" or "py-spy 0.4.3 (spyglass …)" */
     bool full_filenames;
-    bool show_lines; /* false with --nolineno */
+    bool show_lines;    /* false with --nolineno */
+    const char *remark; /* what a reader must know: that nothing ran, and why; NULL for nothing */
 };
 
 struct format {

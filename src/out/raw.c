@@ -3,10 +3,12 @@
  *
  *     <module> (a.py:6);f (a.py:3) 99
  *
- * A line always parses: ';' only between frames, the last blank before the count, no control characters.
+ * A line always parses: ';' only between frames, the last blank before the count, no control characters. A remark is
+ * a line too, of no samples: [all 200 stacks were idle] 0
  */
 #include "base/err.h"
 #include "base/grow.h"
+#include "base/text.h"
 #include "out/format.h"
 #include "profile/tree.h"
 
@@ -78,6 +80,23 @@ static int raw_write_tree(const struct profile *p, const struct tree *tree, cons
     return 0;
 }
 
+/* Readers of the format add its nothing to the others' counts; people read it. */
+static void raw_write_remark(const char *remark, FILE *out)
+{
+    char *text = NULL;
+    size_t len = 0;
+    FILE *mem = open_memstream(&text, &len);
+
+    if (mem == NULL)
+        return;
+    text_print_safe(mem, remark);
+    if (fclose(mem) == 0) {
+        raw_clean(text, len);
+        fprintf(out, "[%s] 0\n", text);
+    }
+    free(text);
+}
+
 static int raw_write(const struct profile *p, const struct out_options *options, FILE *out)
 {
     struct tree *tree = tree_new(p, options->full_filenames, options->show_lines);
@@ -89,6 +108,8 @@ static int raw_write(const struct profile *p, const struct out_options *options,
         line.ends = calloc((size_t)tree->max_depth + 1, sizeof(*line.ends));
     if (tree != NULL && texts != NULL && line.ends != NULL)
         r = raw_write_tree(p, tree, options, &line, texts, out);
+    if (r == 0 && options->remark != NULL)
+        raw_write_remark(options->remark, out);
     for (size_t i = 0; texts != NULL && i < p->n_frames; i++)
         free(texts[i]);
     free(texts);

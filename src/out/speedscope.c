@@ -10,25 +10,36 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Numbers the frames that are functions: threads and processes are in the profiles' names. */
+#define SPEEDSCOPE_UNUSED UINT32_MAX
+
+/*
+ * Numbers the frames that are functions: threads and processes are in the profiles' names. A profile that was made
+ * smaller has frames that no call uses any more.
+ */
 static uint32_t *speedscope_number_frames(const struct profile *p)
 {
-    uint32_t *number = calloc(p->n_frames + 1, sizeof(*number)), n = 0;
+    uint32_t *number = malloc((p->n_frames + 1) * sizeof(*number)), n = 0;
 
     for (size_t i = 0; number != NULL && i < p->n_frames; i++)
-        if (p->frames[i].label == NULL)
+        number[i] = SPEEDSCOPE_UNUSED;
+    for (size_t i = 1; number != NULL && i < p->n_nodes; i++)
+        number[p->nodes[i].frame] = 0;
+    for (size_t i = 0; number != NULL && i < p->n_frames; i++)
+        if (p->frames[i].label != NULL)
+            number[i] = SPEEDSCOPE_UNUSED;
+        else if (number[i] != SPEEDSCOPE_UNUSED)
             number[i] = n++;
     return number;
 }
 
-static void speedscope_write_frames(const struct profile *p, FILE *out)
+static void speedscope_write_frames(const struct profile *p, const uint32_t *number, FILE *out)
 {
     const char *comma = "";
 
     for (size_t i = 0; i < p->n_frames; i++) {
         const struct profile_frame *frame = &p->frames[i];
 
-        if (frame->label != NULL)
+        if (number[i] == SPEEDSCOPE_UNUSED)
             continue;
         fprintf(out, "%s{\"name\":", comma);
         json_string(out, frame->func->name);
@@ -104,12 +115,11 @@ static int speedscope_write_thread(const struct profile *p, const struct profile
     return r;
 }
 
-static int speedscope_write_threads(const struct profile *p, FILE *out)
+static int speedscope_write_threads(const struct profile *p, const uint32_t *number, FILE *out)
 {
-    uint32_t *number = speedscope_number_frames(p);
     struct profile_path path = {0};
     const char *comma = "";
-    int r = number == NULL ? ERR_NOMEM : 0;
+    int r = 0;
 
     for (size_t i = 0; i < p->n_threads && r == 0; i++) {
         if (p->threads[i].n_spans == 0)
@@ -119,22 +129,42 @@ static int speedscope_write_threads(const struct profile *p, FILE *out)
         comma = ",";
     }
     profile_path_free(&path);
-    free(number);
     return r;
+}
+
+/* The one text that its page shows: a remark goes there as well. */
+static int speedscope_write_title(const struct out_options *options, FILE *out)
+{
+    char *title = NULL;
+
+    if (options->remark == NULL) {
+        json_string(out, options->title);
+        return 0;
+    }
+    if (asprintf(&title, "%s [%s]", options->title ? options->title : "", options->remark) < 0)
+        return ERR_NOMEM;
+    json_string(out, title);
+    free(title);
+    return 0;
 }
 
 static int speedscope_write(const struct profile *p, const struct out_options *options, FILE *out)
 {
+    uint32_t *number = speedscope_number_frames(p);
     int r;
 
+    if (number == NULL)
+        return ERR_NOMEM;
     fputs("{\"$schema\":\"https://www.speedscope.app/file-format-schema.json\",\"profiles\":[", out);
-    r = speedscope_write_threads(p, out);
+    r = speedscope_write_threads(p, number, out);
     fputs("],\"shared\":{\"frames\":[", out);
-    speedscope_write_frames(p, out);
+    speedscope_write_frames(p, number, out);
+    free(number);
     fputs("]},\"activeProfileIndex\":null,\"exporter\":", out);
     json_string(out, options->exporter);
     fputs(",\"name\":", out);
-    json_string(out, options->title);
+    if (speedscope_write_title(options, out) < 0)
+        return ERR_NOMEM;
     fputs("}\n", out);
     return r;
 }

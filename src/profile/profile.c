@@ -356,6 +356,12 @@ static int profile_keep_bounds(struct profile *p)
     return p->n_nodes > max_nodes ? profile_prune(p) : 0;
 }
 
+int profile_shrink(struct profile *p)
+{
+    profile_coarsen(p);
+    return profile_prune(p);
+}
+
 static struct profile_key *profile_key_slot(const struct profile *p, uint64_t key)
 {
     return &p->index->keys[key % PROFILE_KEYS];
