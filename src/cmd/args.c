@@ -60,6 +60,8 @@ static const struct args_flag flags[] = {
      "Read without holding threads still: a stack may be torn"},
     {"capture", 0, ARGS_BOOL, IN_RECORD, FIELD(capture), NULL, "Hold back what the launched program prints"},
     {"hideprogress", 0, ARGS_BOOL, IN_RECORD, FIELD(hide_progress), NULL, "No progress line"},
+    {"with-parent", 0, ARGS_PID, IN_RECORD, FIELD(with_parent), "PID",
+     "Stop, and save, when PID, the process that started this one, has ended"},
     {"verbose", 'v', ARGS_BOOL, IN_BOTH, FIELD(verbose), NULL, "Say more about what is found"},
     {"help", 'h', ARGS_SHOW_HELP, IN_ALL, FIELD(show_help), NULL, "Show this help"},
     {"version", 'V', ARGS_SHOW_VERSION, IN_ALL, FIELD(show_version), NULL, "Show the version"},

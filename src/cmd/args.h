@@ -56,7 +56,8 @@ struct options {
     bool threads;
     bool capture; /* hold back the launched program's output */
     bool hide_progress;
-    unsigned locals; /* how often -l was given */
+    pid_t with_parent; /* end when this is no longer our parent; 0: none given */
+    unsigned locals;   /* how often -l was given */
     bool show_secrets;
     bool native_all;
     bool json;

@@ -120,6 +120,12 @@ static void take_snapshot(struct record *rec, uint64_t elapsed_ns)
             (unsigned long long)rec->profile->samples);
 }
 
+/* Who started us has ended: by its death or, if it was over before we could look, by never having been our parent. */
+static bool is_orphan(const struct options *o)
+{
+    return o->with_parent && getppid() != o->with_parent;
+}
+
 static bool tick(void *arg, uint64_t elapsed_ns)
 {
     struct record *rec = arg;
@@ -141,7 +147,7 @@ static bool tick(void *arg, uint64_t elapsed_ns)
             launch_set_ended(&rec->launch, rec->sampler->stop.exit_status);
         launch_poll(&rec->launch);
     }
-    return !ended_by;
+    return !ended_by && !is_orphan(rec->o);
 }
 
 static const struct format *choose_format(const struct options *o)
@@ -245,6 +251,8 @@ static void say_end(struct record *rec)
         say(rec, "Stopped sampling because Control-C pressed");
     else if (ended_by)
         say(rec, "Stopped sampling because of the signal %s", sigabbrev_np(ended_by));
+    else if (is_orphan(rec->o))
+        say(rec, "Stopped sampling because the process that started it has ended");
 }
 
 static void say_ways(struct record *rec, double held, double elapsed)
