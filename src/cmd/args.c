@@ -72,6 +72,7 @@ static const struct args_command_row commands[ARGS_COMMANDS_] = {
     [ARGS_RECORD] = {"record", "Sample a program for a while and draw where its time goes",
                      "[FLAGS] --pid PID | [FLAGS] [--] PROGRAM [ARGUMENT]..."},
     [ARGS_DUMP] = {"dump", "Show where each thread of a program is right now", "[FLAGS] --pid PID | --core FILE"},
+    [ARGS_RAY] = {"ray", "Dump or record all workers of a Ray cluster", "dump [FLAGS] | record [FLAGS]", true},
     [ARGS_COMPLETIONS] = {"completions", "Write a completion script for a shell", "SHELL"},
     [ARGS_HELP] = {"help", "Show the help of a command", "[COMMAND]"},
 };
@@ -464,6 +465,9 @@ static int find_command(struct parser *p, const char *word, enum args_command *r
     for (int c = 0; n && c < ARGS_COMMANDS_; c++) {
         if (!commands[c].name || strncmp(commands[c].name, word, n) != 0)
             continue;
+        /* `r` is record, as it was before there was a `ray`. */
+        if (commands[c].outer && commands[c].name[n])
+            continue;
         if (found != ARGS_NONE)
             return err_note_what(p->note, ERR_USAGE, "'%s' may mean %s or %s", show(word).text, commands[found].name,
                                  commands[c].name);
@@ -522,6 +526,10 @@ int args_parse(int argc, char *const argv[], struct options *ret, struct err_not
         r = find_command(&p, argv[p.next++], &ret->command);
         if (r < 0)
             return r;
+    }
+    if (commands[ret->command].outer) {
+        ret->program = argv + p.next;
+        return 0;
     }
     r = parse_rest(&p);
     if (r == 0)

@@ -22,6 +22,7 @@ enum args_command {
     ARGS_NONE, /* no command: help or version was asked for */
     ARGS_RECORD,
     ARGS_DUMP,
+    ARGS_RAY,
     ARGS_COMPLETIONS,
     ARGS_HELP,
     ARGS_COMMANDS_ /* one past the last */
@@ -35,11 +36,12 @@ struct options {
     bool show_version;
     enum args_command command;
 
-    pid_t pid;            /* 0: none given */
-    char *const *program; /* the program to launch and its arguments, NULL at the end; NULL: none given */
-    const char *core;     /* a core file; NULL: none given */
-    const char *root;     /* where the files of a core file are; NULL: here */
-    const char *exe;      /* the program of a core file; NULL: where it was */
+    pid_t pid; /* 0: none given */
+    char *const
+        *program; /* the program to launch and its arguments, NULL at the end; NULL: none given; of `ray`: its words */
+    const char *core; /* a core file; NULL: none given */
+    const char *root; /* where the files of a core file are; NULL: here */
+    const char *exe;  /* the program of a core file; NULL: where it was */
 
     bool full_filenames;
     bool subprocesses;
@@ -94,6 +96,7 @@ struct args_command_row {
     const char *name;    /* "record" */
     const char *summary; /* one line for the overview */
     const char *usage;   /* what follows the name: "[FLAGS] --pid PID" */
+    bool outer;          /* the Python package does it: takes any words, and only its whole name */
 };
 
 /* The tables: flags are ended by a row without a name; a command without a name has no row. */

@@ -24,6 +24,9 @@ static const struct example examples[] = {
      "record --pid 1234 --subprocesses --threads --idle -d 10 -o profile.svg"},
     {ARGS_RECORD, false, "A time line for https://www.speedscope.app",
      "record --pid 1234 -d 30 -f speedscope -o profile.json"},
+    {ARGS_RAY, false, "Where is each worker of the cluster right now?", "ray dump --address auto"},
+    {ARGS_RAY, false, "All workers in one picture; `ray record --help` tells the flags",
+     "ray record --address auto --duration 10 -o cluster.svg"},
     {ARGS_COMPLETIONS, false, "Completion in this bash; put the line in ~/.bashrc to keep it",
      "completions bash > ~/.spyglass.bash && source ~/.spyglass.bash"},
 };

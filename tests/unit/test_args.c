@@ -89,6 +89,24 @@ static void test_commands(void)
     }
 }
 
+/* All its words are the package's own; its name is never abbreviated, so that `r` and `ra` are what they were. */
+static void test_outer(void)
+{
+    struct parsed *p = parse("spyglass ray record --help -p x -V");
+
+    CHECK_INT(p->r, 0);
+    CHECK_INT(p->o.command, ARGS_RAY);
+    CHECK(!p->o.show_help && !p->o.show_version);
+    CHECK_STR(p->o.program[0], "record");
+    CHECK_STR(p->o.program[4], "-V");
+    CHECK(p->o.program[5] == NULL);
+    CHECK(parse("spyglass ray")->o.program[0] == NULL);
+    CHECK_INT(parse("spyglass ra")->r, ERR_USAGE);
+    p = parse("spyglass help ray");
+    CHECK(p->r == 0 && p->o.show_help);
+    CHECK_INT(p->o.command, ARGS_RAY);
+}
+
 static void test_help_and_version(void)
 {
     static const struct {
@@ -342,7 +360,7 @@ static void test_unknown_flags(void)
 
 static void test_unknown_words(void)
 {
-    static const char all[] = "The commands are record, dump, completions, help.";
+    static const char all[] = "The commands are record, dump, ray, completions, help.";
     static const char shells[] = "The shells are bash, zsh, fish, elvish, powershell.";
     char hint[128];
 
@@ -464,6 +482,7 @@ int main(int argc, char **argv)
     TEST_RUN(test_names);
     TEST_RUN(test_no_argv);
     TEST_RUN(test_commands);
+    TEST_RUN(test_outer);
     TEST_RUN(test_help_and_version);
     TEST_RUN(test_defaults);
     TEST_RUN(test_pid);
