@@ -23,6 +23,7 @@ struct cmd {
 
 int cmd_record(const struct options *o);
 int cmd_dump(const struct options *o);
+int cmd_merge(const struct options *o);
 int cmd_completions(const struct options *o);
 
 /* The shells that completions are written for, by index; NULL after the last. */

@@ -24,6 +24,10 @@ static const struct example examples[] = {
      "record --pid 1234 --subprocesses --threads --idle -d 10 -o profile.svg"},
     {ARGS_RECORD, false, "A time line for https://www.speedscope.app",
      "record --pid 1234 -d 30 -f speedscope -o profile.json"},
+    {ARGS_MERGE, false, "Two workers in one flame graph",
+     "merge -o all.svg 'node 1;worker 7=a.txt' 'node 2;worker 9=b.txt'"},
+    {ARGS_MERGE, false, "What was recorded with -f raw, as a file for https://www.speedscope.app",
+     "merge -o profile.json profile.txt"},
     {ARGS_COMPLETIONS, false, "Completion in this bash; put the line in ~/.bashrc to keep it",
      "completions bash > ~/.spyglass.bash && source ~/.spyglass.bash"},
 };
