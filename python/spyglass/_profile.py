@@ -107,7 +107,8 @@ class Profile:
             match = LINE.fullmatch(line)
             if match is None:
                 raise ValueError("line %d is no line of a raw profile: %.80r" % (number, line))
-            stacks.append((tuple(match.group(1).split(";")), int(match.group(2))))
+            if int(match.group(2)):  # a remark is a line of no samples
+                stacks.append((tuple(match.group(1).split(";")), int(match.group(2))))
         return cls(stacks, rate=rate, title=title, errors=errors)
 
     @classmethod

@@ -25,6 +25,7 @@
 #define IN(command) (1u << (command))
 #define IN_RECORD   IN(ARGS_RECORD)
 #define IN_DUMP     IN(ARGS_DUMP)
+#define IN_MERGE    IN(ARGS_MERGE)
 #define IN_BOTH     (IN_RECORD | IN_DUMP)
 #define IN_ALL      (IN(ARGS_COMMANDS_) - 1)
 #define FIELD(name) offsetof(struct options, name)
@@ -36,11 +37,13 @@ static const struct args_flag flags[] = {
      "Read a core file instead of a running process; it may be packed by gzip or zstd"},
     {"root", 0, ARGS_FILE, IN_DUMP, FIELD(root), "DIR", "With --core: where the files of its machine or container are"},
     {"exe", 0, ARGS_FILE, IN_DUMP, FIELD(exe), "FILE", "With --core: the program, if it is not where it was"},
-    {"output", 'o', ARGS_FILE, IN_RECORD, FIELD(output), "FILE", "Where to write; - is standard output"},
-    {"format", 'f', ARGS_FORMAT, IN_RECORD, FIELD(format), "FORMAT", "What to write; else FILE's extension decides"},
+    {"output", 'o', ARGS_FILE, IN_RECORD | IN_MERGE, FIELD(output), "FILE", "Where to write; - is standard output"},
+    {"format", 'f', ARGS_FORMAT, IN_RECORD | IN_MERGE, FIELD(format), "FORMAT",
+     "What to write; else FILE's extension decides"},
     {"duration", 'd', ARGS_DURATION, IN_RECORD, FIELD(duration), "SECONDS",
      "How long to record, or 'unlimited' [default: unlimited]"},
-    {"rate", 'r', ARGS_RATE, IN_RECORD, FIELD(rate), "RATE", "Samples a second [default: 100]"},
+    {"title", 0, ARGS_TEXT, IN_MERGE, FIELD(title), "TEXT", "What stands above the picture"},
+    {"rate", 'r', ARGS_RATE, IN_RECORD | IN_MERGE, FIELD(rate), "RATE", "Samples a second [default: 100]"},
     {"subprocesses", 's', ARGS_BOOL, IN_BOTH, FIELD(subprocesses), NULL, "Include the children of the process"},
     {"idle", 'i', ARGS_BOOL, IN_RECORD, FIELD(idle), NULL, "Include threads that wait"},
     {"gil", 'g', ARGS_BOOL, IN_RECORD, FIELD(gil), NULL, "Only the thread that holds the GIL"},
@@ -72,6 +75,8 @@ static const struct args_command_row commands[ARGS_COMMANDS_] = {
     [ARGS_RECORD] = {"record", "Sample a program for a while and draw where its time goes",
                      "[FLAGS] --pid PID | [FLAGS] [--] PROGRAM [ARGUMENT]..."},
     [ARGS_DUMP] = {"dump", "Show where each thread of a program is right now", "[FLAGS] --pid PID | --core FILE"},
+    [ARGS_MERGE] = {"merge", "Draw raw profiles, each below a root of its own, in one picture",
+                    "[FLAGS] [ROOT=]FILE..."},
     [ARGS_RAY] = {"ray", "Dump or record all workers of a Ray cluster", "dump [FLAGS] | record [FLAGS]", true},
     [ARGS_COMPLETIONS] = {"completions", "Write a completion script for a shell", "SHELL"},
     [ARGS_HELP] = {"help", "Show the help of a command", "[COMMAND]"},
@@ -81,7 +86,9 @@ static const struct args_command_row commands[ARGS_COMMANDS_] = {
 struct parser {
     char *const *argv;
     int argc, next;
-    uint64_t seen; /* flags with a value that were met, by index in the table */
+    uint64_t seen;                             /* flags with a value that were met, by index in the table */
+    int (*visit)(const char *word, void *arg); /* of args_each_file; else NULL */
+    void *arg;
     struct options *o;
     struct err_note *note;
 };
@@ -422,6 +429,9 @@ static int take_word(struct parser *p, const char *word)
     switch (p->o->command) {
     case ARGS_RECORD:
         return take_program(p, word);
+    case ARGS_MERGE:
+        p->o->n_files++;
+        return p->visit ? p->visit(word, p->arg) : 0;
     case ARGS_COMPLETIONS:
         return take_shell(p, word);
     case ARGS_HELP:
@@ -507,6 +517,11 @@ static int check_whole(struct parser *p)
         err_note_hint(p->note, "For example: %s completions bash", args_name(o));
         return ERR_USAGE;
     }
+    if (o->command == ARGS_MERGE && !o->n_files) {
+        err_note_what(p->note, ERR_USAGE, "merge needs at least one raw profile");
+        err_note_hint(p->note, "For example: %s merge -o all.svg 'node 1=one.txt' 'node 2=two.txt'", args_name(o));
+        return ERR_USAGE;
+    }
     return 0;
 }
 
@@ -521,7 +536,8 @@ int args_parse(int argc, char *const argv[], struct options *ret, struct err_not
     struct parser p = {.argv = argv, .argc = argc, .next = 1, .o = ret, .note = note};
     int r;
 
-    *ret = (struct options){.rate = 100, .as_py_spy = named_py_spy(argc > 0 ? argv[0] : NULL)};
+    *ret =
+        (struct options){.rate = 100, .argc = argc, .argv = argv, .as_py_spy = named_py_spy(argc > 0 ? argv[0] : NULL)};
     if (argc > 1 && argv[1][0] != '-') {
         r = find_command(&p, argv[p.next++], &ret->command);
         if (r < 0)
@@ -541,4 +557,13 @@ int args_parse(int argc, char *const argv[], struct options *ret, struct err_not
     if (r == 0 && ret->command == ARGS_NONE && !ret->show_help && !ret->show_version)
         ret->bare = ret->show_help = true;
     return r;
+}
+
+int args_each_file(const struct options *options, int (*visit)(const char *word, void *arg), void *arg)
+{
+    struct options again = {.command = options->command};
+    struct parser p = {
+        .argv = options->argv, .argc = options->argc, .next = 2, .o = &again, .visit = visit, .arg = arg};
+
+    return parse_rest(&p);
 }

@@ -22,6 +22,7 @@ enum args_command {
     ARGS_NONE, /* no command: help or version was asked for */
     ARGS_RECORD,
     ARGS_DUMP,
+    ARGS_MERGE,
     ARGS_RAY,
     ARGS_COMPLETIONS,
     ARGS_HELP,
@@ -65,6 +66,10 @@ struct options {
     bool json;
     bool verbose;
     const char *shell; /* of `completions` */
+    const char *title; /* of `merge`; NULL: none given */
+    size_t n_files;    /* of `merge`: see args_each_file */
+    int argc;
+    char *const *argv;
 };
 
 /* How a flag's value is read; decides as well whether it takes one. */
@@ -105,6 +110,9 @@ const struct args_command_row *args_command_row(enum args_command command);
 
 /* 0, or ERR_USAGE with `note` filled. `ret` is always filled so far that args_name works. */
 int args_parse(int argc, char *const argv[], struct options *ret, struct err_note *note);
+
+/* Calls `visit` for each file of `merge`, as given ("ROOT=FILE"), until it returns another value than 0; returns it. */
+int args_each_file(const struct options *options, int (*visit)(const char *word, void *arg), void *arg);
 
 /* "spyglass" or "py-spy". */
 const char *args_name(const struct options *options);

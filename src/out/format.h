@@ -34,7 +34,8 @@ const struct format *format_by_path(const char *path);
 /* All of them, ended by NULL. */
 const struct format *const *format_all(void);
 
-/* "leaf (b.py:4)", "leaf (b.py)" when there is no line or they are off, the label of a made-up root. */
+/* "leaf (b.py:4)", "leaf (b.py)" when there is no line or they are off, "leaf" when there is no file either, the label
+ * of a made-up root. */
 void format_frame(const struct profile_frame *frame, const struct out_options *options, FILE *out);
 
 #endif

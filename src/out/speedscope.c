@@ -52,6 +52,7 @@ static void speedscope_write_frames(const struct profile *p, const uint32_t *num
 
 static int speedscope_write_name(const struct profile *p, const struct profile_thread *t, FILE *out)
 {
+    bool is_thread = t->os_thread_id > 0 || t->thread_id != 0; /* else a root of merged profiles */
     char *name = NULL;
     size_t len = 0;
     FILE *mem = open_memstream(&name, &len);
@@ -62,10 +63,10 @@ static int speedscope_write_name(const struct profile *p, const struct profile_t
         fprintf(mem, "Process %d ", (int)t->process->pid);
     if (t->os_thread_id > 0)
         fprintf(mem, "Thread %d", (int)t->os_thread_id);
-    else
+    else if (t->thread_id != 0)
         fprintf(mem, "Thread 0x%" PRIX64, t->thread_id);
     if (t->name != NULL)
-        fprintf(mem, " \"%s\"", t->name);
+        fprintf(mem, is_thread ? " \"%s\"" : "%s", t->name);
     if (fclose(mem) != 0) {
         free(name);
         return ERR_NOMEM;

@@ -360,7 +360,7 @@ static void test_unknown_flags(void)
 
 static void test_unknown_words(void)
 {
-    static const char all[] = "The commands are record, dump, ray, completions, help.";
+    static const char all[] = "The commands are record, dump, merge, ray, completions, help.";
     static const char shells[] = "The shells are bash, zsh, fish, elvish, powershell.";
     char hint[128];
 
