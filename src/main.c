@@ -3,6 +3,7 @@
  * status. Prepares what every command may rely on (cmd.h lists it) and checks standard output at the end.
  */
 #include "cmd/cmd.h"
+#include "target/lent.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -19,6 +20,7 @@ static const struct cmd cmds[ARGS_COMMANDS_] = {
     [ARGS_DUMP] = {cmd_dump, true},
     [ARGS_MERGE] = {cmd_merge, false},
     [ARGS_RAY] = {cmd_outer, true},
+    [ARGS_DOCTOR] = {cmd_doctor, true},
     [ARGS_COMPLETIONS] = {cmd_completions, true},
 };
 
@@ -41,6 +43,7 @@ static void reset_signals(void)
     sigaddset(&wanted, SIGHUP);
     sigaddset(&wanted, SIGUSR1);
     sigaddset(&wanted, SIGCHLD);
+    sigaddset(&wanted, SIGQUIT);
     sigprocmask(SIG_UNBLOCK, &wanted, NULL);
     signal(SIGCHLD, SIG_DFL);
     signal(SIGPIPE, SIG_IGN);
@@ -86,16 +89,21 @@ int main(int argc, char **argv)
 {
     struct options o;
     struct err_note note = {0};
+    struct launch_origin origin;
 
+    launch_origin_read(&origin);
     open_standard_fds();
     reset_signals();
-    int r = args_parse(argc, argv, &o, &note);
+    int r = lent_settle(&note);
+    if (r == 0)
+        r = args_parse(argc, argv, &o, &note);
     if (r < 0)
         return err_print(stderr, r, &note);
     if (o.show_version)
         return show_version(&o);
     if (o.show_help)
         return show_help(&o);
+    o.origin = &origin;
     int status = cmds[o.command].run(&o);
     return cmds[o.command].prints ? finish_stdout(status) : status;
 }

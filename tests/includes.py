@@ -23,7 +23,7 @@ MAY = {
     "ui": ["base", "profile", "out", TRACE],
     "http": ["base", "profile", "out", TRACE],
     "cmd": ["base", "elf", "target", "unwind", "python", "sample", "profile", "out", "ui", "http"],
-    "main.c": ["base", "out", "cmd"],
+    "main.c": ["base", "out", "cmd", "target/lent.h"],
 }
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.M)
 

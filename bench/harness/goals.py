@@ -3,7 +3,7 @@
 A goal about pace is missed when the figure is below it by more than twice its standard error, or by half a point."""
 import collections
 
-from . import split
+from . import native, split
 
 Goal = collections.namedtuple("Goal", "text got wanted ok")
 
@@ -28,6 +28,12 @@ def limit(text, got, most, unit=""):
     if got is None:
         return Goal(text, "–", f"≤ {most:g}{unit}", None)
     return Goal(text, f"{got:,.2f}{unit}", f"≤ {most:g}{unit}", got <= most)
+
+
+def least(text, got, wanted, unit=""):
+    if got is None:
+        return Goal(text, "–", f"≥ {wanted:g}{unit}", None)
+    return Goal(text, f"{got:,.2f}{unit}", f"≥ {wanted:g}{unit}", got >= wanted)
 
 
 def all_of(data):
@@ -125,5 +131,26 @@ def of_growth(data):
     return [limit("growth: peak memory over distinct stacks, MB", max(got) if got else None, 256)]
 
 
+def of_native(data):
+    by = data["native"]["tools"]
+    ours, theirs = by.get("spyglass", {}), by.get("py-spy", {})
+    goals = []
+    for minor in native.PYTHONS:
+        got = ours.get(minor)
+        if not got:
+            continue
+        where = f"native, {minor}"
+        goals += [limit(f"{where}: CPU µs a sample at 1 kHz, its start included", got.get("cpu_us"), 40),
+                  ratio(f"{where}: the same, 1/10 of py-spy's", got.get("cpu_us"), dig(theirs, minor, "cpu_us"), 1 / 10,
+                        most=True),
+                  limit(f"{where}: median hold, µs", got.get("hold_us"), 30),
+                  least(f"{where}: whole stacks, counted", got.get("whole"), 99.5, "%"),
+                  least(f"{where}: whole stacks, its own account", got.get("told"), 99.5, "%"),
+                  ratio(f"{where}: dump --native, ms, at most py-spy's", got.get("look_ms"),
+                        dig(theirs, minor, "look_ms"), 1.0, most=True)]
+    goals.append(limit("native: dump --native of a worker of Ray, ms", dig(ours, "Ray", "look_ms"), 300))
+    return goals
+
+
 SECTIONS = {"dump": of_dump, "deep": of_deep, "chains": of_chains, "split": of_split, "pace": of_pace,
-            "growth": of_growth}
+            "growth": of_growth, "native": of_native}

@@ -47,6 +47,10 @@ def panels(data):
          each(lambda k: dig(data, "pace", k, "200 100 Hz", "kept"))),
         ("One dump of a small program, ms", "less is better", False,
          each(lambda k: dig(data, "dump", "tools", k, "small", "ms"))),
+        ("CPU µs a sample with native frames, 1 kHz, 3.12", "less is better", True,
+         each(lambda k: dig(data, "native", "tools", k, "3.12", "cpu_us"))),
+        ("One dump of a Ray worker with native frames, ms", "less is better", False,
+         each(lambda k: dig(data, "native", "tools", k, "Ray", "look_ms"))),
         ("One dump of a small program, peak MB", "less is better", False, each(memory))) if p[3]]
 
 

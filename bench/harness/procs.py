@@ -58,10 +58,14 @@ class Target:
         self.state.unlink()
 
     def slots(self):
-        return struct.unpack("64d", self.state.read_bytes())
+        return read_slots(self.state)
 
     def slot(self, i):
         return self.slots()[i]
+
+
+def read_slots(state):
+    return struct.unpack("64d", state.read_bytes())
 
 
 class Measured:

@@ -12,7 +12,10 @@ py-spy-nb    record --nonblocking …                           dump --nonblocki
 austin       -i INTERVAL_US -o OUT -p PID
 cpython      -m profiling.sampling attach -r RATE --no-gc --collapsed -o OUT [-a] PID
 cpython-b    … --blocking
-pystack                                                       remote PID"""
+pystack                                                       remote PID
+
+native: spyglass and py-spy record --native, spyglass record --native-all; spyglass and py-spy dump --native,
+        pystack remote --native"""
 
 
 def summary(data):
@@ -39,6 +42,8 @@ def summary(data):
     row("peak MB, 1M distinct stacks, raw", lambda k: show(dig(data, "growth", k, "1M distinct raw", "mb")))
     row("dump, small: ms", lambda k: show(dig(data, "dump", "tools", k, "small", "ms")))
     row("dump, small: MB", lambda k: show(mega(dig(data, "dump", "tools", k, "small", "kb"))))
+    row("native, 1 kHz on 3.12: CPU µs a sample", lambda k: show(dig(data, "native", "tools", k, "3.12", "cpu_us")))
+    row("native: dump of a Ray worker, ms", lambda k: show(dig(data, "native", "tools", k, "Ray", "look_ms"), "{:.0f}"))
     return table("", ["", *TOOLS], rows)
 
 

@@ -26,13 +26,14 @@
 #define IN_RECORD   IN(ARGS_RECORD)
 #define IN_DUMP     IN(ARGS_DUMP)
 #define IN_MERGE    IN(ARGS_MERGE)
+#define IN_DOCTOR   IN(ARGS_DOCTOR)
 #define IN_BOTH     (IN_RECORD | IN_DUMP)
 #define IN_ALL      (IN(ARGS_COMMANDS_) - 1)
 #define FIELD(name) offsetof(struct options, name)
 
 /* In the order of the help texts. A letter is unique within a command. */
 static const struct args_flag flags[] = {
-    {"pid", 'p', ARGS_PID, IN_BOTH, FIELD(pid), "PID", "The process to look at: decimal, or hex with 0x"},
+    {"pid", 'p', ARGS_PID, IN_BOTH | IN_DOCTOR, FIELD(pid), "PID", "The process to look at: decimal, or hex with 0x"},
     {"core", 'c', ARGS_FILE, IN_DUMP, FIELD(core), "FILE",
      "Read a core file instead of a running process; it may be packed by gzip or zstd"},
     {"root", 0, ARGS_FILE, IN_DUMP, FIELD(root), "DIR", "With --core: where the files of its machine or container are"},
@@ -45,6 +46,8 @@ static const struct args_flag flags[] = {
     {"title", 0, ARGS_TEXT, IN_MERGE, FIELD(title), "TEXT", "What stands above the picture"},
     {"rate", 'r', ARGS_RATE, IN_RECORD | IN_MERGE, FIELD(rate), "RATE", "Samples a second [default: 100]"},
     {"subprocesses", 's', ARGS_BOOL, IN_BOTH, FIELD(subprocesses), NULL, "Include the children of the process"},
+    {"subprocess-depth", 0, ARGS_DEPTH, IN_BOTH, FIELD(subprocess_depth), "N",
+     "Only N generations of them: 1 is the children, 2 their children too"},
     {"idle", 'i', ARGS_BOOL, IN_RECORD, FIELD(idle), NULL, "Include threads that wait"},
     {"gil", 'g', ARGS_BOOL, IN_RECORD, FIELD(gil), NULL, "Only the thread that holds the GIL"},
     {"threads", 't', ARGS_BOOL, IN_RECORD, FIELD(threads), NULL, "Keep threads apart"},
@@ -54,7 +57,7 @@ static const struct args_flag flags[] = {
      "Show local variables; -ll: longer values, and attributes of objects"},
     {"show-secrets", 0, ARGS_BOOL, IN_DUMP, FIELD(show_secrets), NULL,
      "Do not mask values whose names tell of passwords, tokens, secrets or keys"},
-    {"json", 'j', ARGS_BOOL, IN_DUMP, FIELD(json), NULL, "Write JSON"},
+    {"json", 'j', ARGS_BOOL, IN_DUMP | IN_DOCTOR, FIELD(json), NULL, "Write JSON"},
     {"native", 'n', ARGS_BOOL, IN_BOTH, FIELD(native), NULL, "Include native functions: C, C++, Rust, Cython"},
     {"native-all", 0, ARGS_BOOL, IN_BOTH, FIELD(native_all), NULL,
      "The interpreter's own functions too, and threads without Python"},
@@ -62,6 +65,10 @@ static const struct args_flag flags[] = {
     {"nonblocking", 0, ARGS_BOOL, IN_BOTH, FIELD(nonblocking), NULL,
      "Read without holding threads still: a stack may be torn"},
     {"capture", 0, ARGS_BOOL, IN_RECORD, FIELD(capture), NULL, "Hold back what the launched program prints"},
+    {"wait", 0, ARGS_BOOL, IN_RECORD, FIELD(wait), NULL,
+     "When the recording ends first: stay until the launched program ends, too"},
+    {"kill", 0, ARGS_BOOL, IN_RECORD, FIELD(kill), NULL,
+     "When the recording ends first: end the launched program, too"},
     {"hideprogress", 0, ARGS_BOOL, IN_RECORD, FIELD(hide_progress), NULL, "No progress line"},
     {"with-parent", 0, ARGS_PID, IN_RECORD, FIELD(with_parent), "PID",
      "Stop, and save, when PID, the process that started this one, has ended"},
@@ -73,13 +80,15 @@ static const struct args_flag flags[] = {
 
 static const struct args_command_row commands[ARGS_COMMANDS_] = {
     [ARGS_RECORD] = {"record", "Sample a program for a while and draw where its time goes",
-                     "[FLAGS] --pid PID | [FLAGS] [--] PROGRAM [ARGUMENT]..."},
-    [ARGS_DUMP] = {"dump", "Show where each thread of a program is right now", "[FLAGS] --pid PID | --core FILE"},
+                     "[FLAGS] --pid PID | [FLAGS] [--] PROGRAM [ARGUMENT]...", false, false},
+    [ARGS_DUMP] = {"dump", "Show where each thread of a program is right now", "[FLAGS] --pid PID | --core FILE", false,
+                   false},
     [ARGS_MERGE] = {"merge", "Draw raw profiles, each below a root of its own, in one picture",
-                    "[FLAGS] [ROOT=]FILE..."},
-    [ARGS_RAY] = {"ray", "Dump or record all workers of a Ray cluster", "dump [FLAGS] | record [FLAGS]", true},
-    [ARGS_COMPLETIONS] = {"completions", "Write a completion script for a shell", "SHELL"},
-    [ARGS_HELP] = {"help", "Show the help of a command", "[COMMAND]"},
+                    "[FLAGS] [ROOT=]FILE...", false, false},
+    [ARGS_RAY] = {"ray", "Dump or record all workers of a Ray cluster", "dump [FLAGS] | record [FLAGS]", true, true},
+    [ARGS_DOCTOR] = {"doctor", "Say what this machine allows, and what would help", "[FLAGS] [--pid PID]", true, false},
+    [ARGS_COMPLETIONS] = {"completions", "Write a completion script for a shell", "SHELL", false, false},
+    [ARGS_HELP] = {"help", "Show the help of a command", "[COMMAND]", false, false},
 };
 
 /* The state of one run over argv. */
@@ -183,6 +192,19 @@ static bool read_number(const char *value, double *ret)
     return *end == '\0' && isfinite(*ret);
 }
 
+static int set_depth(struct parser *p, void *field, const char *value)
+{
+    errno = 0;
+    unsigned long depth = is_number(value) ? strtoul(value, NULL, 10) : 0;
+    if (!depth || errno || depth > UINT_MAX)
+        return err_note_what(p->note, ERR_USAGE,
+                             "'%s' is not a number of generations: 1 is the children, 2 their children too",
+                             show(value).text);
+    *(unsigned *)field = (unsigned)depth;
+    p->o->subprocesses = true;
+    return 0;
+}
+
 static int set_rate(struct parser *p, void *field, const char *value)
 {
     double rate;
@@ -267,10 +289,10 @@ static int set_count(struct parser *p, void *field, const char *value)
 }
 
 static int (*const setters[])(struct parser *p, void *field, const char *value) = {
-    [ARGS_BOOL] = set_true,         [ARGS_COUNT] = set_count,   [ARGS_TEXT] = set_text,
-    [ARGS_FILE] = set_text,         [ARGS_PID] = set_pid,       [ARGS_RATE] = set_rate,
-    [ARGS_DURATION] = set_duration, [ARGS_FORMAT] = set_format, [ARGS_SHOW_HELP] = set_true,
-    [ARGS_SHOW_VERSION] = set_true,
+    [ARGS_BOOL] = set_true,      [ARGS_COUNT] = set_count,       [ARGS_TEXT] = set_text,
+    [ARGS_FILE] = set_text,      [ARGS_PID] = set_pid,           [ARGS_DEPTH] = set_depth,
+    [ARGS_RATE] = set_rate,      [ARGS_DURATION] = set_duration, [ARGS_FORMAT] = set_format,
+    [ARGS_SHOW_HELP] = set_true, [ARGS_SHOW_VERSION] = set_true,
 };
 
 /* ---- flags ---- */
@@ -323,7 +345,8 @@ static int fail_value(struct parser *p, const struct args_flag *f, const char *f
 static int next_value(struct parser *p, const struct args_flag *f, const char **ret)
 {
     const char *word = p->next < p->argc ? p->argv[p->next] : NULL;
-    bool number_wanted = f->kind == ARGS_PID || f->kind == ARGS_RATE || f->kind == ARGS_DURATION;
+    bool number_wanted =
+        f->kind == ARGS_PID || f->kind == ARGS_DEPTH || f->kind == ARGS_RATE || f->kind == ARGS_DURATION;
 
     if (!word || !*word)
         return fail_value(p, f, NULL);
@@ -475,10 +498,9 @@ static int find_command(struct parser *p, const char *word, enum args_command *r
     for (int c = 0; n && c < ARGS_COMMANDS_; c++) {
         if (!commands[c].name || strncmp(commands[c].name, word, n) != 0)
             continue;
-        /* `r` is record, as it was before there was a `ray`. */
-        if (commands[c].outer && commands[c].name[n])
+        if (found != ARGS_NONE && commands[c].yields)
             continue;
-        if (found != ARGS_NONE)
+        if (found != ARGS_NONE && !commands[found].yields)
             return err_note_what(p->note, ERR_USAGE, "'%s' may mean %s or %s", show(word).text, commands[found].name,
                                  commands[c].name);
         found = c;
@@ -510,6 +532,10 @@ static int check_whole(struct parser *p)
     }
     if (o->pid && o->core)
         return err_note_what(p->note, ERR_USAGE, "--pid and --core exclude each other");
+    if (o->wait && o->kill)
+        return err_note_what(p->note, ERR_USAGE, "--wait and --kill exclude each other");
+    if (!o->program && (o->wait || o->kill))
+        return err_note_what(p->note, ERR_USAGE, "--%s goes with a program to start only", o->wait ? "wait" : "kill");
     if (!o->core && (o->root || o->exe))
         return err_note_what(p->note, ERR_USAGE, "--%s goes with --core FILE only", o->root ? "root" : "exe");
     if (o->command == ARGS_COMPLETIONS && !o->shell) {

@@ -18,12 +18,15 @@
 #include <stddef.h>
 #include <sys/types.h>
 
+struct launch_origin;
+
 enum args_command {
     ARGS_NONE, /* no command: help or version was asked for */
     ARGS_RECORD,
     ARGS_DUMP,
     ARGS_MERGE,
     ARGS_RAY,
+    ARGS_DOCTOR,
     ARGS_COMPLETIONS,
     ARGS_HELP,
     ARGS_COMMANDS_ /* one past the last */
@@ -45,7 +48,8 @@ struct options {
     const char *exe;  /* the program of a core file; NULL: where it was */
 
     bool full_filenames;
-    bool subprocesses;
+    bool subprocesses;         /* told, or by the next one */
+    unsigned subprocess_depth; /* generations of children; 0: all */
     bool native;
     bool nonblocking;
     bool gil;
@@ -58,6 +62,8 @@ struct options {
     bool nolineno;
     bool threads;
     bool capture; /* hold back the launched program's output */
+    bool wait;    /* stay until the launched program ends */
+    bool kill;    /* end it with the recording */
     bool hide_progress;
     pid_t with_parent; /* end when this is no longer our parent; 0: none given */
     unsigned locals;   /* how often -l was given */
@@ -70,6 +76,8 @@ struct options {
     size_t n_files;    /* of `merge`: see args_each_file */
     int argc;
     char *const *argv;
+
+    const struct launch_origin *origin; /* how we were started; set by main.c */
 };
 
 /* How a flag's value is read; decides as well whether it takes one. */
@@ -79,6 +87,7 @@ enum args_kind {
     ARGS_TEXT,
     ARGS_FILE,
     ARGS_PID,
+    ARGS_DEPTH,
     ARGS_RATE,
     ARGS_DURATION,
     ARGS_FORMAT,
@@ -101,7 +110,8 @@ struct args_command_row {
     const char *name;    /* "record" */
     const char *summary; /* one line for the overview */
     const char *usage;   /* what follows the name: "[FLAGS] --pid PID" */
-    bool outer;          /* the Python package does it: takes any words, and only its whole name */
+    bool yields;         /* an abbreviation that fits another command too means that one */
+    bool outer;          /* the Python package does it, with whatever words follow */
 };
 
 /* The tables: flags are ended by a row without a name; a command without a name has no row. */

@@ -3,14 +3,15 @@
  * in cmd/ and main.c prints messages and decides on the exit status.
  *
  * main.c has set up before a command runs: descriptors 0 to 2 are open; SIGINT, SIGTERM, SIGHUP,
- * SIGUSR1 and SIGCHLD are not blocked; SIGCHLD is at its default; SIGPIPE and SIGXFSZ are ignored, so
- * that a write returns EPIPE or EFBIG. A program that is launched wants the last two back at SIG_DFL:
- * ignoring survives exec. main.c flushes standard output after the command and checks that it arrived.
+ * SIGQUIT, SIGUSR1 and SIGCHLD are not blocked; SIGCHLD is at its default; SIGPIPE and SIGXFSZ are
+ * ignored, so that a write returns EPIPE or EFBIG. A program that is launched wants it all back as it was
+ * (options->origin): ignoring and blocking survive exec. main.c flushes standard output after the command and checks that it arrived.
  */
 #ifndef CMD_CMD_H
 #define CMD_CMD_H
 
 #include "cmd/args.h"
+#include "target/launch.h"
 
 #include <stdbool.h>
 #include <stdio.h>
@@ -25,6 +26,7 @@ int cmd_record(const struct options *o);
 int cmd_dump(const struct options *o);
 int cmd_merge(const struct options *o);
 int cmd_outer(const struct options *o);
+int cmd_doctor(const struct options *o);
 int cmd_completions(const struct options *o);
 
 /* The shells that completions are written for, by index; NULL after the last. */

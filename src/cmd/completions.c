@@ -165,7 +165,7 @@ static void write_bash(const char *name, FILE *out)
           "        for c in ",
           out);
     put_commands(" ", out);
-    fputs("; do [[ $c == \"${COMP_WORDS[1]}\"* ]] && command=$c; done\n"
+    fputs("; do [[ ! $command && $c == \"${COMP_WORDS[1]}\"* ]] && command=$c; done\n"
           "    fi\n",
           out);
     put_bash_program(out);

@@ -9,12 +9,15 @@
 #include "cmd/postmortem.h"
 #include "cmd/report.h"
 #include "sample/family.h"
-#include "target/proc.h"
+#include "target/access.h"
+#include "target/descriptors.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define PATIENCE_NS (1000 * NS_PER_MS)
+#define PATIENCE_NS       (1000 * NS_PER_MS)
+#define CHILD_PATIENCE_NS (300 * NS_PER_MS) /* for all of them */
+#define HOLD_PATIENCE_NS  (10 * NS_PER_S)   /* one look may take its time: Ray's workers are nice */
 
 /* The traces of one dump, with frames of their own. */
 struct traces {
@@ -73,30 +76,44 @@ static int traces_add(const struct trace *trace, void *arg)
     return 0;
 }
 
-static void note_passed_over(const struct family_entry *e)
+static void note_passed_over(const struct family_entry *e, int error)
 {
     fprintf(stderr, "Note: process %d (", (int)e->pid);
-    text_print_safe(stderr, e->info->command);
-    fprintf(stderr, ") was passed over: %s\n", err_name(e->error));
+    text_print_safe(stderr, family_entry_info(e)->command);
+    fprintf(stderr, ") was passed over: %s\n", err_name(error));
 }
 
-/* The root's failure is the command's; a child's is a note. */
-static int dump_entry(struct family_entry *e, bool is_root, struct traces *traces, struct err_note *note)
+/* The root was attached before; of its children those are waited for, together, that are just starting. */
+static int attach_child(struct family *family, struct family_entry *e, uint64_t *patience_ns)
 {
-    int r;
+    uint64_t begin = clock_now_ns(), took;
+    int r = family_attach(family, e, *patience_ns);
 
-    if (!e->process) {
-        note_passed_over(e);
-        return 0;
-    }
-    r = process_sample(e->process, traces_add, traces);
-    if (r == 0 || is_root)
+    took = clock_now_ns() - begin;
+    *patience_ns = r == ERR_STARTING || took > *patience_ns ? 0 : *patience_ns - took;
+    return r;
+}
+
+/* The root's failure is the command's; a child's is a note, and that it has ended meanwhile not even that. */
+static int dump_entry(struct family *family, struct family_entry *e, uint64_t *patience_ns, struct traces *traces,
+                      struct err_note *note)
+{
+    bool is_root = e == &family->items[0];
+    int r = is_root && !e->process ? e->error : 0;
+
+    if (!is_root)
+        r = attach_child(family, e, patience_ns);
+    if (r == 0)
+        r = process_sample(e->process, traces_add, traces);
+    if (r == 0 || r == ERR_NOMEM || (is_root && e->process))
         return r == ERR_GONE ? err_note_what(note, r, "process %d", (int)e->pid) : r;
-    fprintf(stderr, "Note: process %d was passed over: %s\n", (int)e->pid, err_name(r));
+    if (!e->dead && r != ERR_GONE && !family_is_way_to_us(family, e))
+        note_passed_over(e, r);
+    family_detach(e);
     return 0;
 }
 
-static void note_errors(const struct sampler *s)
+static void note_errors(const struct sampler *s, pid_t pid)
 {
     for (int i = 0; i < SAMPLER_ERRORS; i++)
         if (s->errors[i])
@@ -112,45 +129,58 @@ static void note_errors(const struct sampler *s)
         fprintf(stderr, "Note: %llu thread(s) are shown without native frames: they could not be held.\n",
                 (unsigned long long)s->native_none);
     if (s->hold_refused)
-        fprintf(stderr, "Note: the process may not be held (another tracer has it, or ptrace is forbidden): it was "
-                        "read while it ran.\n");
+        fprintf(stderr, "Note: the process may not be held (%s): it was read while it ran.\n",
+                access_hold_reason(pid).text);
 }
 
+/* Several processes asked for, and not one of them Python. */
+static int fail_no_python(const struct family *family, struct err_note *note)
+{
+    size_t others = 0;
+
+    for (size_t i = 1; i < family->n; i++)
+        others += !family->items[i].left_out;
+    if (!others)
+        err_note_what(note, ERR_NOT_PYTHON, "process %d has no children", (int)family->items[0].pid);
+    else
+        err_note_what(note, ERR_NOT_PYTHON, "neither process %d nor any of its %zu descendants",
+                      (int)family->items[0].pid, others);
+    err_note_hint(note, "On a terminal, dump without --pid lists the Python processes there are.");
+    return family->items[0].error == ERR_STARTING ? ERR_STARTING : ERR_NOT_PYTHON;
+}
+
+/* One process after the other: what is needed to read a child is freed when it has been shown. */
 static int dump_family(const struct options *o, struct family *family, struct err_note *note)
 {
     struct dump_options out = {.full_filenames = o->full_filenames};
     struct traces traces = {0};
-    bool first = true;
+    uint64_t patience_ns = CHILD_PATIENCE_NS;
+    size_t shown = 0;
     int r = 0;
 
     for (size_t i = 0; i < family->n && r == 0; i++) {
-        r = dump_entry(&family->items[i], i == 0, &traces, note);
-        if (r == 0 && !o->json && family->items[i].process) {
-            dump_text(family_entry_info(&family->items[i]), traces.items, traces.n, &out, first, stdout);
+        struct family_entry *e = &family->items[i];
+
+        if (e->left_out)
+            continue;
+        r = dump_entry(family, e, &patience_ns, &traces, note);
+        if (r < 0 || !e->process)
+            continue;
+        if (!o->json) {
+            dump_text(family_entry_info(e), traces.items, traces.n, &out, shown == 0, stdout);
             traces_clear(&traces);
-            first = false;
         }
+        shown++;
+        if (i > 0) /* what is known of the root helps with its children */
+            family_detach(e);
     }
+    if (r == 0 && !shown)
+        r = fail_no_python(family, note);
     if (r == 0 && o->json)
         dump_json(traces.items, traces.n, &out, stdout);
     traces_clear(&traces);
     free(traces.items);
     return r;
-}
-
-/* Several processes asked for, and not one of them Python. */
-static int check_any_python(const struct family *family, struct err_note *note)
-{
-    for (size_t i = 0; i < family->n; i++)
-        if (family->items[i].process)
-            return 0;
-    if (family->n == 1)
-        err_note_what(note, ERR_NOT_PYTHON, "process %d has no children", (int)family->items[0].pid);
-    else
-        err_note_what(note, ERR_NOT_PYTHON, "neither process %d nor any of its %zu descendants",
-                      (int)family->items[0].pid, family->n - 1);
-    err_note_hint(note, "On a terminal, dump without --pid lists the Python processes there are.");
-    return family->items[0].error == ERR_STARTING ? ERR_STARTING : ERR_NOT_PYTHON;
 }
 
 static struct sampler *new_sampler(const struct options *o)
@@ -162,7 +192,8 @@ static struct sampler *new_sampler(const struct options *o)
                                                  .native = o->native || o->native_all,
                                                  .native_all = o->native_all,
                                                  .locals = o->locals,
-                                                 .show_secrets = o->show_secrets});
+                                                 .show_secrets = o->show_secrets,
+                                                 .patience_ns = HOLD_PATIENCE_NS});
 }
 
 /* The same for what a core file has of a process. */
@@ -182,7 +213,7 @@ static int dump_core(const struct options *o, struct err_note *note)
         dump_text(process_info(pm.process), traces.items, traces.n, &out, true, stdout);
     postmortem_report(&pm);
     if (r == 0)
-        note_errors(s);
+        note_errors(s, 0);
     traces_clear(&traces);
     free(traces.items);
     postmortem_close(&pm);
@@ -193,7 +224,7 @@ static int dump_core(const struct options *o, struct err_note *note)
 int cmd_dump(const struct options *o)
 {
     struct err_note note = {0};
-    struct family family = {.subprocesses = o->subprocesses};
+    struct family family = {.subprocesses = o->subprocesses, .max_depth = o->subprocess_depth, .lazy = true};
     int r = report_contradiction(o, &note);
 
     if (r == 0 && o->core) {
@@ -203,17 +234,18 @@ int cmd_dump(const struct options *o)
     if (r == 0 && !o->pid)
         return report_missing_target(o);
     if (r == 0) {
+        descriptors_raise_limit();
         family.sampler = new_sampler(o);
         r = family.sampler ? family_add(&family, o->pid, PATIENCE_NS, !o->subprocesses, &note) : ERR_NOMEM;
     }
     if (r == 0)
-        r = family_refresh(&family, 0);
-    if (r == 0)
-        r = check_any_python(&family, &note);
+        r = family_refresh(&family);
     if (r == 0)
         r = dump_family(o, &family, &note);
     if (r == 0)
-        note_errors(family.sampler);
+        note_errors(family.sampler, o->pid);
+    if (r == ERR_NO_PROCESS || r == ERR_NOT_PYTHON)
+        access_hint_inner(o->pid, &note);
     family_free(&family);
     sampler_free(family.sampler);
     return r < 0 ? err_print(stderr, r, &note) : 0;

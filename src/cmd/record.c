@@ -6,9 +6,13 @@
 #include "cmd/cmd.h"
 #include "cmd/limit.h"
 #include "cmd/report.h"
+#include "cmd/signals.h"
 #include "out/place.h"
 #include "profile/profile.h"
 #include "sample/loop.h"
+#include "target/access.h"
+#include "target/caller.h"
+#include "target/descriptors.h"
 #include "target/launch.h"
 #include "target/proc.h"
 #include "ui/progress.h"
@@ -25,10 +29,10 @@
 
 #define ATTACH_PATIENCE_NS (1000 * NS_PER_MS)
 #define LAUNCH_PATIENCE_NS (10 * NS_PER_S)
-#define BEHIND_SHARE       0.9 /* below this share of the rate asked for, it is told */
-
-/* What the signal handlers leave behind. */
-static volatile sig_atomic_t ended_by, snapshot_asked;
+#define KILL_PATIENCE_NS   (5 * NS_PER_S) /* between asking a program to end and ending it */
+#define LOOK_NS            (500 * NS_PER_MS)
+#define ATTACH_BUDGET_NS   (5 * NS_PER_MS) /* in one go: the samples must not wait for a thousand new children */
+#define BEHIND_SHARE       0.9             /* below this share of the rate asked for, it is told */
 
 struct record {
     const struct options *o;
@@ -37,6 +41,8 @@ struct record {
     struct sampler *sampler;
     struct family family;
     struct launch launch;
+    struct caller caller;
+    bool has_caller; /* somebody called us through sudo */
     struct profile *profile;
     struct place *place;
     struct progress *progress;
@@ -44,23 +50,6 @@ struct record {
     struct err_note *note;
     char remark[2 * sizeof(struct err_note)]; /* why there is nothing to show; "" otherwise */
 };
-
-static void on_signal(int sig)
-{
-    if (sig == SIGUSR1)
-        snapshot_asked = 1;
-    else
-        ended_by = sig;
-}
-
-static void catch_signals(void)
-{
-    static const int signals[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1};
-    struct sigaction action = {.sa_handler = on_signal};
-
-    for (size_t i = 0; i < sizeof(signals) / sizeof(signals[0]); i++)
-        sigaction(signals[i], &action, NULL);
-}
 
 __attribute__((format(printf, 2, 3))) static void say(struct record *rec, const char *fmt, ...)
 {
@@ -73,17 +62,6 @@ __attribute__((format(printf, 2, 3))) static void say(struct record *rec, const 
     va_end(args);
     fputc('\n', rec->messages);
     fflush(rec->messages);
-}
-
-/* A thousand threads want two descriptors each. */
-static void raise_descriptor_limit(void)
-{
-    struct rlimit limit;
-
-    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
-        limit.rlim_cur = limit.rlim_max;
-        setrlimit(RLIMIT_NOFILE, &limit);
-    }
 }
 
 static int add_trace(const struct trace *trace, uint64_t elapsed_ns, void *arg)
@@ -126,6 +104,23 @@ static bool is_orphan(const struct options *o)
     return o->with_parent && getppid() != o->with_parent;
 }
 
+/* Whoever waited for a thread of it that was held may have been told of its end. */
+static void note_end(struct record *rec)
+{
+    if (rec->sampler->stop.exited == rec->launch.pid)
+        launch_set_ended(&rec->launch, rec->sampler->stop.exit_status);
+}
+
+/* Has it ended? On a terminal, a program that stopped itself would leave its user with neither it nor the shell. */
+static void look_at_program(struct record *rec)
+{
+    struct launch *l = &rec->launch;
+
+    note_end(rec);
+    if (!launch_poll(l) && launch_is_stopped(l) && launch_needs_us())
+        signals_stop_us();
+}
+
 static bool tick(void *arg, uint64_t elapsed_ns)
 {
     struct record *rec = arg;
@@ -137,17 +132,16 @@ static bool tick(void *arg, uint64_t elapsed_ns)
                                      .elapsed = elapsed,
                                      .duration = rec->o->duration};
 
-    if (snapshot_asked) {
-        snapshot_asked = 0;
+    if (signals_take_snapshot())
         take_snapshot(rec, elapsed_ns);
-    }
     progress_update(rec->progress, &counts, clock_now_ns());
-    if (rec->launch.pid) {
-        if (rec->sampler->stop.exited == rec->launch.pid)
-            launch_set_ended(&rec->launch, rec->sampler->stop.exit_status);
-        launch_poll(&rec->launch);
+    if (rec->launch.pid)
+        look_at_program(rec);
+    if (signals_take_stop()) { /* nothing is held now: the target goes on without us */
+        progress_erase(rec->progress);
+        signals_stop_us();
     }
-    return !ended_by && !is_orphan(rec->o);
+    return !signals_ended_by() && !is_orphan(rec->o);
 }
 
 static const struct format *choose_format(const struct options *o)
@@ -160,13 +154,31 @@ static const struct format *choose_format(const struct options *o)
 static int open_place(struct record *rec)
 {
     char name[512], pid[16];
+    int r;
 
-    if (rec->o->output)
-        return place_open(rec->o->output, &rec->place, rec->note);
     snprintf(pid, sizeof(pid), "%d", (int)rec->o->pid);
     place_default_name(name, sizeof(name), rec->o->program ? rec->o->program[0] : pid, rec->format->extension,
                        time(NULL));
-    return place_open(name, &rec->place, rec->note);
+    r = place_open(rec->o->output ? rec->o->output : name, &rec->place, rec->note);
+    if (r == 0 && rec->has_caller)
+        place_set_owner(rec->place, rec->caller.uid, rec->caller.gid);
+    return r;
+}
+
+static int start_program(struct record *rec)
+{
+    struct launch_options options = {.capture = rec->o->capture,
+                                     .adopt = rec->o->subprocesses,
+                                     .origin = rec->o->origin,
+                                     .caller = rec->has_caller ? &rec->caller : NULL};
+    sigset_t before;
+    int r;
+
+    signals_hold(&before);
+    r = launch_start(rec->o->program, &options, &rec->launch, rec->note);
+    signals_release(r == 0 ? rec->launch.pid : 0, &before);
+    rec->family.is_adopter = rec->launch.adopts;
+    return r;
 }
 
 /* A program that was just started: it becomes Python, ends, or turns out to be something else. */
@@ -184,11 +196,14 @@ static int attach(struct record *rec)
                                                          .native_all = o->native_all,
                                                          .knows = profile_knows,
                                                          .knows_arg = rec->profile});
-    rec->family = (struct family){.sampler = rec->sampler, .subprocesses = o->subprocesses};
+    rec->family = (struct family){.sampler = rec->sampler,
+                                  .subprocesses = o->subprocesses,
+                                  .max_depth = o->subprocess_depth,
+                                  .budget_ns = ATTACH_BUDGET_NS};
     if (!rec->sampler)
         return ERR_NOMEM;
     if (o->program) {
-        r = launch_start(o->program, o->capture, &rec->launch, rec->note);
+        r = start_program(rec);
         if (r < 0)
             return r;
     }
@@ -227,7 +242,7 @@ static int prepare(struct record *rec)
     rec->loop = (struct loop){.family = &rec->family,
                               .interval_ns = options.interval_ns,
                               .duration_ns = (uint64_t)(o->duration * (double)NS_PER_S),
-                              .ends_with_root = o->program != NULL,
+                              .ends_with_root = o->program && !(o->subprocesses && o->duration > 0),
                               .tick = tick,
                               .trace = add_trace,
                               .arg = rec};
@@ -247,10 +262,10 @@ static void say_end(struct record *rec)
 {
     if (rec->loop.end == LOOP_GONE)
         say(rec, "Stopped sampling because process exited");
-    else if (ended_by == SIGINT)
+    else if (signals_ended_by() == SIGINT)
         say(rec, "Stopped sampling because Control-C pressed");
-    else if (ended_by)
-        say(rec, "Stopped sampling because of the signal %s", sigabbrev_np(ended_by));
+    else if (signals_ended_by())
+        say(rec, "Stopped sampling because of the signal %s", sigabbrev_np(signals_ended_by()));
     else if (is_orphan(rec->o))
         say(rec, "Stopped sampling because the process that started it has ended");
 }
@@ -326,8 +341,8 @@ static void say_cost(struct record *rec)
         say_ways(rec, held, elapsed);
     say_holds(rec, held);
     if (rec->sampler->hold_refused && !rec->o->nonblocking)
-        say(rec, "The process may not be held (another tracer has it, or ptrace is forbidden): it was read while it "
-                 "ran.");
+        say(rec, "The process may not be held (%s): it was read while it ran.",
+            access_hold_reason(rec->family.n ? rec->family.items[0].pid : 0).text);
 }
 
 /* Nothing to show has a reason, and most often a flag that helps. */
@@ -413,38 +428,89 @@ static int run(struct record *rec)
     return write_result(rec);
 }
 
-/* Under our own name the program's status is ours; py-spy's callers expect 0. */
-static int exit_status(struct record *rec)
+/* Ends the program: first it is asked to. */
+static void kill_program(struct record *rec)
 {
-    if (!rec->launch.pid || rec->loop.end != LOOP_GONE)
-        return 0;
-    for (int i = 0; i < 100 && !launch_poll(&rec->launch); i++)
-        clock_sleep_ns(10 * NS_PER_MS);
-    if (launch_exit_status(&rec->launch) != 0)
-        launch_show_output(&rec->launch, stderr);
-    return rec->o->as_py_spy ? 0 : launch_exit_status(&rec->launch);
+    uint64_t deadline = clock_now_ns() + KILL_PATIENCE_NS;
+
+    kill(rec->launch.pid, SIGTERM);
+    kill(rec->launch.pid, SIGCONT);
+    while (!rec->launch.ended && clock_now_ns() < deadline)
+        launch_wait(&rec->launch, LOOK_NS);
+    if (!rec->launch.ended) {
+        kill(rec->launch.pid, SIGKILL);
+        while (!rec->launch.ended)
+            launch_wait(&rec->launch, LOOK_NS);
+    }
+}
+
+/* Until it ends. Signals go on to it; one more that ends, sent and not typed, lets us go. */
+static void wait_for_program(struct record *rec)
+{
+    int times = signals_ended_times();
+
+    while (!rec->launch.ended && signals_ended_times() == times) {
+        launch_wait(&rec->launch, LOOK_NS);
+        if (signals_take_stop() || (launch_is_stopped(&rec->launch) && launch_needs_us()))
+            signals_stop_us();
+    }
+}
+
+/* The recording is over, and the program may not be. It is not ended for that. */
+static void part_with_program(struct record *rec)
+{
+    struct launch *l = &rec->launch;
+
+    note_end(rec);
+    /* It may be about to end: who samples it notices that first, and a signal takes its time. */
+    if (!launch_poll(l) && (rec->loop.end == LOOP_GONE || signals_ended_by()))
+        launch_wait(l, LOOK_NS);
+    if (l->ended)
+        return;
+    if (rec->o->kill)
+        kill_program(rec);
+    else if (rec->o->wait || signals_ended_by() || launch_needs_us()) {
+        say(rec, "Waiting for the program to end (pid %d).", (int)l->pid);
+        wait_for_program(rec);
+    }
+    if (!l->ended)
+        say(rec, "The program goes on: pid %d.", (int)l->pid);
+}
+
+/* Under our own name the program's status is ours, if we have nothing worse to tell; py-spy's callers expect 0. */
+static int exit_status(struct record *rec, int status)
+{
+    if (!rec->launch.pid)
+        return status;
+    part_with_program(rec);
+    if (launch_exit_status(&rec->launch) == 0)
+        return status;
+    launch_show_output(&rec->launch, stderr);
+    return rec->o->as_py_spy ? status : launch_exit_status(&rec->launch);
 }
 
 int cmd_record(const struct options *o)
 {
     struct err_note note = {0};
-    struct record rec = {.o = o, .note = &note, .messages = stdout, .launch = {.output = -1}};
+    struct record rec = {.o = o, .note = &note, .messages = stdout, .launch = {.output = -1, .pidfd = -1}};
     int r = report_contradiction(o, &note), status;
 
     if (r == 0 && !o->pid && !o->program)
         return report_missing_target(o);
     if (r == 0) {
-        catch_signals();
-        raise_descriptor_limit();
+        signals_catch(o->origin);
+        descriptors_raise_limit();
+        rec.has_caller = caller_find(&rec.caller);
         r = run(&rec);
     }
-    status = r < 0 ? err_print(stderr, r, &note) : exit_status(&rec);
-    if (r == ERR_GONE && !o->as_py_spy && launch_exit_status(&rec.launch))
-        status = launch_exit_status(&rec.launch);
+    if (o->pid && (r == ERR_NO_PROCESS || r == ERR_NOT_PYTHON))
+        access_hint_inner(o->pid, &note);
+    status = exit_status(&rec, r < 0 ? err_print(stderr, r, &note) : 0);
     family_free(&rec.family);
     sampler_free(rec.sampler);
     profile_free(rec.profile);
     place_close(rec.place);
     launch_close(&rec.launch);
+    caller_free(&rec.caller);
     return status;
 }

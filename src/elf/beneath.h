@@ -9,6 +9,9 @@
 
 #include <stdbool.h>
 
+/* What is there, of whatever kind: a descriptor that can be looked at but not read (O_PATH), or ERR_READ. */
+int beneath_find(int root_fd, const char *path);
+
 /*
  * Opens a regular file for reading, or gives ERR_READ; never waits (a FIFO in its place) and follows no links of
  * /proc. `root_fd` is a directory, -1 is our own root.

@@ -23,18 +23,6 @@
 #define PATH_ROOM 4096
 #define AGAIN_MAX 8
 
-static int regular_or_close(int fd)
-{
-    struct stat st;
-
-    if (fd < 0)
-        return ERR_READ;
-    if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode))
-        return fd;
-    close(fd);
-    return ERR_READ;
-}
-
 /* The parts of the path that are open: to go up is to close the last, so that nobody can move us out by renaming. */
 struct walk {
     int fds[STEPS_MAX];
@@ -119,19 +107,24 @@ static int walk_path(struct walk *w, int root, char *rest)
     return ERR_READ;
 }
 
-/* An O_PATH descriptor is opened for reading by its entry in our own /proc. */
+/* An O_PATH descriptor is opened for reading by its entry in our own /proc: what it is was looked at before, since to
+ * open a device can do things. Closes `fd`. */
 static int reopen(int fd)
 {
     char path[64];
     struct stat st;
+    int file = -1;
 
-    if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode))
+    if (fd < 0)
         return ERR_READ;
     snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-    return regular_or_close(open(path, FLAGS));
+    if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode))
+        file = open(path, FLAGS);
+    close(fd);
+    return file >= 0 ? file : ERR_READ;
 }
 
-int beneath_open_by_steps(int root_fd, const char *path)
+static int find_by_steps(int root_fd, const char *path)
 {
     struct walk w = {.depth = 0};
     char rest[PATH_ROOM];
@@ -139,17 +132,22 @@ int beneath_open_by_steps(int root_fd, const char *path)
     int fd = ERR_READ;
 
     if (root >= 0 && snprintf(rest, sizeof(rest), "%s", path) < (int)sizeof(rest) && walk_path(&w, root, rest) == 0)
-        fd = reopen(w.fds[w.depth - 1]);
+        fd = w.fds[--w.depth];
     walk_up(&w, 0);
     if (root >= 0 && root != root_fd)
         close(root);
     return fd;
 }
 
-/* The kernel does it in one go. It says EAGAIN when something was renamed meanwhile. */
-static int open_in_root(int root_fd, const char *path, int *ret_errno)
+int beneath_open_by_steps(int root_fd, const char *path)
 {
-    struct open_how how = {.flags = FLAGS, .resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS};
+    return reopen(find_by_steps(root_fd, path));
+}
+
+/* The kernel does it in one go. It says EAGAIN when something was renamed meanwhile. */
+static int find_in_root(int root_fd, const char *path, int *ret_errno)
+{
+    struct open_how how = {.flags = O_PATH | O_CLOEXEC, .resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS};
     int root = root_fd >= 0 ? root_fd : open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
     long fd = -1;
 
@@ -163,11 +161,16 @@ static int open_in_root(int root_fd, const char *path, int *ret_errno)
     return (int)fd;
 }
 
+int beneath_find(int root_fd, const char *path)
+{
+    int error, fd = find_in_root(root_fd, path, &error);
+
+    if (fd < 0 && (error == ENOSYS || error == EPERM || error == EINVAL))
+        return find_by_steps(root_fd, path);
+    return fd >= 0 ? fd : ERR_READ;
+}
+
 int beneath_open(int root_fd, const char *path)
 {
-    int error, fd = open_in_root(root_fd, path, &error);
-
-    if (fd < 0 && (error == ENOSYS || error == EPERM))
-        return beneath_open_by_steps(root_fd, path);
-    return regular_or_close(fd);
+    return reopen(beneath_find(root_fd, path));
 }

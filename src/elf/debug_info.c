@@ -96,6 +96,32 @@ static uint64_t debug_bytes(const struct elf_module *m, Elf_Scn **ret_lines)
     return sum;
 }
 
+/*
+ * libdw reads and unpacks every section it knows at once. Where variables are, and indexes that we do not use, can be
+ * half of it: without bytes in the file, they are passed over. (The change is to libelf's copy of the header.)
+ */
+static void leave_out(const struct elf_module *m)
+{
+    static const char *const unused[] = {".debug_loc",      ".debug_loclists", ".debug_aranges", ".debug_frame",
+                                         ".debug_macinfo",  ".debug_macro",    ".debug_names",   ".debug_pubnames",
+                                         ".debug_pubtypes", ".gdb_index"};
+    size_t n;
+
+    if (elf_getshdrnum(m->elf, &n) < 0)
+        return;
+    for (size_t i = 1; i < n; i++) {
+        GElf_Shdr s;
+
+        if (!elf_module_section_nth(m, i, &s))
+            continue;
+        for (size_t k = 0; k < sizeof(unused) / sizeof(unused[0]); k++)
+            if (strcmp(elf_module_section_name(m, &s), unused[k]) == 0) {
+                s.sh_type = SHT_NOBITS;
+                gelf_update_shdr(elf_getscn(m->elf, i), &s);
+            }
+    }
+}
+
 /* The ranges of an entry, each as (start, end, value). */
 static void add_ranges(struct debug_info *d, Dwarf_Die *die, struct range_list *list, uint64_t value)
 {
@@ -169,6 +195,9 @@ struct debug_info *debug_info_new(const struct elf_module *m, struct elf_module 
     d->alt = alt ? *alt : (struct elf_module){.fd = -1};
     d->names = die_names_new();
     d->files = intern_new();
+    leave_out(m);
+    if (alt)
+        leave_out(&d->alt);
     if (!d->names || !d->files || !elf_module_section(m, ".debug_info", &section) || section.sh_type == SHT_NOBITS ||
         debug_bytes(m, &d->line_section) > BYTES_MAX || !open_dwarf(d))
         return debug_info_free(d);

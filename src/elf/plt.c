@@ -151,7 +151,7 @@ static bool read_symbol_name(const struct elf_module *m, const GElf_Shdr *symbol
            elf_module_string(m, &strings, sym.st_name, ret, SYMBOL_TABLE_NAME_ROOM) && ret[0] != '\0';
 }
 
-bool plt_find(const struct elf_module *m, const struct symbol_table *table, uint64_t vaddr,
+bool plt_find(const struct elf_module *m, struct symbol_table *table, uint64_t vaddr,
               char ret_name[SYMBOL_TABLE_NAME_ROOM])
 {
     GElf_Shdr stubs, symbols;

@@ -18,6 +18,7 @@
 #define CHUNK       8192
 #define NEAR_MAX    256 /* names of one address, and functions around each other */
 #define NONE        UINT32_MAX
+#define ANSWERS     256
 
 struct source {
     const struct elf_module *module;
@@ -38,6 +39,14 @@ struct range {
     uint64_t start, end;
 };
 
+/* What was found: the name of those addresses of which `entry` is the last one before. */
+struct answer {
+    uint32_t entry;
+    struct range addresses;
+    uint64_t start; /* of the function */
+    char *name;     /* NULL: none yet */
+};
+
 struct symbol_table {
     struct source sources[SOURCES_MAX];
     size_t n_sources;
@@ -45,6 +54,7 @@ struct symbol_table {
     size_t n, cap;
     struct range code[RANGES_MAX]; /* of executable sections */
     size_t n_code;
+    struct answer answers[ANSWERS]; /* by entry; programs stay long in a few functions */
 };
 
 struct symbol_table *symbol_table_new(void)
@@ -58,6 +68,8 @@ struct symbol_table *symbol_table_free(struct symbol_table *t)
         return NULL;
     for (size_t i = 0; i < t->n_sources; i++)
         free(t->sources[i].loaded);
+    for (size_t i = 0; i < ANSWERS; i++)
+        free(t->answers[i].name);
     free(t->entries);
     free(t);
     return NULL;
@@ -263,8 +275,10 @@ static uint32_t next_near(const struct symbol_table *t, uint32_t i, bool sized)
     return i && t->entries[i - 1].start == t->entries[i].start ? i - 1 : NONE;
 }
 
-/* The best name among the innermost functions with a size that hold `vaddr`; or among labels that it comes after. */
-static bool find_best(const struct symbol_table *t, uint32_t i, uint64_t vaddr, bool sized, struct candidate *best)
+/* The best name among the innermost functions with a size that hold `vaddr`; or among labels that it comes after. `same`
+ * is narrowed to the addresses for which the answer is the same. */
+static bool find_best(const struct symbol_table *t, uint32_t i, uint64_t vaddr, bool sized, struct candidate *best,
+                      struct range *same)
 {
     bool found = false;
     struct candidate other;
@@ -273,10 +287,14 @@ static bool find_best(const struct symbol_table *t, uint32_t i, uint64_t vaddr, 
     for (int steps = 0; i != NONE && steps < NEAR_MAX; i = next_near(t, i, sized), steps++) {
         const struct entry *e = &t->entries[i];
 
+        if (sized && vaddr >= entry_end(e) && entry_end(e) > same->start)
+            same->start = entry_end(e);
         if (sized ? vaddr >= entry_end(e) : e->size != 0)
             continue;
         if (found && e->start != start)
             break;
+        if (entry_end(e) < same->end)
+            same->end = entry_end(e);
         if (!read_candidate(t, e, &other) || (found && compare(&other, best) <= 0))
             continue;
         *best = other;
@@ -286,21 +304,48 @@ static bool find_best(const struct symbol_table *t, uint32_t i, uint64_t vaddr, 
     return found;
 }
 
-bool symbol_table_find(const struct symbol_table *t, uint64_t vaddr, uint64_t *ret_start,
-                       char ret_name[SYMBOL_TABLE_NAME_ROOM])
+/* Keeps what was found in the innermost function: an address further on in it has the same name. */
+static void keep_answer(struct symbol_table *t, uint32_t i, const struct candidate *best, struct range same)
+{
+    struct answer *a = &t->answers[i % ANSWERS];
+    char *name = t->entries[i].start == best->sym.st_value ? strdup(best->name) : NULL;
+
+    if (!name)
+        return;
+    free(a->name);
+    *a = (struct answer){i, same, best->sym.st_value, name};
+}
+
+static bool find_new(struct symbol_table *t, uint32_t i, uint64_t vaddr, uint64_t *ret_start, char *ret_name)
 {
     const struct range *code = code_around(t, vaddr);
-    uint32_t i = last_before(t, vaddr);
+    struct range same = {0, UINT64_MAX};
     struct candidate best;
 
-    if (i == NONE || !code)
+    if (!code)
         return false;
+    if (find_best(t, i, vaddr, true, &best, &same))
+        keep_answer(t, i, &best, same);
     /* A label reaches up to the next symbol, but not out of its section. */
-    if (!find_best(t, i, vaddr, true, &best) &&
-        (t->entries[i].start < code->start || !find_best(t, i, vaddr, false, &best)))
+    else if (t->entries[i].start < code->start || !find_best(t, i, vaddr, false, &best, &same))
         return false;
     *ret_start = best.sym.st_value;
-    memcpy(ret_name, best.name, sizeof(best.name));
+    memcpy(ret_name, best.name, strlen(best.name) + 1);
+    return true;
+}
+
+bool symbol_table_find(struct symbol_table *t, uint64_t vaddr, uint64_t *ret_start,
+                       char ret_name[SYMBOL_TABLE_NAME_ROOM])
+{
+    uint32_t i = last_before(t, vaddr);
+    const struct answer *a = &t->answers[i % ANSWERS];
+
+    if (i == NONE)
+        return false;
+    if (!a->name || a->entry != i || vaddr < a->addresses.start || vaddr >= a->addresses.end)
+        return find_new(t, i, vaddr, ret_start, ret_name);
+    *ret_start = a->start;
+    memcpy(ret_name, a->name, strlen(a->name) + 1);
     return true;
 }
 

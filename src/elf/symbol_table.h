@@ -1,6 +1,6 @@
 /*
  * The functions in the symbol tables of one module: an address -> the name of the function around it. Sorted once,
- * searched by halves; names are read from the file only when they are asked for.
+ * searched by halves; names are read from the file only when they are asked for, and the last ones kept.
  *
  *     symbol_table_add(t, &module, SHT_SYMTAB);
  *     symbol_table_sort(t);
@@ -25,7 +25,7 @@ size_t symbol_table_add(struct symbol_table *t, const struct elf_module *m, uint
 int symbol_table_sort(struct symbol_table *t);
 
 /* The innermost function that holds `vaddr`; of its names the public one. */
-bool symbol_table_find(const struct symbol_table *t, uint64_t vaddr, uint64_t *ret_start,
+bool symbol_table_find(struct symbol_table *t, uint64_t vaddr, uint64_t *ret_start,
                        char ret_name[SYMBOL_TABLE_NAME_ROOM]);
 
 /* Calls `each` with every name that starts with `prefix`. The names live as long as the table. */

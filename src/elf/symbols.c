@@ -1,6 +1,7 @@
 /*
  * Names of native code: puts the sources together. Called after or beside sampling, never while a target is held. A
- * module without addresses costs an open; the debug file is looked for, and symbols are sorted, at the first address.
+ * module without addresses costs an open; the debug file is looked for, and symbols are sorted, at the first address;
+ * debug info is read for the first address that needs it.
  */
 #include "elf/symbols.h"
 
@@ -36,7 +37,8 @@ struct symbols {
     char *path;
     char build_id[2 * ELF_MODULE_BUILD_ID_MAX + 1];
     struct elf_module main, debug, mini; /* `elf` is NULL where there is none */
-    bool ready;
+    char *debug_path;                    /* of `debug` */
+    bool ready, info_ready;
     struct symbol_table *table;
     struct debug_info *info;
     struct cython_module *cython;
@@ -106,6 +108,7 @@ struct symbols *symbols_close(struct symbols *s)
     elf_module_close(&s->debug);
     elf_module_close(&s->main);
     intern_free(s->texts);
+    free(s->debug_path);
     free(s->path);
     free(s);
     return NULL;
@@ -138,26 +141,30 @@ static bool has_debug_info(const struct elf_module *m)
 static void prepare(struct symbols *s)
 {
     char debug_path[DEBUG_FILE_PATH_ROOM];
-    const struct elf_module *info = &s->main;
-    const char *info_path = s->path;
-    struct elf_module alt;
 
     s->ready = true;
     if (!s->main.elf)
         return;
-    if (!has_debug_info(&s->main) && debug_file_find(s->root_fd, s->path, &s->main, &s->debug, debug_path) == 0) {
-        info = &s->debug;
-        info_path = debug_path;
-    }
+    if (!has_debug_info(&s->main) && debug_file_find(s->root_fd, s->path, &s->main, &s->debug, debug_path) == 0)
+        s->debug_path = strdup(debug_path);
     s->table = symbol_table_new();
     if (s->table) {
         fill_table(s);
         if (symbol_table_sort(s->table) < 0)
             s->table = symbol_table_free(s->table);
     }
-    if (has_debug_info(info))
-        s->info = debug_info_new(info, debug_file_find_alt(s->root_fd, info_path, info, &alt) == 0 ? &alt : NULL);
     s->cython = cython_module_new(s->root_fd, s->path, s->table);
+}
+
+static void prepare_info(struct symbols *s)
+{
+    const struct elf_module *info = s->debug.elf ? &s->debug : &s->main;
+    const char *path = s->debug.elf ? s->debug_path : s->path;
+    struct elf_module alt;
+
+    s->info_ready = true;
+    if (path && has_debug_info(info))
+        s->info = debug_info_new(info, debug_file_find_alt(s->root_fd, path, info, &alt) == 0 ? &alt : NULL);
 }
 
 /* The name as it is shown, kept: the same functions come again and again. */
@@ -267,8 +274,27 @@ size_t symbols_lookup(struct symbols *s, uint64_t vaddr, struct symbols_name *re
         return 0;
     if (plt_holds(&s->main, vaddr))
         return make_stub(s, vaddr, ret) ? 1 : 0;
+    if (!s->info_ready)
+        prepare_info(s);
     n = make_list(s, vaddr, names);
     cut = n > max ? n - max : 0;
     memcpy(ret, names + cut, (n - cut) * sizeof(*names));
     return n - cut;
+}
+
+bool symbols_function(struct symbols *s, uint64_t vaddr, struct symbols_name *ret)
+{
+    struct debug_frame nothing = {NULL, NULL, 0};
+    char symbol[SYMBOL_TABLE_NAME_ROOM];
+    struct symbols_name name;
+    uint64_t start;
+
+    if (!s->ready)
+        prepare(s);
+    if (!s->table || plt_holds(&s->main, vaddr) || !symbol_table_find(s->table, vaddr, &start, symbol) ||
+        !make_name(s, symbol, &nothing, &name))
+        return false;
+    name.inlined = false;
+    *ret = name;
+    return true;
 }

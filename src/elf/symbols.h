@@ -51,6 +51,12 @@ struct symbols *symbols_close(struct symbols *s);
  */
 size_t symbols_lookup(struct symbols *s, uint64_t vaddr, struct symbols_name *ret, size_t max);
 
+/*
+ * The function at `vaddr` by its symbol alone, without file, line and what is inlined there: debug info, which takes
+ * its time, is not read. False when it has no symbol.
+ */
+bool symbols_function(struct symbols *s, uint64_t vaddr, struct symbols_name *ret);
+
 /* True when two frames that follow each other are one call of a Cython function: show `inner` alone. */
 bool symbols_same_call(const struct symbols_name *outer, const struct symbols_name *inner);
 

@@ -86,6 +86,20 @@ static void dump_json_signal(const struct trace *trace, FILE *out)
         fputs(",\n      \"sender\": null\n    }", out);
 }
 
+/* Only of a process that is in another container than we are. */
+static void dump_json_container(const struct proc_info *process, FILE *out)
+{
+    if (process->inner_pid)
+        fprintf(out, ",\n    \"container\": {\n      \"pid\": %d", (int)process->inner_pid);
+    else
+        fputs(",\n    \"container\": {\n      \"pid\": null", out);
+    fputs(",\n      \"runtime\": ", out);
+    json_string(out, process->runtime);
+    fputs(",\n      \"id\": ", out);
+    json_string(out, process->container);
+    fputs("\n    }", out);
+}
+
 static void dump_json_thread(const struct trace *trace, FILE *out)
 {
     const struct proc_info *process = trace->process;
@@ -101,6 +115,8 @@ static void dump_json_thread(const struct trace *trace, FILE *out)
     fprintf(out, ",\n    \"owns_gil\": %s", trace->owns_gil ? "true" : "false");
     if (process->core)
         dump_json_signal(trace, out);
+    if (process->inner_pid || process->container)
+        dump_json_container(process, out);
     fputs(",\n    \"frames\": [", out);
     for (size_t i = 0; i < trace->n_frames; i++) {
         fputs(i > 0 ? ",\n" : "\n", out);

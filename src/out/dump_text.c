@@ -6,6 +6,7 @@
 #include "out/dump.h"
 
 #include <inttypes.h>
+#include <string.h>
 
 #define DUMP_RULE "--------------------------------------------------------------------------------"
 
@@ -28,6 +29,24 @@ static void dump_text_core(const struct proc_info *process, FILE *out)
     putc('\n', out);
 }
 
+/* Ids are told apart by their first digits, as the runtimes' own tools show them. */
+static void dump_text_container(const struct proc_info *process, FILE *out)
+{
+    if (!process->inner_pid && !process->container)
+        return;
+    fputs("Container: ", out);
+    if (process->inner_pid)
+        fprintf(out, "pid %d inside%s", (int)process->inner_pid, process->container ? ", " : "");
+    if (process->container) {
+        char id[13] = "";
+
+        strncat(id, process->container, sizeof(id) - 1);
+        fprintf(out, "%s/", process->runtime);
+        text_print_safe(out, id);
+    }
+    putc('\n', out);
+}
+
 static void dump_text_header(const struct proc_info *process, FILE *out)
 {
     const struct proc_info *parent = process->parent_info;
@@ -44,6 +63,7 @@ static void dump_text_header(const struct proc_info *process, FILE *out)
         text_print_safe(out, parent->command ? parent->command : "");
         putc('\n', out);
     }
+    dump_text_container(process, out);
     if (process->core)
         dump_text_core(process, out);
     putc('\n', out);

@@ -18,6 +18,7 @@
 #include <string.h>
 #include <sys/random.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 enum place_way {
@@ -36,6 +37,9 @@ struct place {
     bool standard; /* the descriptor 1 of this process */
     off_t begin;   /* where our content begins in fd; what is before it is not ours */
     off_t end;     /* where our last content ended */
+    bool has_owner;
+    uid_t uid; /* who what we create belongs to */
+    gid_t gid;
 };
 
 /* What one filling wrote. Collects the first error, which stdio would forget. */
@@ -150,14 +154,25 @@ struct temp_name {
     char text[40];
 };
 
+/* Linux has getrandom since 3.17. Nothing but time depends on the number: the file must not exist (O_EXCL). */
+static uint64_t random_number(void)
+{
+    uint64_t number;
+    struct timespec now = {0};
+
+    if (getrandom(&number, sizeof(number), GRND_NONBLOCK) == sizeof(number))
+        return number;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (uint64_t)now.tv_nsec << 32 ^ (uint64_t)now.tv_sec << 16 ^ (uint64_t)getpid();
+}
+
 static int open_temp(int dir, struct temp_name *ret)
 {
-    uint64_t random;
     int fd = -1;
 
     for (int i = 0; i < 16 && fd < 0; i++) {
-        if (getrandom(&random, sizeof(random), 0) != sizeof(random))
-            return -1;
+        uint64_t random = random_number();
+
         snprintf(ret->text, sizeof(ret->text), ".spyglass-%016" PRIx64 ".tmp", random);
         fd = openat(dir, ret->text, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
         if (fd < 0 && errno != EEXIST)
@@ -241,6 +256,9 @@ static int write_rename(struct place *pl, int (*fill)(FILE *, void *), void *arg
         r = error == ENOSPC || error == EDQUOT ? fail_write(pl, error, note) : fail_place(pl, strerror(error), note);
         goto out;
     }
+    /* Where it cannot be given away (a file system without owners) it is written all the same. */
+    if (pl->has_owner && fchown(fd, pl->uid, pl->gid) < 0)
+        pl->has_owner = false;
     r = write_all(pl, fd, fill, arg, note);
     if (close(fd) < 0 && r == 0)
         r = fail_write(pl, errno, note);
@@ -487,6 +505,13 @@ int place_open(const char *path, struct place **ret, struct err_note *note)
     }
     *ret = pl;
     return 0;
+}
+
+void place_set_owner(struct place *pl, uid_t uid, gid_t gid)
+{
+    pl->has_owner = true;
+    pl->uid = uid;
+    pl->gid = gid;
 }
 
 struct place *place_close(struct place *pl)

@@ -19,12 +19,16 @@
 
 #include <stdbool.h>
 #include <stdio.h>
+#include <sys/types.h>
 #include <time.h>
 
 struct place;
 
 /* 0, or ERR_OUTPUT, ERR_NOMEM with `note` filled. */
 int place_open(const char *path, struct place **ret, struct err_note *note);
+
+/* What is created from now on belongs to this user and group: of one who called us through sudo. */
+void place_set_owner(struct place *pl, uid_t uid, gid_t gid);
 
 /*
  * Lets `fill` write the whole content (twice, if the first way fails); may be called several times. Returns what `fill` returned when

@@ -197,8 +197,8 @@ static int profile_thread_find(struct profile *p, const struct trace *trace, str
     while ((id = table_next(&p->index->threads, hash, &pos)) != TABLE_NONE) {
         struct profile_thread *t = &p->threads[id];
 
-        if (t->process->pid == trace->process->pid && t->thread_id == trace->thread_id &&
-            t->os_thread_id == trace->os_thread_id)
+        if (t->process->pid == trace->process->pid && t->process->command == trace->process->command &&
+            t->thread_id == trace->thread_id && t->os_thread_id == trace->os_thread_id)
             break;
     }
     if (id == TABLE_NONE) {

@@ -18,6 +18,7 @@ struct found {
     addr_t runtime;     /* _PyRuntime, or 0 */
     addr_t interp_head; /* where that pointer is, or 0 */
     addr_t current;     /* _PyThreadState_Current, or 0 */
+    const char *how;    /* what was looked at */
     struct debug_version version;
 };
 
@@ -184,15 +185,32 @@ static int check_started(const struct python *py)
 
 static bool find_image(const struct files *files, struct mem *m, const struct proc_maps *maps, struct found *f)
 {
+    static const struct {
+        image_test test;
+        const char *how;
+    } tests[] = {{test_symbols, "the dynamic symbols of"},
+                 {test_search, "a search in the data of"},
+                 {test_file_symbols, "the symbols in the file of"}};
     char *exe = NULL;
-    bool ok;
+    bool ok = false;
 
     files_exe_read(files, &exe);
-    ok = first_image(files, m, maps, exe ? exe : "", test_symbols, f) ||
-         first_image(files, m, maps, exe ? exe : "", test_search, f) ||
-         first_image(files, m, maps, exe ? exe : "", test_file_symbols, f);
+    for (size_t i = 0; i < sizeof(tests) / sizeof(tests[0]) && !ok; i++) {
+        f->how = tests[i].how;
+        ok = first_image(files, m, maps, exe ? exe : "", tests[i].test, f);
+    }
     free(exe);
     return ok;
+}
+
+static const char *describe(struct intern *names, const struct found *f)
+{
+    char text[4096 + 64];
+    const char *s;
+
+    snprintf(text, sizeof(text), "%s %.4096s", f->how, f->image.path);
+    s = intern_str(names, text);
+    return s ? s : "";
 }
 
 /* glibc 2.35 and later tell where their part of the agreement with the kernel lies: rseq(2), cpu_id behind
@@ -242,6 +260,7 @@ int detect_python(const struct files *files, struct mem *mem, const struct proc_
         return ERR_STARTING;
     py.interp_head = f.interp_head;
     py.image = f.image.start;
+    py.how = describe(names, &f);
     py.cpu_word = find_cpu_word(mem, maps);
     r = check_started(&py);
     if (r == 0)

@@ -20,6 +20,7 @@ struct python {
     addr_t interp_head;    /* where the pointer to the first interpreter lies */
     addr_t runtime;        /* _PyRuntime; 0 on 2.7 and 3.6 */
     addr_t current_thread; /* where _PyThreadState_Current lies: 2.7 and 3.6; 0 when not found */
+    const char *how;       /* how it was found, for people; interned */
     addr_t image;          /* where the program or library that it is begins */
     int cpu_word;          /* where a thread's pthread_t has the number of its CPU; NO when it is not kept */
 };

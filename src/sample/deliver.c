@@ -67,18 +67,15 @@ static int deliver_locals(struct process *p, struct frame *frames)
     return 0;
 }
 
-/* Unwinds what was captured. Stacks that read the same have the same key. */
-static int add_native_key(struct process *p, struct trace *trace)
+/* Stacks that read the same have the same key. How many frames that gives is told to who has seen it before. */
+static void add_native_key(struct process *p, struct known_thread *k, struct trace *trace)
 {
-    int r = native_unwind(&p->native);
-
-    if (r < 0)
-        return r;
+    k->native_key = p->native.key;
+    k->n_native = p->native.stack.n;
     p->sampler->native_none += !p->native.captured;
     p->sampler->native_cut += p->native.captured && !p->native.stack.whole;
     trace->key = hash_mix(trace->key, p->native.key);
     trace->n_frames += p->native.stack.n;
-    return 0;
 }
 
 /* Puts the native frames between the Python ones. */
@@ -89,12 +86,17 @@ static int weave(struct process *p, const struct known_thread *k, struct trace *
     if (weave_stack(w, &p->native, &p->py, &p->stack.frames, p->frames + trace->unsure, k->hint.cframe[0]) < 0)
         return ERR_NOMEM;
     p->sampler->native_failed += w->failed;
+    if (p->stack.cut) {
+        if (grow_array((void **)&w->items, &w->cap, w->n + 1, sizeof(*w->items)) < 0)
+            return ERR_NOMEM;
+        w->items[w->n++] = p->frames[trace->n_frames - 1];
+    }
     trace->frames = w->items;
     trace->n_frames = w->n;
     return 0;
 }
 
-int deliver_stack(struct process *p, const struct known_thread *k, bool active, process_sink sink, void *arg)
+int deliver_stack(struct process *p, struct known_thread *k, bool active, process_sink sink, void *arg)
 {
     const struct frames *frames = &p->stack.frames;
     struct trace trace = trace_of(p, k);
@@ -102,17 +104,17 @@ int deliver_stack(struct process *p, const struct known_thread *k, bool active, 
     trace.active = active;
     trace.owns_gil = p->stack.owns_gil;
     trace.unsure = p->stack.unsure;
-    trace.key = hash_mix(p->stack.key, (uint64_t)p->pid);
+    trace.key = hash_mix(p->stack.key, (uint64_t)(uintptr_t)p->info);
     trace.n_frames = frames->n;
-    if (p->sampler->options.native && add_native_key(p, &trace) < 0)
-        return ERR_NOMEM;
+    if (p->sampler->options.native)
+        add_native_key(p, k, &trace);
     if (is_known(p, trace.key))
         return hand_over(p, &trace, sink, arg);
     if (grow_array((void **)&p->frames, &p->cap_frames, frames->n + 2, sizeof(*p->frames)) < 0)
         return ERR_NOMEM;
+    trace.n_frames = frames->n + trace.unsure;
     if (trace.unsure) {
         p->frames[0] = (struct frame){.func = sampler_func(p->sampler, &not_sure)};
-        trace.n_frames++;
         if (!p->frames[0].func)
             return ERR_NOMEM;
     }
@@ -126,7 +128,7 @@ int deliver_stack(struct process *p, const struct known_thread *k, bool active, 
                                                      .is_entry = frames->items[i].is_entry,
                                                      .is_shim_entry = frames->items[i].is_shim_entry};
     }
-    if (p->sampler->options.locals && deliver_locals(p, p->frames + trace.unsure) < 0)
+    if (p->sampler->options.locals && frames->n && deliver_locals(p, p->frames + trace.unsure) < 0)
         return ERR_NOMEM;
     if (p->stack.cut) {
         p->frames[trace.n_frames] = (struct frame){.func = sampler_func(p->sampler, &cut_off)};
@@ -139,12 +141,32 @@ int deliver_stack(struct process *p, const struct known_thread *k, bool active, 
     return hand_over(p, &trace, sink, arg);
 }
 
+/*
+ * A thread that slept when it was held has had two turns since: one to its stop, and one back into the call that it was
+ * in, which the kernel starts again. If it waits at the same place now, it has the stack that it had.
+ */
+static bool is_back_at_rest(struct known_thread *k)
+{
+    struct task_turns turns, after;
+    uint64_t sp, pc;
+
+    if (!k->rests || task_turns(&k->task, &turns) < 0 || turns.count != k->turns.count + 2)
+        return false;
+    if (task_waits_at(&k->task, &sp, &pc) < 0 || sp != k->rest_sp || pc != k->rest_pc ||
+        task_turns(&k->task, &after) < 0 || after.count != turns.count)
+        return false;
+    k->turns = turns;
+    k->rests = false;
+    return true;
+}
+
 bool deliver_again(struct process *p, struct known_thread *k, process_sink sink, void *arg, int *ret)
 {
     struct trace trace = trace_of(p, k);
     struct task_turns turns;
 
     k->has_turns = false;
+    k->still |= is_back_at_rest(k);
     if (!k->still || task_turns(&k->task, &turns) < 0)
         return false;
     if (turns.count != k->turns.count) {
@@ -157,8 +179,12 @@ bool deliver_again(struct process *p, struct known_thread *k, process_sink sink,
         *ret = 0;
         return true;
     }
-    trace.key = hash_mix(k->key, (uint64_t)p->pid);
+    trace.key = hash_mix(k->key, (uint64_t)(uintptr_t)p->info);
     trace.n_frames = k->n_frames;
+    if (p->sampler->options.native) {
+        trace.key = hash_mix(trace.key, k->native_key);
+        trace.n_frames += k->n_native;
+    }
     trace.owns_gil = k->owned_gil;
     trace.active = k->active;
     if (!k->has_stack || p->sampler->options.gil_only || !is_known(p, trace.key))

@@ -1,35 +1,131 @@
 /*
- * A process and its descendants. Called by cmd/dump once and by the loop now and then.
+ * A process and its descendants: the set, and one sample of all. Called by cmd/dump once and by the loop at each tick.
  */
-#include "sample/family.h"
+#include "sample/family_private.h"
 
 #include "base/clock.h"
 #include "base/grow.h"
+#include "base/hash.h"
 #include "target/access.h"
-#include "target/proc.h"
 
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #define MAX_PROCESSES 65536
 #define RETRY_NS      (20 * NS_PER_MS)
+#define POLL_NS       (2 * NS_PER_MS)
+
+/* ---- the set ---- */
+
+static size_t slot_of(const struct family *t, pid_t pid)
+{
+    size_t at = hash_mix(0, (uint64_t)pid) & (t->n_slots - 1);
+
+    while (t->slots[at] && t->items[t->slots[at] - 1].pid != pid)
+        at = (at + 1) & (t->n_slots - 1);
+    return at;
+}
+
+struct family_entry *family_find(const struct family *t, pid_t pid)
+{
+    size_t at;
+
+    if (!t->n_slots)
+        return NULL;
+    at = slot_of(t, pid);
+    return t->slots[at] ? &t->items[t->slots[at] - 1] : NULL;
+}
+
+/* Enters all items anew, with room for twice as many. */
+static int index_rebuild(struct family *t)
+{
+    size_t n_slots = 64;
+    uint32_t *slots;
+
+    while (n_slots < t->n * 4)
+        n_slots *= 2;
+    slots = calloc(n_slots, sizeof(*slots));
+    if (!slots)
+        return ERR_NOMEM;
+    free(t->slots);
+    t->slots = slots;
+    t->n_slots = n_slots;
+    for (size_t i = 0; i < t->n; i++)
+        t->slots[slot_of(t, t->items[i].pid)] = (uint32_t)i + 1;
+    return 0;
+}
+
+int family_join(struct family *t, pid_t pid, const struct proc_stat *st, struct kin *up)
+{
+    struct kin *kin;
+
+    if (t->n == MAX_PROCESSES)
+        return ERR_BOUNDS;
+    if (grow_array((void **)&t->items, &t->cap, t->n + 1, sizeof(*t->items)) < 0)
+        return ERR_NOMEM;
+    if ((t->n + 1) * 2 > t->n_slots && index_rebuild(t) < 0)
+        return ERR_NOMEM;
+    kin = kin_new(up, pid);
+    if (!kin)
+        return ERR_NOMEM;
+    t->items[t->n++] = (struct family_entry){
+        .pid = pid, .start_time = st->start_time, .image = st->image, .kin = kin, .error = ERR_STARTING};
+    t->slots[slot_of(t, pid)] = (uint32_t)t->n;
+    t->items[t->n - 1].left_out = up && proc_is_profiler(pid);
+    return 0;
+}
+
+/* Those who knew it may ask for it still: its session, its group. */
+static void remember(struct family *t, const struct family_entry *e)
+{
+    struct family_member *m = &t->past[t->n_past++ % FAMILY_PAST];
+
+    kin_drop(m->kin);
+    *m = (struct family_member){e->pid, e->kin};
+}
+
+int family_drop_dead(struct family *t)
+{
+    size_t kept = 1;
+
+    for (size_t i = 1; i < t->n; i++) {
+        struct family_entry *e = &t->items[i];
+
+        if (!e->dead) {
+            t->items[kept++] = *e;
+            continue;
+        }
+        process_free(e->process);
+        if (e->left_out)
+            kin_drop(e->kin);
+        else
+            remember(t, e);
+    }
+    if (kept >= t->n)
+        return 0;
+    t->n = kept;
+    return index_rebuild(t);
+}
 
 void family_free(struct family *t)
 {
-    for (size_t i = 0; i < t->n; i++)
+    for (size_t i = 0; i < t->n; i++) {
         process_free(t->items[i].process);
+        kin_drop(t->items[i].kin);
+    }
+    for (size_t i = 0; i < FAMILY_PAST; i++)
+        kin_drop(t->past[i].kin);
+    kin_free_all(&t->pinned);
+    if (t->watching)
+        births_close(&t->births);
     free(t->items);
-    t->items = NULL;
-    t->n = t->cap = 0;
+    free(t->slots);
+    *t = (struct family){.sampler = t->sampler, .subprocesses = t->subprocesses, .max_depth = t->max_depth};
 }
 
-static struct family_entry *entry_find(const struct family *t, pid_t pid)
+const struct proc_info *family_entry_info(const struct family_entry *e)
 {
-    for (size_t i = 0; i < t->n; i++)
-        if (t->items[i].pid == pid)
-            return &t->items[i];
-    return NULL;
+    return &e->kin->info;
 }
 
 static bool entry_alive(const struct family_entry *e)
@@ -41,41 +137,30 @@ static bool entry_alive(const struct family_entry *e)
     return proc_stat_read(e->pid, 0, &st) == 0 && st.start_time == e->start_time && st.state != 'Z' && st.state != 'X';
 }
 
-const struct proc_info *family_entry_info(const struct family_entry *e)
+bool family_root_alive(const struct family *t)
 {
-    return e->process ? process_info(e->process) : e->info;
+    return t->n && entry_alive(&t->items[0]);
 }
 
-static void link_parent(struct family *t, struct family_entry *e)
+bool family_is_alone(const struct family *t)
 {
-    const struct family_entry *parent = e->parent ? entry_find(t, e->parent) : NULL;
-    const struct proc_info *info = parent ? family_entry_info(parent) : NULL;
-
-    if (e->process)
-        process_set_parent(e->process, info);
-    else if (e->info) {
-        e->info->parent = e->parent;
-        e->info->parent_info = info;
-    }
+    for (size_t i = 1; i < t->n; i++)
+        if (!t->items[i].left_out && !t->items[i].dead)
+            return false;
+    return true;
 }
 
-/* A process that is not Python still has a place in the tree. */
-static int fill_info(struct family *t, struct family_entry *e)
+bool family_is_way_to_us(const struct family *t, const struct family_entry *e)
 {
-    char *command = NULL;
+    const struct family_entry *us = family_find(t, getpid());
 
-    if (e->info)
-        return 0;
-    e->info = sampler_keep(t->sampler, sizeof(*e->info));
-    if (!e->info)
-        return ERR_NOMEM;
-    proc_command_read(e->pid, &command);
-    e->info->pid = e->pid;
-    e->info->command = command ? intern_str(t->sampler->names, command) : "";
-    e->info->executable = e->info->version_suffix = "";
-    free(command);
-    return e->info->command ? 0 : ERR_NOMEM;
+    for (const struct kin *kin = us ? us->kin : NULL; kin && kin != t->items[0].kin; kin = kin->up)
+        if (kin == e->kin)
+            return !e->process;
+    return false;
 }
+
+/* ---- attaching ---- */
 
 /* May the process still become a Python that can be read? */
 static bool may_change(const struct family_entry *e, int r)
@@ -85,115 +170,115 @@ static bool may_change(const struct family_entry *e, int r)
     return r == ERR_NOT_PYTHON && access_is_starting(e->pid);
 }
 
-static int entry_attach(struct family *t, struct family_entry *e, uint64_t patience_ns, struct err_note *note)
+/* The Python that it was forked from, if it is the same program still. */
+static const struct process *forked_from(const struct family *t, const struct family_entry *e)
 {
-    int r = process_attach(t->sampler, e->pid, patience_ns, &e->process, note);
+    const struct family_entry *parent = e->kin->up ? family_find(t, e->kin->up->info.pid) : NULL;
 
-    if (r < 0) {
-        e->given_up = !may_change(e, r);
-        e->error = r;
-        e->retry_ns = clock_now_ns() + RETRY_NS;
-        if (fill_info(t, e) < 0)
-            return ERR_NOMEM;
-    }
-    link_parent(t, e);
+    return parent && parent->process && e->image && parent->image == e->image ? parent->process : NULL;
+}
+
+static int attach(struct family *t, struct family_entry *e, uint64_t patience_ns, struct err_note *note)
+{
+    const struct process *like = forked_from(t, e);
+    int r = like ? process_attach_fork(t->sampler, e->pid, like, &e->process) : ERR_STARTING;
+
+    if (r < 0 && r != ERR_NOMEM)
+        r = process_attach(t->sampler, e->pid, patience_ns, &e->process, note);
+    if (r == 0)
+        process_move_info(e->process, &e->kin->info);
     return r;
 }
 
-static int entry_add(struct family *t, pid_t pid, pid_t parent, uint64_t patience_ns, struct err_note *note)
+int family_try(struct family *t, struct family_entry *e, uint64_t patience_ns, struct err_note *note)
+{
+    struct proc_stat st;
+    int r;
+
+    if (e->process || e->left_out)
+        return 0;
+    if (proc_stat_read(e->pid, 0, &st) == 0 && st.start_time == e->start_time)
+        e->image = st.image; /* it may have executed something since it joined */
+    r = attach(t, e, patience_ns, note);
+    e->error = r;
+    if (r == 0 || r == ERR_NOMEM)
+        return r;
+    if (r == ERR_NO_PROCESS || r == ERR_GONE)
+        e->dead = true;
+    e->given_up = !may_change(e, r);
+    e->retry_ns = clock_now_ns() + RETRY_NS;
+    return kin_read_command(e->kin) < 0 ? ERR_NOMEM : r;
+}
+
+int family_renew(struct family_entry *e, const struct proc_stat *st)
+{
+    struct kin *kin = e->kin;
+
+    e->process = process_free(e->process);
+    e->image = st->image;
+    e->given_up = false;
+    e->retry_ns = 0;
+    e->error = ERR_STARTING;
+    if (kin->pinned) { /* what was seen of it keeps the name it had */
+        kin = kin_new(kin->up, e->pid);
+        if (!kin)
+            return ERR_NOMEM;
+        kin_drop(e->kin);
+        e->kin = kin;
+    }
+    e->left_out = kin->up && proc_is_profiler(e->pid);
+    return 0;
+}
+
+int family_attach(struct family *t, struct family_entry *e, uint64_t patience_ns)
+{
+    uint64_t deadline = clock_now_ns() + patience_ns;
+    int r = family_try(t, e, 0, NULL);
+
+    while (r == ERR_STARTING && clock_now_ns() < deadline) {
+        clock_sleep_ns(POLL_NS);
+        r = family_try(t, e, 0, NULL);
+    }
+    return r;
+}
+
+void family_detach(struct family_entry *e)
+{
+    e->process = process_free(e->process);
+}
+
+int family_add(struct family *t, pid_t pid, uint64_t patience_ns, bool must_be_python, struct err_note *note)
 {
     struct proc_stat st;
     int r = proc_stat_read(pid, 0, &st);
 
     if (r < 0)
         return r == ERR_NO_PROCESS ? err_note_what(note, r, "no process has the pid %d", (int)pid) : r;
-    if (t->n == MAX_PROCESSES)
-        return ERR_BOUNDS;
-    if (grow_array((void **)&t->items, &t->cap, t->n + 1, sizeof(*t->items)) < 0)
-        return ERR_NOMEM;
-    t->items[t->n] = (struct family_entry){.pid = pid, .parent = parent, .start_time = st.start_time};
-    return entry_attach(t, &t->items[t->n++], patience_ns, note);
-}
-
-int family_add(struct family *t, pid_t pid, uint64_t patience_ns, bool must_be_python, struct err_note *note)
-{
-    int r = entry_add(t, pid, 0, patience_ns, note);
-
+    r = family_join(t, pid, &st, NULL);
+    if (r == 0)
+        r = family_try(t, &t->items[0], patience_ns, note);
     if (!must_be_python && (r == ERR_NOT_PYTHON || r == ERR_STARTING))
         return 0;
     return r;
 }
 
-/* Profilers at work on the same tree are not part of the program: ours, and others of that name. */
-static bool is_profiler(pid_t pid)
+/* ---- sampling ---- */
+
+/* What came of one sample of a process. ERR_GONE when nothing of it is left. */
+static int entry_sample(struct family *t, struct family_entry *e, process_sink sink, void *arg)
 {
-    char *exe;
-    const char *name;
-    bool yes;
+    uint64_t before = t->sampler->stacks;
+    int r = process_sample(e->process, sink, arg);
 
-    if (pid == getpid())
-        return true;
-    if (proc_exe_read(pid, &exe) < 0)
-        return false;
-    name = strrchr(exe, '/') ? strrchr(exe, '/') + 1 : exe;
-    yes = strcmp(name, "py-spy") == 0 || strcmp(name, "spyglass") == 0 || strcmp(name, "austin") == 0;
-    free(exe);
-    return yes;
-}
-
-static int add_children(struct family *t, pid_t parent, uint64_t patience_ns)
-{
-    pid_t *pids;
-    size_t n;
-    int r = 0;
-
-    if (proc_children_read(parent, &pids, &n) < 0)
-        return 0;
-    for (size_t i = 0; i < n && r == 0; i++) {
-        if (entry_find(t, pids[i]) || is_profiler(pids[i]))
-            continue;
-        r = entry_add(t, pids[i], parent, patience_ns, NULL);
-        if (r != ERR_NOMEM)
-            r = 0;
-    }
-    free(pids);
-    return r;
-}
-
-/* Entries whose process has gone make room: a pid may come again. */
-static void drop_dead(struct family *t)
-{
-    size_t kept = 1;
-
-    for (size_t i = 1; i < t->n; i++) {
-        if (entry_alive(&t->items[i]))
-            t->items[kept++] = t->items[i];
-        else
-            process_free(t->items[i].process);
-    }
-    if (t->n)
-        t->n = kept;
-}
-
-int family_refresh(struct family *t, uint64_t patience_ns)
-{
-    int r = 0;
-
-    if (t->subprocesses)
-        drop_dead(t);
-    for (size_t i = 0; i < t->n && r == 0; i++) {
-        if (!t->items[i].process && !t->items[i].given_up && clock_now_ns() >= t->items[i].retry_ns)
-            r = entry_attach(t, &t->items[i], patience_ns, NULL);
-        r = r == ERR_NOMEM ? r : 0;
-        if (r == 0 && t->subprocesses) /* the new ones are looked at in this same loop */
-            r = add_children(t, t->items[i].pid, patience_ns);
+    if (t->sampler->stacks != before)
+        kin_pin(e->kin, &t->pinned);
+    if (r == ERR_GONE)
+        e->dead = true;
+    else if (r < 0 && r != ERR_NOMEM) {
+        sampler_count_error(t->sampler, r);
+        e->suspect = true;
     }
     return r;
-}
-
-bool family_root_alive(const struct family *t)
-{
-    return t->n && entry_alive(&t->items[0]);
 }
 
 int family_sample(struct family *t, process_sink sink, void *arg)
@@ -205,15 +290,14 @@ int family_sample(struct family *t, process_sink sink, void *arg)
         struct family_entry *e = &t->items[i];
 
         if (!e->process) {
-            left += !e->given_up;
+            left += !e->given_up && !e->left_out && !e->dead;
             continue;
         }
-        r = process_sample(e->process, sink, arg);
+        r = entry_sample(t, e, sink, arg);
         left += r != ERR_GONE;
-        if (r < 0 && r != ERR_GONE && r != ERR_NOMEM)
-            sampler_count_error(t->sampler, r);
         if (r != ERR_NOMEM && r <= 0)
             r = 0;
     }
-    return r ? r : left ? 0 : ERR_GONE;
+    /* A root that is no Python, or is no more, may yet start or become one. */
+    return r ? r : left || family_root_alive(t) ? 0 : ERR_GONE;
 }

@@ -30,8 +30,8 @@ static int begin_still(struct freeze *fz, struct sampler *s, struct known_thread
             return ERR_UNSUPPORTED;
         if (i == 0 && k->has_turns)
             fz->turns = k->turns;
-        else if (task_turns(&k->task, &fz->turns) < 0)
-            return ERR_UNSUPPORTED;
+        else if (task_turns(&k->task, &fz->turns) < 0) /* a kernel that does not count; what it does is known still */
+            return task_look(&k->task, &fz->look) < 0 ? ERR_GONE : ERR_UNSUPPORTED;
         k->has_turns = false;
         if (task_look(&k->task, &fz->look) < 0)
             return ERR_GONE;
@@ -44,11 +44,21 @@ static int begin_still(struct freeze *fz, struct sampler *s, struct known_thread
     return ERR_UNSUPPORTED; /* it moves from core to core faster than we follow */
 }
 
+/* A thread stops when it next gets a CPU. In state D it will not even then. */
+static uint64_t hold_timeout_ns(const struct freeze *fz, const struct sampler *s)
+{
+    uint64_t left_ns = s->options.patience_ns > s->waited_ns ? s->options.patience_ns - s->waited_ns : 0;
+
+    return fz->look.state != 'D' && left_ns > HOLD_TIMEOUT_NS ? left_ns : HOLD_TIMEOUT_NS;
+}
+
 static int begin_held(struct freeze *fz, struct sampler *s, struct known_thread *k)
 {
-    int r = stop_hold(&s->stop, k->tid, HOLD_TIMEOUT_NS, s->core.cpu >= 0 && fz->look.cpu == s->core.cpu);
+    uint64_t timeout_ns = hold_timeout_ns(fz, s);
+    int r = stop_hold(&s->stop, k->tid, timeout_ns, s->core.cpu >= 0 && fz->look.cpu == s->core.cpu);
 
     fz->way = FREEZE_HELD;
+    s->waited_ns += r == ERR_STOP ? timeout_ns : 0;
     /* Another tracer, a filter or a missing right: reading may still be allowed. */
     s->hold_refused |= r == ERR_PERMISSION;
     return r;
@@ -70,6 +80,8 @@ static bool ran_on_core(struct freeze *fz, struct sampler *s, struct known_threa
 
 int freeze_begin(struct freeze *fz, struct sampler *s, struct known_thread *k, bool firm, addr_t cpu_word)
 {
+    enum freeze_way way;
+    bool still;
     int r;
 
     *fz = (struct freeze){.way = FREEZE_NOT, .look = {.state = 'R', .cpu = -1}, .since_ns = clock_now_ns()};
@@ -95,12 +107,16 @@ int freeze_begin(struct freeze *fz, struct sampler *s, struct known_thread *k, b
         return r;
     if (r == 0 && fz->way == FREEZE_ASLEEP && !s->options.idle) /* nobody wants its stack */
         return 0;
+    still = r == 0;
+    way = fz->way;
     if (!s->options.nonblocking && !s->hold_refused) {
         r = begin_held(fz, s, k);
         if (r != ERR_PERMISSION)
             return r;
     }
-    fz->way = FREEZE_NOT;
+    fz->way = still ? way : FREEZE_NOT;
+    if (still)
+        return 0;
     k->look_again_ns = fz->since_ns + LOOK_AGE_NS;
     return 0;
 }

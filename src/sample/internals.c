@@ -9,9 +9,10 @@
 /* Beginnings of names in the interpreter, 2.7 to 3.15. */
 static const char *const machinery[] = {
     /* the loop, and the way into it */
-    "PyIter_Next", "PyEval_", "_PyEval_", "_TAIL_CALL_", "fast_function", "call_function", "do_call", "ext_do_call",
-    "function_code_fastcall", "_PyFunction_", "function_call", "fast_next_opcode", "gen_send_ex", "gen_iternext",
-    "_PyGen_Send", "PyIter_Send", "PyGen_am_send", "gen_send", "gen_close", "async_gen_asend_send", "gen_throw",
+    "PyIter_Next", "PyEval_", "py_trampoline_evaluator", "_PyEval_", "_TAIL_CALL_", "fast_function", "call_function",
+    "do_call", "ext_do_call", "function_code_fastcall", "_PyFunction_", "function_call", "fast_next_opcode",
+    "gen_send_ex", "gen_iternext", "_PyGen_Send", "PyIter_Send", "PyGen_am_send", "gen_send", "gen_close",
+    "async_gen_asend_send", "gen_throw", "_gen_throw",
     /* calls */
     "PyObject_Call", "_PyObject_Call", "_PyObject_FastCall", "PyObject_Vectorcall", "_PyObject_Vectorcall",
     "_PyObject_MakeTpCall", "_Py_slot_", "_Py_BuiltinCall", "_Py_VectorCall", "_Py_Call", "PyVectorcall_",
@@ -49,10 +50,13 @@ static bool begins_with(const char *name, const char *start)
     return strncmp(name, start, strlen(start)) == 0;
 }
 
+/* The whole name, but for what compilers and linkers put behind: .part.0, @@GLIBC_2.34. */
 static bool is_starter(const char *name)
 {
+    size_t len = strcspn(name, ".@");
+
     for (size_t i = 0; i < sizeof(starters) / sizeof(starters[0]); i++)
-        if (begins_with(name, starters[i]) && !strchr("abcdefghijklmnopqrstuvwxyz", name[strlen(starters[i])] | 0x20))
+        if (strlen(starters[i]) == len && strncmp(name, starters[i], len) == 0)
             return true;
     return false;
 }

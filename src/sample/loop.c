@@ -37,10 +37,16 @@ static bool look_around(struct loop *l, uint64_t start, uint64_t now)
         l->end = LOOP_ASKED;
         return false;
     }
+    if (now - l->refreshed_ns >= REFRESH_NS) {
+        l->error = family_refresh(l->family);
+        l->refreshed_ns = clock_now_ns();
+        if (l->error < 0)
+            return false;
+    }
     if (now - l->root_ns < ROOT_NS)
         return true;
     l->root_ns = now;
-    if (!family_root_alive(l->family) && (l->ends_with_root || l->family->n == 1)) {
+    if (!family_root_alive(l->family) && (l->ends_with_root || family_is_alone(l->family))) {
         l->end = LOOP_GONE;
         return false;
     }
@@ -50,7 +56,8 @@ static bool look_around(struct loop *l, uint64_t start, uint64_t now)
 /* Sleeps to `when`, in pieces. False when it is time to end. */
 static bool sleep_to(struct loop *l, uint64_t start, uint64_t when)
 {
-    uint64_t now = clock_now_ns();
+    /* Children are found soon after their birth, however low the rate. */
+    uint64_t now = clock_now_ns(), most = l->family->subprocesses ? REFRESH_NS : LOOK_NS;
 
     if (!look_around(l, start, now))
         return false;
@@ -62,7 +69,7 @@ static bool sleep_to(struct loop *l, uint64_t start, uint64_t when)
         when = now + 2 * BURST_NS;
     }
     for (; now < when; now = clock_now_ns()) {
-        clock_sleep_until_ns(when - now > LOOK_NS ? now + LOOK_NS : when);
+        clock_sleep_until_ns(when - now > most ? now + most : when);
         if (!look_around(l, start, now))
             return false;
     }
@@ -118,7 +125,7 @@ static int sample(struct loop *l, uint64_t start)
 
 int loop_run(struct loop *l)
 {
-    uint64_t start = clock_now_ns(), due = start, refreshed = start;
+    uint64_t start = clock_now_ns(), due = start;
     int r = 0;
 
     l->end = LOOP_DURATION;
@@ -134,17 +141,13 @@ int loop_run(struct loop *l)
         }
         if (!sleep_to(l, start, jitter(l, due)))
             break;
-        if (clock_now_ns() - refreshed >= REFRESH_NS) {
-            r = family_refresh(l->family, 0);
-            refreshed = clock_now_ns();
-        }
-        if (r == 0)
-            r = sample(l, start);
+        r = sample(l, start);
         if (r < 0)
             break;
         due = next_tick(l, due);
         be_urgent_if_late(l);
     }
+    r = l->error < 0 ? l->error : r;
     l->elapsed_ns = clock_now_ns() - start;
     core_be_urgent(&l->family->sampler->core, false);
     core_leave(&l->family->sampler->core);

@@ -25,10 +25,12 @@ struct loop {
     uint64_t ticks, missed;
     uint64_t elapsed_ns;
     enum loop_end end;
-    uint64_t random;    /* state of the jitter */
-    uint64_t woke_ns;   /* when we last slept */
-    uint64_t root_ns;   /* when the root was last looked at */
-    uint64_t looked_ns; /* when signals and the target were last looked at */
+    uint64_t random;       /* state of the jitter */
+    uint64_t woke_ns;      /* when we last slept */
+    uint64_t root_ns;      /* when the root was last looked at */
+    uint64_t looked_ns;    /* when signals and the target were last looked at */
+    uint64_t refreshed_ns; /* when new processes were last looked for */
+    int error;             /* that a look around met with */
 };
 
 /* 0, or an error. */

@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/grow.h"
 #include "base/hash.h"
+#include "sample/internals.h"
 #include "target/core_file.h"
 #include "target/files.h"
 #include "target/proc.h"
@@ -16,30 +17,56 @@
 #include <string.h>
 #include <unistd.h>
 
-#define UPDATE_NS   NS_PER_S         /* libraries come and go */
-#define HURRY_NS    (20 * NS_PER_MS) /* when an address is in none of those known */
-#define BELOW       128 /* a function that returns has left its frame, but its saved registers are looked for there */
-#define MAX_STACK   ((uint64_t)1 << 30)
-#define OTHER_STACK ((size_t)64 * 1024) /* of a stack of which nothing is known */
+#define UPDATE_NS    NS_PER_S          /* libraries come and go */
+#define HURRY_NS     (20 * NS_PER_MS)  /* when an address is in none of those known */
+#define TURN_NS      (500 * NS_PER_US) /* a library is not unloaded, replaced and loaded again in less */
+#define LATE_NS      (10 * NS_PER_MS)  /* names were read from files */
+#define UPDATE_TRIES 4
+#define BELOW        128 /* a function that returns has left its frame, but its saved registers are looked for there */
+#define MAX_STACK    ((uint64_t)1 << 30)
+#define OTHER_STACK  ((size_t)64 * 1024) /* of a stack of which nothing is known */
 
 static int read_maps(const struct native *n, struct proc_maps *ret)
 {
     return n->core ? core_file_maps(n->core, ret) : proc_maps_read(n->pid, ret);
 }
 
-static int update(struct native *n)
+/* The interpreter and the C library stay. */
+static void mark_fixed(const struct native *n)
+{
+    const struct modules *ms = unwind_modules(n->unwind);
+
+    for (size_t i = 0; i < ms->n; i++)
+        ms->items[i]->fixed = ms->items[i]->start == n->names.interpreter || internals_is_libc(ms->items[i]->path);
+}
+
+static int update_once(struct native *n, bool *ret_changed)
 {
     struct proc_maps maps;
     int r = read_maps(n, &maps);
 
-    n->updated_ns = clock_now_ns();
+    *ret_changed = false;
     if (r < 0)
         return r;
+    n->stack.n = 0; /* its places may go */
     for (size_t i = 0; i < maps.n; i++)
         if (strcmp(maps.items[i].path, "[stack]") == 0)
             n->main_stack_end = maps.items[i].end;
-    r = unwind_update(n->unwind, n->mem, &maps);
+    r = unwind_update(n->unwind, n->mem, &maps, ret_changed);
+    mark_fixed(n);
     proc_maps_free(&maps);
+    return r;
+}
+
+/* The maps and what is in memory there are not read at one instant: until nothing changes. */
+static int update(struct native *n)
+{
+    bool changed = true;
+    int r = 0;
+
+    for (int i = 0; i < UPDATE_TRIES && changed && r == 0; i++)
+        r = update_once(n, &changed);
+    n->updated_ns = clock_now_ns();
     return r;
 }
 
@@ -63,6 +90,7 @@ static pid_t inner_pid(const struct native *n)
 int native_open(struct native *n, struct sampler *s, pid_t pid, const struct files *files, struct mem *mem,
                 const struct core_file *core, const struct python *py)
 {
+    struct module_files files_of_modules;
     int r;
 
     *n = (struct native){.sampler = s, .pid = pid, .files = files, .mem = mem, .core = core};
@@ -71,11 +99,14 @@ int native_open(struct native *n, struct sampler *s, pid_t pid, const struct fil
     n->names.inner_pid = inner_pid(n);
     n->names.interpreter = py->image;
     n->names.is_python2 = py->major == 2;
+    n->names.all = s->options.native_all;
     r = native_names_open(&n->names);
     n->unwind = unwind_new();
     if (r < 0 || !n->unwind)
         return ERR_NOMEM;
     unwind_set_free(n->unwind, native_names_free_module);
+    files_of_modules = (struct module_files){native_names_open_module, &n->names, n->names.root_fd};
+    unwind_set_files(n->unwind, &files_of_modules);
     return update(n);
 }
 
@@ -93,6 +124,10 @@ void native_close(struct native *n)
 /* What is known of where the stack ends: 0 when nothing is. */
 static uint64_t stack_size(const struct native *n, uint64_t sp, uint64_t base, bool is_main)
 {
+    const struct core_segment *s = n->core ? core_file_segment(n->core, sp) : NULL;
+
+    if (s && s->end - sp < MAX_STACK)
+        return s->end - sp;
     if (is_main && n->main_stack_end > sp && n->main_stack_end - sp < MAX_STACK)
         return n->main_stack_end - sp;
     if (base > sp && base - sp < MAX_STACK)
@@ -133,43 +168,67 @@ void native_capture(struct native *n, const struct regs *regs, uint64_t base, bo
         return;
     if (!size || mem_read(n->mem, sp, n->bytes, want) < 0)
         want = copy_pages(n, sp, want < OTHER_STACK ? want : OTHER_STACK);
-    n->copy = (struct stack_copy){sp, n->bytes, want};
+    n->copy = (struct stack_copy){.at = sp, .bytes = n->bytes, .len = want, .rest = n->core ? n->mem : NULL};
     n->captured = true;
+    n->captured_ns = clock_now_ns();
 }
 
 /* Again with new maps when the old ones may be the reason that it did not get to the end. */
 static int walk(struct native *n)
 {
-    uint64_t age = clock_now_ns() - n->updated_ns;
-    int r = !n->core && age > UPDATE_NS ? update(n) : 0;
+    uint64_t now = clock_now_ns();
+    int r = !n->core && now - n->updated_ns > UPDATE_NS ? update(n) : 0;
 
     if (r == ERR_NOMEM)
         return r;
     r = unwind_stack(n->unwind, n->mem, &n->regs, &n->copy, &n->stack);
-    if (r < 0 || n->stack.whole || n->core || clock_now_ns() - n->updated_ns < HURRY_NS)
+    if (r < 0 || (n->stack.whole && !n->stack.unknown) || n->core || now < n->hurry_ns)
         return r;
     if (update(n) == ERR_NOMEM)
         return ERR_NOMEM;
-    return unwind_stack(n->unwind, n->mem, &n->regs, &n->copy, &n->stack);
+    r = unwind_stack(n->unwind, n->mem, &n->regs, &n->copy, &n->stack);
+    if (!n->stack.whole) /* they were not */
+        n->hurry_ns = now + HURRY_NS;
+    return r;
 }
 
-int native_unwind(struct native *n)
+static int name_frames(struct native *n)
 {
-    int r;
-
-    n->stack.n = 0;
-    n->key = 0;
-    if (!n->captured)
-        return 0;
-    r = walk(n);
-    for (size_t i = 0; r == 0 && i < n->stack.n; i++) {
+    for (size_t i = 0; i < n->stack.n; i++) {
         const struct native_chain *chain = native_names_of(&n->names, n->stack.items[i].place);
 
         if (!chain)
             return ERR_NOMEM;
         n->key = hash_mix(n->key, chain->hash);
     }
-    return r;
+    return 0;
+}
+
+void native_forget(struct native *n)
+{
+    n->stack.n = 0;
+    n->stack.whole = false;
+    n->key = 0;
+}
+
+int native_unwind(struct native *n)
+{
+    uint64_t passed;
+    bool shares;
+    int r;
+
+    native_forget(n);
+    if (!n->captured)
+        return 0;
+    r = walk(n);
+    if (r == 0)
+        r = name_frames(n);
+    if (r < 0 || n->core)
+        return r;
+    if (!unwind_still(n->unwind, n->mem, &n->stack, &shares))
+        return update(n) == ERR_NOMEM ? ERR_NOMEM : NATIVE_CHANGED;
+    passed = clock_now_ns() - n->captured_ns;
+    return shares && passed > TURN_NS ? NATIVE_CHANGED : passed > LATE_NS ? NATIVE_LATE : 0;
 }
 
 const struct native_chain *native_frame_names(const struct native *n, size_t i)

@@ -3,7 +3,7 @@
  *
  *     native_capture(n, &regs, base, limit);   // registers and the used stack, in one go
  *     …let the thread go…
- *     native_unwind(n);                        // n's stack and its names
+ *     native_unwind(n);                        // n's stack and its names; again if it says so
  */
 #ifndef SAMPLE_NATIVE_H
 #define SAMPLE_NATIVE_H
@@ -21,11 +21,13 @@ struct native {
     struct unwind *unwind;
     struct native_names names;
     uint64_t updated_ns;   /* when the maps were last looked at */
+    uint64_t hurry_ns;     /* until then they are not looked at because of a stack that is cut off */
     addr_t main_stack_end; /* of the main thread */
     struct regs regs;
     struct stack_copy copy;
     unsigned char *bytes;
     size_t cap_bytes;
+    uint64_t captured_ns;
     bool captured; /* there is something to unwind */
     struct native_stack stack;
     uint64_t key; /* equal for stacks that read the same */
@@ -40,8 +42,15 @@ void native_close(struct native *n);
  * it points just above the stack of all threads but the first. */
 void native_capture(struct native *n, const struct regs *regs, uint64_t base, bool is_main, size_t limit);
 
-/* 0 or ERR_NOMEM. A stack that cannot be followed to its end is kept as far as it goes. */
+/* 0 or ERR_NOMEM. A stack that cannot be followed to its end is kept as far as it goes. NATIVE_CHANGED: a library was
+ * loaded or unloaded meanwhile, so that the names may be wrong: it must be captured again. NATIVE_LATE: it took so long that
+ * this may have happened unseen. */
+#define NATIVE_CHANGED 1
+#define NATIVE_LATE    2
 int native_unwind(struct native *n);
+
+/* As if nothing could be unwound. */
+void native_forget(struct native *n);
 
 /* What frame `i` of the stack is called. */
 const struct native_chain *native_frame_names(const struct native *n, size_t i);

@@ -25,8 +25,8 @@
 
 int native_names_open(struct native_names *names)
 {
-    names->cap = 1024;
-    names->slots = calloc(names->cap, sizeof(struct native_chain *));
+    names->slots = calloc(1024, sizeof(struct native_chain *));
+    names->cap = names->slots ? 1024 : 0;
     return names->slots ? 0 : ERR_NOMEM;
 }
 
@@ -67,32 +67,44 @@ static bool read_build_id(struct mem *m, const struct module *mod, struct build_
     return mem_read(m, mod->start, head, sizeof(head)) == 0 && build_id_from_file(&file, ret) == 0;
 }
 
-/* A file that was replaced since would give names that are wrong. */
+/* The file begins with what was in memory when the module was found. */
+static bool has_first_page(const struct module *mod, int fd)
+{
+    unsigned char page[MODULE_PAGE] = {0};
+
+    return mod->first_page && pread(fd, page, sizeof(page), 0) > 0 && memcmp(page, mod->first_page, sizeof(page)) == 0;
+}
+
+/* A file that was replaced since, or a library that took the place of another, would give names that are wrong. */
 static bool is_same_file(struct native_names *names, const struct module *mod, int fd)
 {
     struct build_id here, there;
     unsigned char head[BUILD_ID_HEAD];
     ssize_t got;
 
-    if (!read_build_id(names->mem, mod, &here))
+    if (has_first_page(mod, fd))
         return true;
+    if (!read_build_id(names->mem, mod, &here))
+        return !mod->first_page;
     got = pread(fd, head, sizeof(head), 0);
     return got > 0 && build_id_from_file(&(struct elf_file){head, (size_t)got}, &there) == 0 &&
            build_id_equal(&here, &there);
 }
 
-static int open_module(struct native_names *names, const struct module *mod)
+int native_names_open_module(void *arg, const struct module *mod, const char **ret_path)
 {
-    int fd = names->pid ? open_mapped(names->pid, mod) : -1;
+    struct native_names *names = arg;
 
-    if (fd >= 0)
-        return fd;
-    fd = files_open(names->files, mod->path);
-    if (fd >= 0 && !is_same_file(names, mod, fd)) {
-        close(fd);
-        return -1;
+    *ret_path = files_inside(names->files, mod->path);
+    for (int by_path = 0; by_path < 2; by_path++) {
+        int fd = by_path ? files_open(names->files, mod->path) : names->pid ? open_mapped(names->pid, mod) : -1;
+
+        if (fd >= 0 && is_same_file(names, mod, fd))
+            return fd;
+        if (fd >= 0)
+            close(fd);
     }
-    return fd;
+    return -1;
 }
 
 static struct symbols *module_symbols(struct native_names *names, struct module *mod)
@@ -104,7 +116,7 @@ static struct symbols *module_symbols(struct native_names *names, struct module 
     if (mod->user)
         return mod->user;
     if (mod->path[0] == '/') {
-        src.fd = open_module(names, mod);
+        src.fd = native_names_open_module(names, mod, &src.path);
     } else if (mod->end - mod->start <= MAX_IMAGE && (image = malloc(mod->end - mod->start))) {
         if (mem_read(names->mem, mod->start, image, mod->end - mod->start) == 0) {
             src.image = image;
@@ -202,18 +214,22 @@ static const struct native_chain *chain_of(struct native_names *names, const str
     return names->slots[at];
 }
 
+static bool is_hidden(const struct native_names *names, const struct module *mod, const struct symbols_name *name)
+{
+    return name->is_helper || internals_hide(name->name, mod->path, mod->start == names->interpreter);
+}
+
 static int fill_named(struct native_names *names, const struct module *mod, const struct symbols_name *found, size_t n,
                       struct native_func *ret)
 {
     bool in_python = mod->start == names->interpreter;
 
     for (size_t i = 0; i < n; i++) {
-        ret[i] =
-            (struct native_func){.func = make_func(names, found[i].name, found[i].file, mod->path),
-                                 .line = found[i].line,
-                                 .hidden = found[i].is_helper || internals_hide(found[i].name, mod->path, in_python),
-                                 .is_eval = in_python && internals_is_eval(found[i].name, names->is_python2),
-                                 .symbols_id = found[i]};
+        ret[i] = (struct native_func){.func = make_func(names, found[i].name, found[i].file, mod->path),
+                                      .line = found[i].line,
+                                      .hidden = is_hidden(names, mod, &found[i]),
+                                      .is_eval = in_python && internals_is_eval(found[i].name, names->is_python2),
+                                      .symbols_id = found[i]};
         if (!ret[i].func)
             return ERR_NOMEM;
         ret[i].symbols_id.name = ret[i].func->name;
@@ -235,7 +251,8 @@ static int fill_unnamed(struct native_names *names, const struct unwind_place *p
         snprintf(name, sizeof(name), "[code without a name]");
     *ret = (struct native_func){.func = make_func(names, name, NULL, mod->is_elf ? mod->path : "[memory]"),
                                 .hidden = internals_hide(NULL, mod->path, mod->start == names->interpreter),
-                                .hidden_at_root = internals_is_libc(mod->path)};
+                                .hidden_at_root = internals_is_libc(mod->path),
+                                .hidden_at_loop = !mod->is_elf}; /* a trampoline of Python's (-X perf_jit) */
     return ret->func ? 0 : ERR_NOMEM;
 }
 
@@ -274,6 +291,16 @@ static int fill_perf(struct native_names *names, const char *name, struct native
     return ret->func ? 0 : ERR_NOMEM;
 }
 
+/* Of a function that is not shown nobody asks for the line, nor for what the compiler put into it; and to read debug
+ * info takes longer than all else. */
+static size_t look_up(struct native_names *names, const struct module *mod, struct symbols *s, addr_t pc,
+                      struct symbols_name *found)
+{
+    if (!names->all && symbols_function(s, pc - mod->bias, found) && is_hidden(names, mod, found))
+        return 1;
+    return symbols_lookup(s, pc - mod->bias, found, MAX_INLINED);
+}
+
 static int fill(struct native_names *names, struct unwind_place *p, struct native_func *items, size_t *ret_n)
 {
     struct symbols_name found[MAX_INLINED];
@@ -283,7 +310,7 @@ static int fill(struct native_names *names, struct unwind_place *p, struct nativ
 
     if (p->module->is_elf) {
         s = module_symbols(names, p->module);
-        n = s ? symbols_lookup(s, p->pc - p->module->bias, found, MAX_INLINED) : 0;
+        n = s ? look_up(names, p->module, s, p->pc, found) : 0;
     } else if ((perf = perf_name(names, p->pc))) {
         *ret_n = 1;
         return fill_perf(names, perf, items);

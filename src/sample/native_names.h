@@ -17,6 +17,7 @@ struct native_func {
     int line;
     bool hidden;                    /* the interpreter's own, shown with --native-all only */
     bool hidden_at_root;            /* the same, but only where a thread begins */
+    bool hidden_at_loop;            /* the same, but only where it calls the interpreter's loop */
     bool is_eval;                   /* the interpreter's loop */
     struct symbols_name symbols_id; /* for symbols_same_call */
 };
@@ -36,6 +37,7 @@ struct native_names {
     pid_t inner_pid;    /* as the target sees itself */
     addr_t interpreter; /* start of the module that is Python */
     bool is_python2;
+    bool all; /* hidden functions are shown, too */
     struct mem *mem;
     struct perf_map *perf_map;
     uint64_t perf_map_ns;
@@ -51,5 +53,8 @@ const struct native_chain *native_names_of(struct native_names *names, struct un
 
 /* For unwind_set_free: what a module keeps for its names. */
 void native_names_free_module(void *user);
+
+/* For unwind_set_files: the file of a module, if it is the very one that is mapped, or -1. */
+int native_names_open_module(void *names, const struct module *mod, const char **ret_path);
 
 #endif

@@ -3,6 +3,7 @@
  */
 #include "base/clock.h"
 #include "base/grow.h"
+#include "base/utf8.h"
 #include "sample/process_private.h"
 #include "target/core_file.h"
 #include "target/proc.h"
@@ -40,21 +41,39 @@ static bool has_python(struct process *p, pid_t tid)
     return false;
 }
 
+/* A thread can call itself anything. */
 static const char *name_of(struct process *p, pid_t tid)
 {
-    char *text = NULL;
+    char *text = NULL, clean[3 * 64];
     const char *name = NULL;
     size_t len = 0;
 
     if (!p->core && proc_read_file(p->pid, tid, "comm", &text, &len) == 0) {
-        text[strcspn(text, "\n")] = '\0';
-        name = intern_str(p->sampler->names, text);
+        len -= len && text[len - 1] == '\n';
+        if (len > 64)
+            len = 64;
+        name = intern_bytes(p->sampler->names, clean, utf8_clean(text, len, clean));
     }
     free(text);
     return name;
 }
 
-static int enter(struct process *p, pid_t tid)
+/* What was known of it, if it is still that one: files of one that has ended cannot be read. */
+static bool take_known(struct process *p, struct known_thread *old, size_t n_old, pid_t tid, struct known_thread *ret)
+{
+    struct task_look look;
+
+    for (size_t i = 0; i < n_old; i++) {
+        if (old[i].tid != tid || p->core || task_look(&old[i].task, &look) < 0)
+            continue;
+        *ret = old[i];
+        old[i] = (struct known_thread){.dead = true};
+        return true;
+    }
+    return false;
+}
+
+static int enter(struct process *p, pid_t tid, struct known_thread *old, size_t n_old)
 {
     struct known_thread *k;
 
@@ -63,6 +82,10 @@ static int enter(struct process *p, pid_t tid)
     if (grow_array((void **)&p->others, &p->cap_others, p->n_others + 1, sizeof(*p->others)) < 0)
         return ERR_NOMEM;
     k = &p->others[p->n_others++];
+    if (take_known(p, old, n_old, tid, k)) {
+        k->name = name_of(p, tid);
+        return 0;
+    }
     *k = (struct known_thread){.tid = tid, .name = name_of(p, tid), .dead = p->core != NULL};
     if (k->dead)
         k->was_active = core_file_was_active(p->core, core_file_thread(p->core, tid));
@@ -71,32 +94,49 @@ static int enter(struct process *p, pid_t tid)
     return 0;
 }
 
-static int look(struct process *p)
+static int enter_all(struct process *p, struct known_thread *old, size_t n_old)
 {
     pid_t *tids = NULL;
     size_t n = 0;
     int r = 0;
 
-    others_free(p);
-    p->others_ns = clock_now_ns();
     if (p->core) {
         for (size_t i = 0; r == 0 && i < p->core->n_threads; i++)
-            r = enter(p, p->core->threads[i].tid);
+            r = enter(p, p->core->threads[i].tid, old, n_old);
         return r;
     }
     if (proc_tasks_read(p->pid, &tids, &n) < 0)
         return 0;
     for (size_t i = 0; r == 0 && i < n; i++)
-        r = enter(p, tids[i]);
+        r = enter(p, tids[i], old, n_old);
     free(tids);
+    return r;
+}
+
+static int look(struct process *p)
+{
+    struct known_thread *old = p->others;
+    size_t n_old = p->n_others;
+    int r;
+
+    p->others = NULL;
+    p->n_others = p->cap_others = 0;
+    p->others_ns = clock_now_ns();
+    r = enter_all(p, old, n_old);
+    for (size_t i = 0; i < n_old; i++)
+        other_close(&old[i]);
+    free(old);
     return r;
 }
 
 static int sample_other(struct process *p, struct known_thread *k, process_sink sink, void *arg)
 {
     struct stack_source src = {.sampler = p->sampler, .py = &p->py, .native = &p->native};
-    int r = stack_read_native(&p->stack, &src, k, p->sampler->options.idle);
+    int r;
 
+    if (!k->dead && deliver_again(p, k, sink, arg, &r))
+        return r;
+    r = process_read_stack(p, &src, k);
     if (r == STACK_IDLE)
         p->sampler->idle++;
     if (r == 0 && p->native.captured)

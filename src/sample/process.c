@@ -7,7 +7,9 @@
 #include "python/detect.h"
 #include "target/access.h"
 #include "target/ahead.h"
+#include "target/container.h"
 #include "target/core_file.h"
+#include "target/descriptors.h"
 #include "target/proc.h"
 
 #include <errno.h>
@@ -17,6 +19,7 @@
 #include <string.h>
 #include <unistd.h>
 
+/* Held threads are looked at seldom, and have moved on meanwhile: what they come back to is worth to be fetched. */
 #define POLL_NS     (2 * NS_PER_MS)
 #define REDETECT_NS (50 * NS_PER_MS)
 
@@ -37,6 +40,9 @@ struct process *process_free(struct process *p)
     weave_free(&p->weave);
     others_free(p);
     hot_free(&p->hot);
+    become_free(p->user);
+    if (p->own_files.pid)
+        files_close(&p->own_files);
     free(p);
     return NULL;
 }
@@ -46,10 +52,15 @@ const struct proc_info *process_info(const struct process *p)
     return p->info;
 }
 
-void process_set_parent(struct process *p, const struct proc_info *parent)
+void process_move_info(struct process *p, struct proc_info *to)
 {
-    p->info->parent_info = parent;
-    p->info->parent = parent ? parent->pid : 0;
+    pid_t parent = to->parent;
+    const struct proc_info *parent_info = to->parent_info;
+
+    *to = *p->info;
+    to->parent = parent;
+    to->parent_info = parent_info;
+    p->info = to;
 }
 
 bool process_alive(const struct process *p)
@@ -90,6 +101,7 @@ static int fill_info(struct process *p)
     p->info->minor = p->py.minor;
     p->info->patch = p->py.patch;
     p->info->version_suffix = suffix ? suffix : "";
+    p->info->found_by = p->py.how;
     return 0;
 }
 
@@ -167,32 +179,58 @@ static int open_process(struct process *p, struct err_note *note)
     if (r < 0)
         return r == ERR_NO_PROCESS ? err_note_what(note, r, "no process has the pid %d", (int)p->pid) : r;
     p->start_time = st.start_time;
-    p->pidfd = proc_pidfd_open(p->pid);
+    p->pidfd = descriptors_keep(proc_pidfd_open(p->pid));
     hot_open(&p->hot, p->pid);
     p->codes = code_cache_new();
-    p->info = sampler_keep(p->sampler, sizeof(*p->info));
-    if (!p->codes || !p->info)
+    if (!p->codes)
         return ERR_NOMEM;
     r = mem_live_open(p->pid, &p->mem);
     if (r == 0)
         r = ahead_new(p->mem, &p->ahead);
-    if (r == 0)
-        p->mem = ahead_mem(p->ahead);
-    return r;
+    if (r < 0)
+        return r;
+    p->mem = ahead_mem(p->ahead);
+    return 0;
+}
+
+/* Where it is, when that is another place than ours. */
+static void fill_container(struct process *p)
+{
+    struct proc_status st;
+    struct container own, c;
+
+    if (proc_status_read(p->pid, 0, &st) == 0 && st.in_pid_ns)
+        p->info->inner_pid = st.ns_pid;
+    if (!container_of(p->pid, &c) || (container_of(getpid(), &own) && strcmp(own.id, c.id) == 0))
+        return;
+    p->info->runtime = c.runtime;
+    p->info->container = intern_str(p->sampler->names, c.id);
+}
+
+static struct process *process_new(struct sampler *s, pid_t pid)
+{
+    struct process *p = calloc(1, sizeof(*p));
+
+    if (!p)
+        return NULL;
+    p->sampler = s;
+    p->pid = pid;
+    files_open_live(pid, &p->own_files);
+    p->files = &p->own_files;
+    p->info = &p->own_info;
+    p->pidfd = -1;
+    p->user = become_user_of(pid);
+    return p;
 }
 
 int process_attach(struct sampler *s, pid_t pid, uint64_t patience_ns, struct process **ret, struct err_note *note)
 {
-    struct process *p = calloc(1, sizeof(*p));
+    struct process *p = process_new(s, pid);
     int r;
 
     if (!p)
         return ERR_NOMEM;
-    p->sampler = s;
-    p->pid = pid;
-    p->own_files = (struct files){.pid = pid};
-    p->files = &p->own_files;
-    p->pidfd = -1;
+    become_begin(p->user);
     r = open_process(p, note);
     if (r == 0) {
         r = detect_patiently(p, patience_ns, note);
@@ -201,6 +239,39 @@ int process_attach(struct sampler *s, pid_t pid, uint64_t patience_ns, struct pr
     }
     if (r == 0)
         r = fill_info(p);
+    if (r == 0)
+        fill_container(p);
+    become_end(p->user);
+    if (r < 0) {
+        process_free(p);
+        return r;
+    }
+    *ret = p;
+    return 0;
+}
+
+int process_attach_fork(struct sampler *s, pid_t pid, const struct process *like, struct process **ret)
+{
+    struct process *p = process_new(s, pid);
+    int r;
+
+    if (!p)
+        return ERR_NOMEM;
+    become_begin(p->user);
+    r = open_process(p, NULL);
+    if (r == 0) {
+        p->py = like->py;
+        p->py.mem = p->mem;
+        p->detected_ns = clock_now_ns();
+        r = threads_read(&p->py, &p->threads);
+    }
+    if (r == 0 && !p->threads.n)
+        r = ERR_STARTING;
+    if (r == 0)
+        r = fill_info(p);
+    if (r == 0)
+        fill_container(p);
+    become_end(p->user);
     if (r < 0) {
         process_free(p);
         return r;
@@ -247,9 +318,9 @@ int process_open_core(struct sampler *s, const struct core_file *core, const str
         return ERR_NOMEM;
     *p = (struct process){.sampler = s, .pid = core->pid, .pidfd = -1, .core = core, .files = files, .mem = mem};
     p->table.core = core;
+    p->info = &p->own_info;
     p->codes = code_cache_new();
-    p->info = sampler_keep(s, sizeof(*p->info));
-    r = p->codes && p->info ? detect_in_core(p, note) : ERR_NOMEM;
+    r = p->codes ? detect_in_core(p, note) : ERR_NOMEM;
     if (r == 0)
         r = fill_info(p);
     if (r < 0) {

@@ -11,14 +11,17 @@
 #include "sample/stack.h"
 #include "sample/thread_table.h"
 #include "sample/weave.h"
+#include "target/become.h"
 #include "target/files.h"
 
 struct process {
     struct sampler *sampler;
     pid_t pid;
-    uint64_t start_time; /* with the pid it names the process for good */
-    int pidfd;           /* -1 on kernels before 5.3 */
-    struct proc_info *info;
+    uint64_t start_time;    /* with the pid it names the process for good */
+    int pidfd;              /* -1 on kernels before 5.3 */
+    struct become *user;    /* as whom it is read; NULL: as ourselves */
+    struct proc_info *info; /* `own_info`, or where the tree of processes keeps it */
+    struct proc_info own_info;
     struct ahead *ahead; /* NULL: a core file */
     struct mem *mem;     /* through `ahead` */
     const struct files *files;
@@ -42,15 +45,20 @@ struct process {
     uint64_t detected_ns;
     uint64_t listed_ns; /* when the list of threads was read; 0: it must be */
     struct hot hot;
-    uint64_t heads_ns; /* when it was last looked whether new ones have come */
-    bool heads_due;    /* look with the next stack: then it costs nothing */
+    uint64_t heads_ns;    /* when it was last looked whether new ones have come */
+    bool heads_due;       /* look with the next stack: then it costs nothing */
+    bool was_idle;        /* none of its threads ran at the last sample */
+    uint64_t rest_cpu_ns; /* its CPU time then; 0: not known. While it is the same, nothing of it has run since */
 };
 
 /* After an exec nothing is where it was. */
 int process_detect_again(struct process *p);
 
+/* Reads the stack of a thread, with its native frames if these are asked for: what stack_read gives. */
+int process_read_stack(struct process *p, const struct stack_source *src, struct known_thread *k);
+
 /* Hands the stack that was just read to the sink. */
-int deliver_stack(struct process *p, const struct known_thread *k, bool active, process_sink sink, void *arg);
+int deliver_stack(struct process *p, struct known_thread *k, bool active, process_sink sink, void *arg);
 
 /* A thread that has not run since it was last read still has the stack that it had then: true when that was handed
  * over, or is not wanted; `ret` is what came of it. */

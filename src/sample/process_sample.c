@@ -3,13 +3,15 @@
  */
 #include "base/clock.h"
 #include "sample/process_private.h"
+#include "target/proc.h"
 
-#define LIST_TRIES   8
-#define MAX_FAILED   3
-#define HEADS_AGE_NS (5 * NS_PER_MS)
-#define HEADS_MAX_NS (50 * NS_PER_MS)
-#define LIST_AGE_NS  NS_PER_S
-#define FEW_THREADS  8
+#define LIST_TRIES    8
+#define MAX_FAILED    3
+#define HEADS_AGE_NS  (5 * NS_PER_MS)
+#define HEADS_MAX_NS  (50 * NS_PER_MS)
+#define LIST_AGE_NS   NS_PER_S
+#define FEW_THREADS   8
+#define CHANGED_TRIES 4
 
 /* A thread with several interpreters has a thread state in each; the one that runs has the GIL. */
 static bool another_runs(struct process *p, const struct known_thread *k)
@@ -47,6 +49,21 @@ static int ready_native(struct process *p)
     return native_open(&p->native, p->sampler, p->pid, p->files, p->mem, p->core, &p->py);
 }
 
+/* A library that comes or goes between the capture and the look at its names makes these wrong: both again. */
+int process_read_stack(struct process *p, const struct stack_source *src, struct known_thread *k)
+{
+    bool idle = p->sampler->options.idle;
+    int r = 0, names = NATIVE_CHANGED;
+
+    for (int i = 0; i < CHANGED_TRIES && r == 0 && names > 0; i++) {
+        r = k->tstate ? stack_read(&p->stack, src, k, idle) : stack_read_native(&p->stack, src, k, idle);
+        names = r == 0 && src->native ? native_unwind(src->native) : 0;
+    }
+    if (names == NATIVE_CHANGED)
+        native_forget(src->native);
+    return names < 0 ? names : r;
+}
+
 static int sample_thread(struct process *p, struct known_thread *k, process_sink sink, void *arg)
 {
     struct sampler *s = p->sampler;
@@ -63,7 +80,7 @@ static int sample_thread(struct process *p, struct known_thread *k, process_sink
     }
     r = ready_native(p);
     if (r == 0)
-        r = stack_read(&p->stack, &src, k, s->options.idle);
+        r = process_read_stack(p, &src, k);
     note_heads(p);
     if (r == ERR_NOMEM)
         return r;
@@ -154,7 +171,25 @@ static int sample_all(struct process *p, process_sink sink, void *arg)
     return r == 0 && !p->core && p->threads.n >= FEW_THREADS ? hot_note(&p->hot, &p->table, &p->threads) : r;
 }
 
-int process_sample(struct process *p, process_sink sink, void *arg)
+/* A process that sleeps has a look at one clock only: a thousand of them must not cost what a thousand samples do. */
+static bool rests(const struct process *p)
+{
+    return p->rest_cpu_ns && proc_cpu_ns(p->pid) == p->rest_cpu_ns;
+}
+
+/* The clock is read before the threads are looked at: what runs after that shows on it. */
+static int sample_and_note_rest(struct process *p, process_sink sink, void *arg)
+{
+    const struct sampler *s = p->sampler;
+    uint64_t idle = s->idle, cpu_ns = p->was_idle ? proc_cpu_ns(p->pid) : 0;
+    int r = sample_all(p, sink, arg);
+
+    p->was_idle = r == 0 && !p->core && !s->options.native_all && p->threads.n && s->idle - idle == p->threads.n;
+    p->rest_cpu_ns = p->was_idle ? cpu_ns : 0;
+    return r;
+}
+
+static int sample_process(struct process *p, process_sink sink, void *arg)
 {
     int r;
 
@@ -168,6 +203,20 @@ int process_sample(struct process *p, process_sink sink, void *arg)
         return process_alive(p) ? r : ERR_GONE;
     }
     p->failed = 0;
-    r = sample_all(p, sink, arg);
+    r = sample_and_note_rest(p, sink, arg);
     return r == 0 && p->sampler->options.native_all ? others_sample(p, sink, arg) : r;
+}
+
+int process_sample(struct process *p, process_sink sink, void *arg)
+{
+    int r;
+
+    if (rests(p)) {
+        p->sampler->idle += p->threads.n;
+        return 0;
+    }
+    become_begin(p->user);
+    r = sample_process(p, sink, arg);
+    become_end(p->user);
+    return r;
 }

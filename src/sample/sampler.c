@@ -13,11 +13,6 @@ struct func_table {
     size_t n, cap; /* cap is a power of two */
 };
 
-struct kept {
-    struct kept *next;
-    max_align_t bytes[];
-};
-
 static struct func_table *table_free(struct func_table *t)
 {
     if (!t)
@@ -119,25 +114,10 @@ struct sampler *sampler_free(struct sampler *s)
     stop_sweep(&s->stop);
     core_be_urgent(&s->core, false);
     core_leave(&s->core);
-    for (struct kept *k = s->kept, *next; k; k = next) {
-        next = k->next;
-        free(k);
-    }
     table_free(s->funcs);
     intern_free(s->names);
     free(s);
     return NULL;
-}
-
-void *sampler_keep(struct sampler *s, size_t size)
-{
-    struct kept *k = calloc(1, sizeof(*k) + size);
-
-    if (!k)
-        return NULL;
-    k->next = s->kept;
-    s->kept = k;
-    return k->bytes;
 }
 
 void sampler_count_error(struct sampler *s, int code)

@@ -20,6 +20,8 @@ struct sampler_options {
     bool core;        /* read running threads from their own core rather than hold them */
     unsigned locals;  /* local variables too: 0 none, 1 short values, 2 and more longer ones */
     bool show_secrets;
+    /* How long all of it may wait for threads that get no CPU to stop on: a nice process on a busy machine. 0: not. */
+    uint64_t patience_ns;
     /* True when the receiver has the stack of this key already: its frames are not made again. NULL: never. */
     bool (*knows)(uint64_t key, void *arg);
     void *knows_arg;
@@ -36,7 +38,8 @@ struct sampler {
     struct intern *names;
     struct stop stop;
     struct core core;
-    bool hold_refused; /* ptrace said no: read without holding instead */
+    bool hold_refused;  /* ptrace said no: read without holding instead */
+    uint64_t waited_ns; /* of options.patience_ns, in vain */
     /* Counts over the session. */
     uint64_t stacks;                 /* delivered */
     uint64_t idle;                   /* seen and left out because their thread did not run */
@@ -51,7 +54,6 @@ struct sampler {
     uint64_t holds, hold_longest_ns;
     uint64_t hold_slots[SAMPLER_HOLD_SLOTS]; /* how many holds took how long: four slots for each power of two */
     struct func_table *funcs;
-    struct kept *kept;
 };
 
 struct sampler *sampler_new(const struct sampler_options *options); /* NULL when out of memory */
@@ -62,9 +64,6 @@ uint64_t sampler_errors(const struct sampler *s);
 
 /* The median of the holds, within an eighth. */
 uint64_t sampler_median_hold_ns(const struct sampler *s);
-
-/* Zeroed memory that lives as long as the sampler; NULL when out of memory. */
-void *sampler_keep(struct sampler *s, size_t size);
 
 /* The one `struct func` of these interned strings. NULL when out of memory. */
 const struct func *sampler_func(struct sampler *s, const struct func *key);

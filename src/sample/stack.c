@@ -209,6 +209,16 @@ static void remember(struct known_thread *k, const struct stack *st, const struc
     k->owned_gil = st->owns_gil;
 }
 
+/* One that slept when it was held goes back to its call when it is let go: see deliver_again. */
+static void remember_rest(struct known_thread *k, const struct native *n, const struct freeze *fz)
+{
+    k->rests = n && n->captured && fz->way == FREEZE_HELD && fz->look.state == 'S';
+    if (!k->rests)
+        return;
+    k->rest_sp = n->regs.r[REGS_SP];
+    k->rest_pc = n->regs.r[REGS_PC];
+}
+
 /* A stack that ends in a generator is most often one that was caught between two states; but C code can resume a
  * generator with no Python below. Then it is still so after the thread has run on for a while. */
 static void judge_root(struct known_thread *k, const struct freeze *fz, int r)
@@ -256,6 +266,8 @@ static void capture_native(const struct stack_source *src, const struct known_th
         native_capture(n, &dead->regs, dead->fs_base, k->tid == n->pid, limit);
     else if (fz->way == FREEZE_HELD && stop_regs(&src->sampler->stop, &regs, &base) == 0)
         native_capture(n, &regs, base, k->tid == n->pid, limit);
+    if (n->captured && src->ahead) /* from 3.11 on the marks between Python's frames lie there */
+        ahead_offer(src->ahead, n->copy.at, n->copy.bytes, n->copy.len);
 }
 
 static int read_frozen(struct stack *st, const struct stack_source *src, struct known_thread *k, struct freeze *fz)
@@ -281,24 +293,30 @@ static int read_frozen(struct stack *st, const struct stack_source *src, struct 
     return end < 0 ? end : r;
 }
 
+static int leave_idle(struct known_thread *k, const struct stack_source *src, struct freeze *fz)
+{
+    k->still = freeze_end(fz, src->sampler, k) == 0 && fz->way == FREEZE_ASLEEP;
+    k->active = false;
+    k->turns = fz->turns;
+    return STACK_IDLE;
+}
+
 /* One try: 0 when what was read is true (or marked as unsure). */
 static int try_read(struct stack *st, const struct stack_source *src, struct known_thread *k, bool idle, bool firm)
 {
     struct freeze fz;
     int r = freeze_begin(&fz, src->sampler, k, firm, cpu_word(src->py, k));
 
-    k->has_stack = k->still = false;
+    k->has_stack = k->still = k->rests = false;
     if (r < 0)
         return r;
     st->active = fz.look.state == 'R';
-    if (!st->active && !idle) {
-        k->still = freeze_end(&fz, src->sampler, k) == 0 && fz.way == FREEZE_ASLEEP;
-        k->active = false;
-        k->turns = fz.turns;
-        return STACK_IDLE;
-    }
+    if (!st->active && !idle)
+        return leave_idle(k, src, &fz);
     r = read_frozen(st, src, k, &fz);
     src->sampler->ways[fz.way] += r == 0;
+    if (r == 0)
+        remember_rest(k, src->native, &fz);
     if (r == 0 && fz.way != FREEZE_NOT)
         remember(k, st, &fz);
     /* One that moves runs; one that does not may have gone to sleep. */
@@ -320,7 +338,8 @@ static void give_way(const struct sampler *s, int tries)
 int stack_read(struct stack *st, const struct stack_source *src, struct known_thread *k, bool idle)
 {
     /* Variables take longer to read than a thread can be kept off its core. */
-    int r = ERR_TORN, gentle = src->native ? 0 : src->sampler->options.locals ? 1 : GENTLE_TRIES;
+    bool must_hold = src->native && !src->sampler->hold_refused;
+    int r = ERR_TORN, gentle = must_hold ? 0 : src->sampler->options.locals ? 1 : GENTLE_TRIES;
 
     st->owns_gil = st->unsure = st->heads_read = false;
     for (int i = 0; i < TRIES && is_passing(r); i++) {
@@ -339,13 +358,17 @@ int stack_read_native(struct stack *st, const struct stack_source *src, struct k
     st->frames.n = 0;
     st->owns_gil = st->unsure = st->cut = false;
     st->key = hash_mix(1, (uint64_t)k->tid);
+    k->has_stack = k->still = k->rests = false;
     if (r < 0)
         return r;
     st->active = fz.look.state == 'R';
-    if (st->active || idle)
-        capture_native(src, k, &fz);
+    if (!st->active && !idle)
+        return leave_idle(k, src, &fz);
+    capture_native(src, k, &fz);
     freeze_end(&fz, src->sampler, k);
-    return st->active || idle ? 0 : STACK_IDLE;
+    remember(k, st, &fz);
+    remember_rest(k, src->native, &fz);
+    return 0;
 }
 
 void stack_free(struct stack *st)

@@ -55,7 +55,7 @@ struct known_thread *thread_table_find(struct thread_table *t, addr_t tstate)
 /* A table with room for `need`; unless `all`, with the threads only that were seen in this round. */
 static int table_rebuild(struct thread_table *t, size_t need, bool all)
 {
-    struct thread_table next = {.cap = 64};
+    struct thread_table next = {.cap = 8};
 
     while (next.cap < need * 2)
         next.cap *= 2;

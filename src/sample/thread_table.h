@@ -37,6 +37,10 @@ struct known_thread {
     uint64_t key;
     size_t n_frames;
     bool owned_gil;
+    uint64_t native_key; /* of its native frames then, and their number */
+    size_t n_native;
+    bool rests; /* it slept, and was held then: there, by its registers */
+    uint64_t rest_sp, rest_pc;
     uint64_t look_again_ns; /* unheld: until then it counts as running */
     /* As we left it on its core: when, and how long it had run by then; 0: we were not there. */
     uint64_t left_ns, left_run_ns;

@@ -56,9 +56,13 @@ struct proc_info {
     pid_t parent; /* 0 when the parent is not part of what is shown */
     const char *command;
     const char *executable;              /* path of the program file */
+    const char *found_by;                /* how the Python was found; NULL when that was not looked for */
     int major, minor, patch;             /* of the Python */
     const char *version_suffix;          /* "" or "rc1" */
     const struct proc_info *parent_info; /* NULL at the root */
+    pid_t inner_pid;                     /* in a pid namespace that is not ours; 0: it is in ours */
+    const char *runtime;                 /* of a container that is not ours: "podman"; NULL when unknown */
+    const char *container;               /* its id; NULL when unknown */
     const char *core;                    /* the core file that it was read from; NULL: it is alive */
     struct trace_signal signal;
 };

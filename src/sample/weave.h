@@ -3,12 +3,13 @@
  * of Python frames belongs: the loop's native frame stands for them.
  *
  * Where the entries are is told by addresses, not by names, from 3.11 on: the interpreter keeps a structure for each
- * in the C stack of the loop. Before that, by the name of the loop's function, which runs one Python frame each.
+ * in the C stack of the loop. Before that, each loop has the address of the one frame that it runs (loops.h).
  */
 #ifndef SAMPLE_WEAVE_H
 #define SAMPLE_WEAVE_H
 
 #include "python/frames.h"
+#include "sample/loops.h"
 #include "sample/native.h"
 #include "sample/trace.h"
 
@@ -17,7 +18,8 @@ struct weave {
     size_t n, cap;
     size_t *at; /* of each group: the native frame it belongs to, or NONE */
     size_t cap_at;
-    bool failed; /* some Python frames had no place */
+    struct loops loops; /* up to 3.10 */
+    bool failed;        /* some Python frames had no place */
 };
 
 /* `shown` are the Python frames as they are to be shown, `frames` the same as they were read. `cframe` is the innermost

@@ -4,17 +4,24 @@
  */
 #include "target/access.h"
 
+#include "target/caps.h"
+#include "target/container.h"
+#include "target/lent.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ptrace.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
 #include <time.h>
 #include <unistd.h>
 
-#define CAP_SYS_PTRACE_BIT 19
-#define STARTING_S         2
+#define STARTING_S 2
+#define INNER_MAX  4
 
 bool access_can_read(struct mem *m, const struct proc_maps *maps)
 {
@@ -27,125 +34,273 @@ bool access_can_read(struct mem *m, const struct proc_maps *maps)
     return false;
 }
 
-static bool has_ptrace(const struct proc_status *st)
+static bool has_ptrace(const struct access_facts *f)
 {
-    return st->cap_eff >> CAP_SYS_PTRACE_BIT & 1;
+    return f->self.cap_eff & CAPS_PTRACE && f->same_user_ns;
 }
 
-/* Links like "user:[4026531837]": equal when the namespace is one. Unreadable counts as equal. */
-static bool same_namespace(pid_t pid, const char *name)
-{
-    char path[64], ours[64] = "", theirs[64] = "";
-
-    snprintf(path, sizeof(path), "/proc/self/ns/%s", name);
-    if (readlink(path, ours, sizeof(ours) - 1) < 0)
-        return true;
-    snprintf(path, sizeof(path), "/proc/%d/ns/%s", (int)pid, name);
-    return readlink(path, theirs, sizeof(theirs) - 1) < 0 || strcmp(ours, theirs) == 0;
-}
-
-static int yama_scope(void)
+int access_yama_scope(void)
 {
     char text[8] = "";
-    int fd = open("/proc/sys/kernel/yama/ptrace_scope", O_RDONLY | O_CLOEXEC), scope = 0;
+    int fd = open("/proc/sys/kernel/yama/ptrace_scope", O_RDONLY | O_CLOEXEC), scope = -1;
 
     if (fd < 0)
-        return 0;
+        return -1;
     if (read(fd, text, sizeof(text) - 1) > 0)
         scope = atoi(text);
     close(fd);
     return scope;
 }
 
-/* A container by the marks its runtime leaves. */
-static bool in_container(void)
+/* On ourselves it is always allowed: a refusal is a filter's. */
+bool access_readv_filtered(void)
 {
-    return access("/.dockerenv", F_OK) == 0 || access("/run/.containerenv", F_OK) == 0 ||
-           getenv("KUBERNETES_SERVICE_HOST") != NULL;
+    char from = 1, to = 0;
+    struct iovec local = {&to, 1}, remote = {&from, 1};
+
+    return process_vm_readv(getpid(), &local, 1, &remote, 1, 0) != 1;
 }
 
-static void hint_capability(struct err_note *note, pid_t pid)
+/* No process has this pid, which the kernel says before it asks for rights: another answer is a filter's. */
+bool access_ptrace_filtered(void)
 {
-    if (in_container() || geteuid() == 0)
-        err_note_hint(note, "Give the container the capability: docker run --cap-add SYS_PTRACE …, or in a pod "
-                            "securityContext: {capabilities: {add: [SYS_PTRACE]}}");
+    return ptrace(PTRACE_SEIZE, INT_MAX, 0, 0) < 0 && errno != ESRCH;
+}
+
+/* The files in /proc of one that may not be dumped belong to root (proc(5)). Of root's own it cannot be told. */
+static bool may_be_dumped(pid_t pid, const struct proc_status *st)
+{
+    char path[64];
+    struct stat file;
+
+    snprintf(path, sizeof(path), "/proc/%d/status", (int)pid);
+    return stat(path, &file) < 0 || file.st_uid == st->uid_effective;
+}
+
+/* In a user namespace of its own, as a rootless container is. The first one has all numbers (user_namespaces(7)). */
+static bool in_user_namespace(void)
+{
+    unsigned long inside = 0, outside = 0, count = 0;
+    char *text;
+    size_t len;
+
+    if (proc_read_file(getpid(), 0, "uid_map", &text, &len) < 0)
+        return false;
+    sscanf(text, "%lu %lu %lu", &inside, &outside, &count);
+    free(text);
+    return inside || outside || count != UINT32_MAX;
+}
+
+/* When even the link is refused to one with the capability, his capability does not count there. */
+static bool in_our_user_namespace(pid_t pid, const struct proc_status *self)
+{
+    char path[64], link[64];
+
+    snprintf(path, sizeof(path), "/proc/%d/ns/user", (int)pid);
+    if (readlink(path, link, sizeof(link)) >= 0)
+        return proc_same_namespace(pid, "user");
+    return !(self->cap_eff & CAPS_PTRACE && in_user_namespace());
+}
+
+static void hint_sudo(const struct access_facts *f, struct err_note *note, const char *more)
+{
+    err_note_hint(note, "Run it as root: sudo env \"PATH=$PATH\" %s dump --pid %d%s", program_invocation_short_name,
+                  (int)f->pid, more);
+}
+
+/* The line to paste where we are. `before` is what may help besides. */
+static void hint_capability(const struct access_facts *f, struct err_note *note, const char *before)
+{
+    if (f->in_pod)
+        err_note_hint(note,
+                      "%sGive the container the capability: securityContext: {capabilities: {add: [SYS_PTRACE]}}. "
+                      "Without a restart: kubectl debug -it POD --image=IMAGE --target=CONTAINER --profile=general",
+                      before);
+    else if (f->in_container || f->self.uid_effective == 0)
+        err_note_hint(note,
+                      "%sGive the container the capability: docker run --cap-add SYS_PTRACE …, or in a pod "
+                      "securityContext: {capabilities: {add: [SYS_PTRACE]}}",
+                      before);
     else
-        err_note_hint(note, "Run it as root: sudo env \"PATH=$PATH\" %s dump --pid %d", program_invocation_short_name,
-                      (int)pid);
+        hint_sudo(f, note, "");
 }
 
-static int explain_user(pid_t pid, const struct proc_status *self, const struct proc_status *st, struct err_note *note)
+static int judge_namespace(const struct access_facts *f, struct err_note *note)
 {
-    if (!same_namespace(pid, "user")) {
-        err_note_what(note, ERR_PERMISSION, "process %d is in another user namespace, where our rights do not count",
-                      (int)pid);
-        err_note_hint(note, "Run it inside its container, or as root on the host: sudo %s dump --pid %d",
-                      program_invocation_short_name, (int)pid);
-    } else {
-        err_note_what(note, ERR_PERMISSION,
-                      "process %d belongs to another user (uid %u, we are %u) and we lack CAP_SYS_PTRACE", (int)pid,
-                      st->uid_effective, self->uid_effective);
-        hint_capability(note, pid);
-    }
+    err_note_what(note, ERR_PERMISSION, "process %d is in another user namespace, where our rights do not count",
+                  (int)f->pid);
+    err_note_hint(note, "Run it inside its container, or as root on the host: sudo %s dump --pid %d",
+                  program_invocation_short_name, (int)f->pid);
     return ERR_PERMISSION;
 }
 
-static int explain_yama(pid_t pid, int scope, struct err_note *note)
+static int judge_user(const struct access_facts *f, struct err_note *note)
+{
+    char before[128] = "";
+
+    err_note_what(note, ERR_PERMISSION,
+                  "process %d belongs to another user (uid %u, we are %u) and we lack CAP_SYS_PTRACE", (int)f->pid,
+                  f->target.uid_effective, f->self.uid_effective);
+    if (f->in_container)
+        snprintf(before, sizeof(before), "Run it as that user: docker exec --user %u … Or: ", f->target.uid_effective);
+    hint_capability(f, note, before);
+    return ERR_PERMISSION;
+}
+
+static int judge_lent(const struct access_facts *f, struct err_note *note)
 {
     err_note_what(note, ERR_PERMISSION,
-                  "Yama forbids to read processes that are not our children (kernel.yama.ptrace_scope = %d)", scope);
-    if (scope >= 3)
-        err_note_hint(note,
-                      "This setting lasts until the next boot; set kernel.yama.ptrace_scope = 1 in /etc/sysctl.d.");
-    else
-        err_note_hint(note,
-                      "Run it as root: sudo env \"PATH=$PATH\" %s dump --pid %d — or allow it: "
-                      "sudo sysctl kernel.yama.ptrace_scope=0",
-                      program_invocation_short_name, (int)pid);
+                  "%s is installed setuid and serves only your own processes; process %d belongs to uid %u, or has "
+                  "rights that you do not have",
+                  program_invocation_short_name, (int)f->pid, f->target.uid_effective);
+    hint_sudo(f, note, "");
     return ERR_PERMISSION;
 }
 
-int access_explain(pid_t pid, struct err_note *note)
+static int judge_yama(const struct access_facts *f, struct err_note *note)
 {
-    struct proc_status self = {0}, st = {0};
-    int scope = yama_scope();
+    err_note_what(note, ERR_PERMISSION,
+                  "Yama forbids to read processes that are not our children (kernel.yama.ptrace_scope = %d)", f->yama);
+    if (f->yama >= 3)
+        err_note_hint(note,
+                      "This setting lasts until the next boot; set kernel.yama.ptrace_scope = 1 in /etc/sysctl.d.");
+    else if (f->in_container)
+        hint_capability(f, note, "Start the program with record -- PROGRAM. Or: ");
+    else
+        hint_sudo(f, note, " — or allow it: sudo sysctl kernel.yama.ptrace_scope=0");
+    return ERR_PERMISSION;
+}
 
-    proc_status_read(getpid(), 0, &self);
-    if (proc_status_read(pid, 0, &st) < 0)
-        return err_note_what(note, ERR_PERMISSION, "/proc/%d is hidden from us", (int)pid);
-    if (st.uid_real != self.uid_effective || st.uid_effective != self.uid_effective ||
-        st.uid_saved != self.uid_effective || st.gid_real != self.gid_effective ||
-        st.gid_effective != self.gid_effective || st.gid_saved != self.gid_effective) {
-        if (!has_ptrace(&self) || !same_namespace(pid, "user"))
-            return explain_user(pid, &self, &st, note);
-    } else if (!has_ptrace(&self) && st.cap_perm & ~self.cap_perm) {
-        err_note_what(note, ERR_PERMISSION, "process %d has capabilities that we lack, and we lack CAP_SYS_PTRACE",
-                      (int)pid);
-        hint_capability(note, pid);
-        return ERR_PERMISSION;
-    }
-    if (scope >= 1 && (!has_ptrace(&self) || scope >= 3))
-        return explain_yama(pid, scope, note);
-    if (self.seccomp == 2) {
+static int judge_dumpable(const struct access_facts *f, struct err_note *note)
+{
+    err_note_what(note, ERR_PERMISSION,
+                  "process %d is not dumpable (it changed its user or forbade it) and we lack CAP_SYS_PTRACE",
+                  (int)f->pid);
+    hint_capability(f, note, "");
+    return ERR_PERMISSION;
+}
+
+static int judge_rest(const struct access_facts *f, struct err_note *note)
+{
+    if (f->readv_filtered) {
         err_note_what(note, ERR_PERMISSION, "a seccomp filter on us forbids to read other processes");
         err_note_hint(note, "Allow process_vm_readv and ptrace in the container's seccomp profile: "
                             "docker run --cap-add SYS_PTRACE … does it.");
         return ERR_PERMISSION;
     }
-    if (!has_ptrace(&self)) {
-        err_note_what(note, ERR_PERMISSION,
-                      "process %d is not dumpable (it changed its user or forbade it) and we "
-                      "lack CAP_SYS_PTRACE",
-                      (int)pid);
-        hint_capability(note, pid);
-        return ERR_PERMISSION;
-    }
+    if (!has_ptrace(f) && f->target.uid_effective == 0) /* of root's processes it cannot be told */
+        return judge_dumpable(f, note);
     err_note_what(note, ERR_PERMISSION,
-                  "the kernel refused to let us read process %d (a security module may be the "
-                  "cause)",
-                  (int)pid);
+                  "the kernel refused to let us read process %d (a security module may be the cause)", (int)f->pid);
     err_note_hint(note, "Look for the refusal in the kernel's log: dmesg | tail");
     return ERR_PERMISSION;
+}
+
+static bool has_same_ids(const struct proc_status *self, const struct proc_status *st)
+{
+    uid_t uid = self->uid_real;
+    gid_t gid = self->gid_real;
+
+    return st->uid_real == uid && st->uid_effective == uid && st->uid_saved == uid && st->gid_real == gid &&
+           st->gid_effective == gid && st->gid_saved == gid;
+}
+
+int access_judge(const struct access_facts *f, struct err_note *note)
+{
+    bool same = has_same_ids(&f->self, &f->target);
+
+    if (!same && f->lent)
+        return judge_lent(f, note);
+    if (!f->same_user_ns && !(same && f->dumpable && f->yama > 0))
+        return judge_namespace(f, note);
+    if (!same && !has_ptrace(f))
+        return judge_user(f, note);
+    if (!has_ptrace(f) && f->target.cap_perm & ~f->self.cap_perm) {
+        err_note_what(note, ERR_PERMISSION, "process %d has capabilities that we lack, and we lack CAP_SYS_PTRACE",
+                      (int)f->pid);
+        hint_capability(f, note, "");
+        return ERR_PERMISSION;
+    }
+    if (!f->dumpable && !has_ptrace(f))
+        return f->lent ? judge_lent(f, note) : judge_dumpable(f, note);
+    if (f->yama >= 3 || (f->yama >= 1 && !has_ptrace(f)))
+        return judge_yama(f, note);
+    return judge_rest(f, note);
+}
+
+int access_gather(pid_t pid, struct access_facts *ret)
+{
+    struct access_facts f = {.pid = pid, .yama = access_yama_scope(), .lent = lent_active()};
+    int r = proc_status_read(pid, 0, &f.target);
+
+    if (r == 0)
+        r = proc_status_read(getpid(), 0, &f.self);
+    if (r < 0)
+        return r;
+    f.same_user_ns = in_our_user_namespace(pid, &f.self);
+    f.dumpable = may_be_dumped(pid, &f.target);
+    f.readv_filtered = access_readv_filtered();
+    f.in_container = container_mark() != NULL;
+    f.in_pod = container_in_pod();
+    *ret = f;
+    return 0;
+}
+
+int access_explain(pid_t pid, struct err_note *note)
+{
+    struct access_facts facts;
+
+    if (access_gather(pid, &facts) < 0) {
+        err_note_what(note, ERR_PERMISSION, "/proc/%d is hidden from us", (int)pid);
+        err_note_hint(note, "Run it as root: sudo env \"PATH=$PATH\" %s dump --pid %d", program_invocation_short_name,
+                      (int)pid);
+        return ERR_PERMISSION;
+    }
+    return access_judge(&facts, note);
+}
+
+struct access_reason access_hold_reason(pid_t pid)
+{
+    struct access_reason reason = {"another tracer has it, or ptrace is forbidden"};
+    struct proc_status st;
+
+    if (access_ptrace_filtered())
+        snprintf(reason.text, sizeof(reason.text),
+                 "a seccomp filter on us forbids ptrace; docker run --cap-add SYS_PTRACE … allows it");
+    else if (proc_status_read(pid, 0, &st) == 0 && st.tracer)
+        snprintf(reason.text, sizeof(reason.text), "process %d traces it", (int)st.tracer);
+    return reason;
+}
+
+/* One more process to the hint: "4242 (podman/59fb1f64d193)". */
+static void add_inner(char *list, size_t room, pid_t pid)
+{
+    size_t used = strlen(list);
+    struct container c;
+
+    if (container_of(pid, &c))
+        snprintf(list + used, room - used, "%s%d (%s/%.12s)", used ? ", " : "", (int)pid, c.runtime, c.id);
+    else
+        snprintf(list + used, room - used, "%s%d", used ? ", " : "", (int)pid);
+}
+
+void access_hint_inner(pid_t pid, struct err_note *note)
+{
+    char list[256] = "";
+    pid_t *pids;
+    size_t n, found = 0;
+    struct proc_status st;
+
+    if (proc_pids_read(&pids, &n) < 0)
+        return;
+    for (size_t i = 0; i < n && found < INNER_MAX; i++)
+        if (proc_status_read(pids[i], 0, &st) == 0 && st.in_pid_ns && st.ns_pid == pid) {
+            add_inner(list, sizeof(list), pids[i]);
+            found++;
+        }
+    free(pids);
+    if (found)
+        err_note_hint(note, "Pids are others outside of a container: what is %d inside is here %s.", (int)pid, list);
 }
 
 void access_describe(pid_t pid, struct err_note *note)

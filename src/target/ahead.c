@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define AHEAD_CALL 512 /* spans of one call; more are passed on as they are */
+
 struct ahead {
     struct mem mem;
     struct mem *inner;
@@ -15,10 +17,13 @@ struct ahead {
     struct ahead_list guess;
     addr_t last;
     uint32_t last_value;
-    size_t calls;               /* since begin that went on to the target */
+    bool called;                /* since begin */
     bool has_last;              /* and nothing was read after it */
     size_t n_copies, cursor;    /* of the guess, those that were read; where the last answer was */
     size_t places[AHEAD_SPANS]; /* of each in `bytes` */
+    addr_t offer_at;
+    const unsigned char *offer;
+    size_t offer_len;
     unsigned char bytes[AHEAD_BYTES];
 };
 
@@ -76,16 +81,49 @@ static const unsigned char *find_copy(struct ahead *a, const struct mem_span *sp
     return NULL;
 }
 
-static bool answer(struct ahead *a, const struct mem_span *spans, size_t n)
+static const unsigned char *find_offered(const struct ahead *a, const struct mem_span *span)
 {
-    for (size_t i = 0; i < n; i++) {
-        const unsigned char *copy = find_copy(a, &spans[i]);
+    if (span->addr < a->offer_at || span->len > a->offer_len || span->addr - a->offer_at > a->offer_len - span->len)
+        return NULL;
+    return a->offer + (span->addr - a->offer_at);
+}
 
-        if (!copy)
-            return false;
-        memcpy(spans[i].buf, copy, spans[i].len);
+/* What is there is answered; gives the number of those that are left, and where each was. */
+static size_t answer(struct ahead *a, const struct mem_span *spans, size_t n, struct mem_span *left, size_t *places)
+{
+    size_t n_left = 0;
+
+    for (size_t i = 0; i < n; i++) {
+        const unsigned char *copy = find_offered(a, &spans[i]);
+
+        if (!copy) {
+            note(a->list, &spans[i]);
+            copy = find_copy(a, &spans[i]);
+        }
+        if (copy) {
+            memcpy(spans[i].buf, copy, spans[i].len);
+        } else {
+            places[n_left] = i;
+            left[n_left++] = spans[i];
+        }
     }
-    return true;
+    return n_left;
+}
+
+/* All but what is there already, in one call at most. */
+static size_t next_call(struct ahead *a, const struct mem_span *spans, size_t n)
+{
+    struct mem_span left[AHEAD_CALL];
+    size_t places[AHEAD_CALL], n_left, got;
+
+    n_left = n <= AHEAD_CALL ? answer(a, spans, n, left, places) : n;
+    if (n_left == 0)
+        return n;
+    a->has_last = false;
+    if (n > AHEAD_CALL)
+        return a->inner->ops->readv(a->inner, spans, n);
+    got = a->inner->ops->readv(a->inner, left, n_left);
+    return got < n_left ? places[got] : n;
 }
 
 static size_t ahead_readv(struct mem *m, const struct mem_span *spans, size_t n)
@@ -94,17 +132,10 @@ static size_t ahead_readv(struct mem *m, const struct mem_span *spans, size_t n)
 
     if (!a->list)
         return a->inner->ops->readv(a->inner, spans, n);
-    if (a->calls == 0) {
-        a->calls++;
-        return first_call(a, spans, n);
-    }
-    for (size_t i = 0; i < n; i++)
-        note(a->list, &spans[i]);
-    if (answer(a, spans, n))
-        return n;
-    a->calls++;
-    a->has_last = false;
-    return a->inner->ops->readv(a->inner, spans, n);
+    if (a->called)
+        return next_call(a, spans, n);
+    a->called = true;
+    return first_call(a, spans, n);
 }
 
 static struct mem *ahead_close(struct mem *m)
@@ -147,14 +178,21 @@ void ahead_begin(struct ahead *a, struct ahead_list *list, addr_t last)
     a->guess = *list;
     a->list = list;
     a->last = last;
-    a->calls = a->n_copies = a->cursor = 0;
-    a->has_last = false;
+    a->n_copies = a->cursor = a->offer_len = 0;
+    a->called = a->has_last = false;
     list->n = list->bytes = 0;
 }
 
 void ahead_end(struct ahead *a)
 {
     a->list = NULL;
+}
+
+void ahead_offer(struct ahead *a, addr_t at, const void *bytes, size_t len)
+{
+    a->offer_at = at;
+    a->offer = bytes;
+    a->offer_len = len;
 }
 
 int ahead_read_last(struct ahead *a, uint32_t *ret)

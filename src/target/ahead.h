@@ -44,6 +44,9 @@ struct mem *ahead_mem(struct ahead *a);
 void ahead_begin(struct ahead *a, struct ahead_list *list, addr_t last);
 void ahead_end(struct ahead *a);
 
+/* Between begin and end: memory that the caller has copied since. It answers what lies inside of it. */
+void ahead_offer(struct ahead *a, addr_t at, const void *bytes, size_t len);
+
 /* The word `last` as it was after all that was read since ahead_begin. */
 int ahead_read_last(struct ahead *a, uint32_t *ret);
 

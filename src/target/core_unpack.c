@@ -175,7 +175,7 @@ static int open_temporary(struct unpack *u)
     char name[4096];
     int n;
 
-    u->place = getenv("TMPDIR");
+    u->place = secure_getenv("TMPDIR");
     if (!u->place || !u->place[0])
         u->place = access("/var/tmp", W_OK) == 0 ? "/var/tmp" : "/tmp";
     u->out = open(u->place, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);

@@ -17,14 +17,20 @@
 struct files {
     pid_t pid;           /* of a running process; 0: there is none, the rest counts */
     int root;            /* the directory, or -1: no files at all */
-    char *root_path;     /* its own path, without links; NULL when that is just / */
+    char *root_path;     /* its own path, without links; NULL when that is just /, or not known */
     char *exe_path;      /* the program as the target knows it; NULL when unknown */
     const char *exe_own; /* the file that stands for it; NULL: the one at exe_path. Borrowed */
 };
 
 /* The directory, or ERR_CORE with `note` filled. `dir` NULL: this machine's own root. */
 int files_open_root(const char *dir, struct files *ret, struct err_note *note);
+/* Those of a running process. */
+void files_open_live(pid_t pid, struct files *ret);
 void files_close(struct files *f);
+
+/* A path in the target's maps as the target sees it: of one that lives in another root, but in our view of all mounts,
+ * the kernel tells it as we see it, below that root. */
+const char *files_inside(const struct files *f, const char *path);
 
 /* A regular file of the target, opened for reading; -1 with errno set when it cannot be had. */
 int files_open(const struct files *f, const char *path);

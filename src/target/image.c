@@ -174,7 +174,9 @@ int image_symbol(struct mem *m, const struct image *img, const char *name, addr_
     return img->sysv_hash ? symbol_by_number(m, img, name, ret) : ERR_READ;
 }
 
-/* True when the file is the very one that is mapped: by its inode or, when there is no process any more, its build id. */
+/* True when the file is the very one that is mapped: by its inode or, when there is no process any more, its build id.
+ * The inode that maps tell of can be another than a file's own where file systems lie over each other (overlayfs): then
+ * the build id decides, too, if there is one. */
 static bool is_mapped_file(const struct files *files, const struct image *img, int fd)
 {
     unsigned char head[BUILD_ID_HEAD];
@@ -184,7 +186,7 @@ static bool is_mapped_file(const struct files *files, const struct image *img, i
 
     if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || st.st_size <= 0)
         return false;
-    if (files->pid)
+    if (files->pid && (st.st_ino == img->inode || !img->id.len))
         return st.st_ino == img->inode;
     n = pread(fd, head, sizeof(head), 0);
     if (n <= 0 || build_id_from_file(&(struct elf_file){head, (size_t)n}, &id) < 0)

@@ -3,27 +3,61 @@
  */
 #include "target/launch.h"
 
+#include "base/clock.h"
+#include "target/caller.h"
+#include "target/proc.h"
+
 #include <errno.h>
 #include <fcntl.h>
-#include <signal.h>
+#include <poll.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* In the child: never returns. What is ignored here would stay ignored there. */
-static void child_exec(char *const argv[], int output, int report)
+#define POLL_NS (20 * NS_PER_MS)
+
+void launch_origin_read(struct launch_origin *ret)
+{
+    struct sigaction action;
+
+    sigprocmask(SIG_SETMASK, NULL, &ret->mask);
+    sigemptyset(&ret->ignored);
+    for (int sig = 1; sig <= SIGRTMAX; sig++)
+        if (sigaction(sig, NULL, &action) == 0 && action.sa_handler == SIG_IGN)
+            sigaddset(&ret->ignored, sig);
+    if (getrlimit(RLIMIT_NOFILE, &ret->files) < 0)
+        ret->files = (struct rlimit){RLIM_INFINITY, RLIM_INFINITY};
+}
+
+/* Handlers go with exec, but what is ignored and blocked stays. */
+static void origin_restore(const struct launch_origin *origin)
+{
+    for (int sig = 1; sig <= SIGRTMAX; sig++)
+        if (sig != SIGKILL && sig != SIGSTOP)
+            signal(sig, sigismember(&origin->ignored, sig) == 1 ? SIG_IGN : SIG_DFL);
+    sigprocmask(SIG_SETMASK, &origin->mask, NULL);
+    if (origin->files.rlim_cur != RLIM_INFINITY)
+        setrlimit(RLIMIT_NOFILE, &origin->files);
+}
+
+/* In the child: never returns. */
+static void child_exec(char *const argv[], const struct launch_options *options, int output, int report)
 {
     int error;
 
-    signal(SIGPIPE, SIG_DFL);
-    signal(SIGXFSZ, SIG_DFL);
     if (output >= 0) {
         dup2(output, STDOUT_FILENO);
         dup2(output, STDERR_FILENO);
     }
-    execvp(argv[0], argv);
-    error = errno;
+    if (options->origin)
+        origin_restore(options->origin);
+    error = options->caller ? caller_become(options->caller) : 0;
+    if (!error) {
+        execvp(argv[0], argv);
+        error = errno;
+    }
     if (write(report, &error, sizeof(error)) < 0)
         _exit(126);
     _exit(127);
@@ -41,20 +75,22 @@ static int exec_error(int report)
     return got == (ssize_t)sizeof(error) ? error : 0;
 }
 
-int launch_start(char *const argv[], bool capture, struct launch *ret, struct err_note *note)
+int launch_start(char *const argv[], const struct launch_options *options, struct launch *ret, struct err_note *note)
 {
-    struct launch l = {.output = capture ? memfd_create("output", MFD_CLOEXEC) : -1};
+    struct launch l = {.output = options->capture ? memfd_create("output", MFD_CLOEXEC) : -1, .pidfd = -1};
     int report[2], error;
 
     if (pipe2(report, O_CLOEXEC) < 0)
         return err_note_what(note, ERR_LAUNCH, "%s", strerror(errno));
+    l.adopts = options->adopt && prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0;
     l.pid = fork();
     if (l.pid == 0)
-        child_exec(argv, l.output, report[1]);
+        child_exec(argv, options, l.output, report[1]);
     close(report[1]);
     error = l.pid < 0 ? errno : exec_error(report[0]);
     close(report[0]);
     if (!error) {
+        l.pidfd = proc_pidfd_open(l.pid);
         *ret = l;
         return 0;
     }
@@ -72,13 +108,60 @@ void launch_set_ended(struct launch *l, int status)
     l->status = status;
 }
 
+/* Looks first: a thread that is held, or is to be, must not lose its news here. */
+static void bury_orphans(const struct launch *l)
+{
+    siginfo_t info = {0};
+
+    while (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid && info.si_pid != l->pid) {
+        if (waitpid(info.si_pid, NULL, WNOHANG) != info.si_pid)
+            break;
+        info.si_pid = 0;
+    }
+}
+
 bool launch_poll(struct launch *l)
 {
-    int status;
+    int status = 0;
+    pid_t got = l->ended ? 0 : waitpid(l->pid, &status, WNOHANG);
 
-    if (!l->ended && waitpid(l->pid, &status, WNOHANG) == l->pid)
+    if (got == l->pid || (got < 0 && errno == ECHILD))
         launch_set_ended(l, status);
+    if (l->adopts)
+        bury_orphans(l);
     return l->ended;
+}
+
+void launch_wait(struct launch *l, uint64_t most_ns)
+{
+    struct pollfd fd = {.fd = l->pidfd, .events = POLLIN};
+    struct timespec most = {.tv_sec = (time_t)(most_ns / NS_PER_S), .tv_nsec = (long)(most_ns % NS_PER_S)};
+
+    if (launch_poll(l))
+        return;
+    if (l->pidfd >= 0)
+        ppoll(&fd, 1, &most, NULL);
+    else
+        clock_sleep_ns(most_ns < POLL_NS ? most_ns : POLL_NS);
+    launch_poll(l);
+}
+
+bool launch_is_stopped(const struct launch *l)
+{
+    siginfo_t info = {0};
+
+    return !l->ended && waitid(P_PID, (id_t)l->pid, &info, WSTOPPED | WEXITED | WNOHANG | WNOWAIT) == 0 &&
+           info.si_pid == l->pid && info.si_code == CLD_STOPPED;
+}
+
+bool launch_needs_us(void)
+{
+    int tty = open("/dev/tty", O_RDONLY | O_CLOEXEC | O_NOCTTY);
+    bool foreground = tty >= 0 && tcgetpgrp(tty) == getpgrp();
+
+    if (tty >= 0)
+        close(tty);
+    return foreground || getpid() == 1;
 }
 
 int launch_exit_status(const struct launch *l)
@@ -104,5 +187,7 @@ void launch_close(struct launch *l)
 {
     if (l->output >= 0)
         close(l->output);
-    l->output = -1;
+    if (l->pidfd >= 0)
+        close(l->pidfd);
+    l->output = l->pidfd = -1;
 }

@@ -2,6 +2,7 @@
  * The memory of a running process. Reads only: there is no call here that could write.
  */
 #include "base/err.h"
+#include "target/lent.h"
 #include "target/mem.h"
 
 #include <errno.h>
@@ -29,18 +30,42 @@ static bool use_file(struct mem_live *live)
         snprintf(path, sizeof(path), "/proc/%d/mem", (int)live->pid);
         live->fd = open(path, O_RDONLY | O_CLOEXEC);
     }
+    if (live->fd < 0)
+        live->fd = lent_open_mem(live->pid);
     return live->fd >= 0;
+}
+
+/* The file is of one address space: after an exec it is empty, and the new one must be opened. */
+static bool reuse_file(struct mem_live *live)
+{
+    close(live->fd);
+    live->fd = -1;
+    return use_file(live);
+}
+
+static size_t read_spans(const struct mem_live *live, const struct mem_span *spans, size_t n, bool *ret_empty)
+{
+    for (size_t i = 0; i < n; i++) {
+        ssize_t got;
+
+        if (spans[i].addr > INT64_MAX)
+            return i;
+        got = pread(live->fd, spans[i].buf, spans[i].len, (off_t)spans[i].addr);
+        *ret_empty = got == 0;
+        if (got != (ssize_t)spans[i].len)
+            return i;
+    }
+    return n;
 }
 
 static size_t read_by_file(struct mem_live *live, const struct mem_span *spans, size_t n)
 {
-    for (size_t i = 0; i < n; i++) {
-        if (spans[i].addr > INT64_MAX)
-            return i;
-        if (pread(live->fd, spans[i].buf, spans[i].len, (off_t)spans[i].addr) != (ssize_t)spans[i].len)
-            return i;
-    }
-    return n;
+    bool empty = false;
+    size_t done = read_spans(live, spans, n, &empty);
+
+    if (done == 0 && n && spans[0].len && empty && reuse_file(live))
+        done = read_spans(live, spans, n, &empty);
+    return done;
 }
 
 static size_t read_batch(struct mem_live *live, const struct mem_span *spans, size_t n)

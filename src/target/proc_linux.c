@@ -3,8 +3,10 @@
  */
 #include "target/proc.h"
 
+#include "base/clock.h"
 #include "base/err.h"
 #include "base/grow.h"
+#include "base/hash.h"
 #include "base/utf8.h"
 
 #include <ctype.h>
@@ -15,8 +17,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
+#define COMMAND_MAX    ((size_t)128 * 1024)       /* as long as a single argument can be */
 #define FILE_MAX_BYTES ((size_t)64 * 1024 * 1024) /* a maps file of half a million lines */
 
 static int code_from_errno(void)
@@ -55,16 +59,10 @@ static int read_all(int fd, char **ret_text, size_t *ret_len)
     return 0;
 }
 
-int proc_read_file(pid_t pid, pid_t tid, const char *name, char **ret_text, size_t *ret_len)
+static int read_and_close(int fd, char **ret_text, size_t *ret_len)
 {
-    char path[128];
-    int fd, r;
+    int r;
 
-    if (tid)
-        snprintf(path, sizeof(path), "/proc/%d/task/%d/%s", (int)pid, (int)tid, name);
-    else
-        snprintf(path, sizeof(path), "/proc/%d/%s", (int)pid, name);
-    fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
         return code_from_errno();
     r = read_all(fd, ret_text, ret_len);
@@ -72,29 +70,73 @@ int proc_read_file(pid_t pid, pid_t tid, const char *name, char **ret_text, size
     return r;
 }
 
+int proc_read_file(pid_t pid, pid_t tid, const char *name, char **ret_text, size_t *ret_len)
+{
+    char path[128];
+
+    if (tid)
+        snprintf(path, sizeof(path), "/proc/%d/task/%d/%s", (int)pid, (int)tid, name);
+    else
+        snprintf(path, sizeof(path), "/proc/%d/%s", (int)pid, name);
+    return read_and_close(open(path, O_RDONLY | O_CLOEXEC), ret_text, ret_len);
+}
+
+/* The numbers of a stat line behind the state; signs are left out. */
+static size_t stat_numbers(const char *p, uint64_t *ret, size_t max)
+{
+    size_t n = 0;
+    char *end;
+
+    for (; n < max; p = end) {
+        p += strspn(p, " -");
+        ret[n] = strtoull(p, &end, 10);
+        if (end == p)
+            break;
+        n++;
+    }
+    return n;
+}
+
+/* Of a process that we may not look into the kernel tells no addresses: then its name must do. */
+static uint64_t stat_image(const char *name, size_t name_len, uint64_t code, uint64_t stack, uint64_t heap)
+{
+    if (!code)
+        return 0;
+    if (code == 1 && !stack)
+        return hash_bytes(name, name_len) | 1;
+    return hash_mix(hash_mix(hash_mix(0, code), stack), heap) | 1;
+}
+
+/* proc(5): the parent is field 4. */
+#define STAT_FIELD(number) ((number)-4)
+
 /* The name in a stat line may hold anything, ") R 1" too: fields count from the last parenthesis. */
 int proc_stat_read(pid_t pid, pid_t tid, struct proc_stat *ret)
 {
+    uint64_t f[STAT_FIELD(48)] = {0};
     char *text, *p;
     size_t len;
-    int parent, r = proc_read_file(pid, tid, "stat", &text, &len);
-    unsigned long long start;
-    char state;
+    int r = proc_read_file(pid, tid, "stat", &text, &len);
 
     if (r < 0)
         return r;
     p = strrchr(text, ')');
     r = ERR_NO_PROCESS;
-    if (p && sscanf(p + 1, " %c %d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %llu", &state,
-                    &parent, &start) == 3) {
-        *ret = (struct proc_stat){.state = state, .parent = parent, .start_time = start};
+    if (p && p[1] == ' ' && p[2] && stat_numbers(p + 3, f, sizeof(f) / sizeof(f[0])) > STAT_FIELD(22)) {
+        *ret = (struct proc_stat){
+            .state = p[2],
+            .parent = (pid_t)f[STAT_FIELD(4)],
+            .group = (pid_t)f[STAT_FIELD(5)],
+            .session = (pid_t)f[STAT_FIELD(6)],
+            .start_time = f[STAT_FIELD(22)],
+            .image = stat_image(text, (size_t)(p - text), f[STAT_FIELD(26)], f[STAT_FIELD(28)], f[STAT_FIELD(47)])};
         r = 0;
     }
     free(text);
     return r;
 }
 
-static const char *status_field(const char *text, const char *name)
+const char *proc_status_field(const char *text, const char *name)
 {
     size_t len = strlen(name);
 
@@ -126,6 +168,41 @@ static void status_parse_ns(const char *field, pid_t pid, struct proc_status *st
     }
 }
 
+static void status_parse(const char *text, struct proc_status *st)
+{
+    sscanf(proc_status_field(text, "Uid"), "%u %u %u", &st->uid_real, &st->uid_effective, &st->uid_saved);
+    sscanf(proc_status_field(text, "Gid"), "%u %u %u", &st->gid_real, &st->gid_effective, &st->gid_saved);
+    sscanf(proc_status_field(text, "Tgid"), "%d", &st->process);
+    sscanf(proc_status_field(text, "TracerPid"), "%d", &st->tracer);
+    st->cap_eff = strtoull(proc_status_field(text, "CapEff"), NULL, 16);
+    st->cap_perm = strtoull(proc_status_field(text, "CapPrm"), NULL, 16);
+    sscanf(proc_status_field(text, "Seccomp"), "%d", &st->seccomp);
+    sscanf(proc_status_field(text, "NoNewPrivs"), "%d", &st->no_new_privs);
+}
+
+bool proc_same_namespace(pid_t pid, const char *name)
+{
+    char path[64], ours[64] = "", theirs[64] = "";
+
+    snprintf(path, sizeof(path), "/proc/self/ns/%s", name);
+    if (readlink(path, ours, sizeof(ours) - 1) < 0)
+        return true;
+    snprintf(path, sizeof(path), "/proc/%d/ns/%s", (int)pid, name);
+    return readlink(path, theirs, sizeof(theirs) - 1) < 0 || strcmp(ours, theirs) == 0;
+}
+
+/* NSpid came with Linux 4.1. Before, the ids in there are not told: ids of ours must not be taken for them. */
+static void status_fill_ns(const char *text, pid_t pid, pid_t tid, struct proc_status *st)
+{
+    const char *field = proc_status_field(text, "NSpid");
+
+    status_parse_ns(field, tid ? tid : pid, st);
+    if (!*field && !proc_same_namespace(pid, "pid")) {
+        st->in_pid_ns = true;
+        st->ns_pid = 0;
+    }
+}
+
 int proc_status_read(pid_t pid, pid_t tid, struct proc_status *ret)
 {
     struct proc_status st = {0};
@@ -135,13 +212,23 @@ int proc_status_read(pid_t pid, pid_t tid, struct proc_status *ret)
 
     if (r < 0)
         return r;
-    sscanf(status_field(text, "Uid"), "%u %u %u", &st.uid_real, &st.uid_effective, &st.uid_saved);
-    sscanf(status_field(text, "Gid"), "%u %u %u", &st.gid_real, &st.gid_effective, &st.gid_saved);
-    sscanf(status_field(text, "TracerPid"), "%d", &st.tracer);
-    st.cap_eff = strtoull(status_field(text, "CapEff"), NULL, 16);
-    st.cap_perm = strtoull(status_field(text, "CapPrm"), NULL, 16);
-    sscanf(status_field(text, "Seccomp"), "%d", &st.seccomp);
-    status_parse_ns(status_field(text, "NSpid"), tid ? tid : pid, &st);
+    status_parse(text, &st);
+    status_fill_ns(text, pid, tid, &st);
+    free(text);
+    *ret = st;
+    return 0;
+}
+
+int proc_status_read_at(int dir, struct proc_status *ret)
+{
+    struct proc_status st = {0};
+    char *text;
+    size_t len;
+    int r = read_and_close(openat(dir, "status", O_RDONLY | O_CLOEXEC), &text, &len);
+
+    if (r < 0)
+        return r;
+    status_parse(text, &st);
     free(text);
     *ret = st;
     return 0;
@@ -309,6 +396,14 @@ static int children_by_parent(pid_t pid, pid_t **ret_pids, size_t *ret_n)
     return 0;
 }
 
+bool proc_has_children_file(pid_t pid)
+{
+    char path[96];
+
+    snprintf(path, sizeof(path), "/proc/%d/task/%d/children", (int)pid, (int)pid);
+    return access(path, F_OK) == 0;
+}
+
 int proc_children_read(pid_t pid, pid_t **ret_pids, size_t *ret_n)
 {
     pid_t *tids, *items = NULL;
@@ -365,6 +460,8 @@ int proc_command_read(pid_t pid, char **ret_command)
 
     if (r < 0)
         return r;
+    if (len > COMMAND_MAX)
+        len = COMMAND_MAX;
     while (len && (text[len - 1] == '\0' || text[len - 1] == ' '))
         len--;
     if (!len) {
@@ -392,6 +489,37 @@ int proc_exe_read(pid_t pid, char **ret_path)
         len -= 10;
     *ret_path = clean_copy(link, (size_t)len);
     return *ret_path ? 0 : ERR_NOMEM;
+}
+
+/* The clock's id as the kernel makes it: clock_getcpuclockid, which does the same, costs a call more. */
+uint64_t proc_cpu_ns(pid_t pid)
+{
+    clockid_t clock = (clockid_t)((~(unsigned)pid << 3) | 2);
+    struct timespec ts;
+
+    if (clock_gettime(clock, &ts) < 0)
+        return 0;
+    return (uint64_t)ts.tv_sec * NS_PER_S + (uint64_t)ts.tv_nsec;
+}
+
+/* ADDR_NO_RANDOMIZE of personality(2), or the setting for the whole machine. */
+bool proc_is_randomized(pid_t pid)
+{
+    char *text, setting = '2';
+    size_t len;
+    bool yes = true;
+    int fd;
+
+    if (proc_read_file(pid, 0, "personality", &text, &len) == 0) {
+        yes = !(strtoul(text, NULL, 16) & 0x0040000);
+        free(text);
+    }
+    fd = open("/proc/sys/kernel/randomize_va_space", O_RDONLY | O_CLOEXEC);
+    if (fd >= 0) {
+        yes &= read(fd, &setting, 1) == 1 && setting != '0';
+        close(fd);
+    }
+    return yes;
 }
 
 int proc_pidfd_open(pid_t pid)

@@ -6,6 +6,8 @@
 
 #include "base/clock.h"
 #include "base/err.h"
+#include "target/lent.h"
+#include "target/proc.h"
 
 #include <elf.h>
 #include <errno.h>
@@ -57,6 +59,9 @@ static int wait_stopped(struct stop *s, pid_t tid, uint64_t timeout_ns, bool sam
     uint64_t begin = clock_now_ns();
     int status;
 
+    /* It cannot have stopped yet, since we run; unless it was on another core after all: then its signal is there. */
+    if (same_core && s->blocked)
+        wait_signal(s, WAIT_NS);
     for (;;) {
         pid_t got = waitpid(tid, &status, __WALL | WNOHANG);
         uint64_t waited = clock_now_ns() - begin;
@@ -86,20 +91,39 @@ static bool late_has(const struct stop *s, pid_t tid)
     return false;
 }
 
+/* Why it was refused. The kernel says EPERM also of a thread that is just ending, which is no want of rights. */
+static int code_of_refusal(pid_t tid)
+{
+    struct proc_stat st;
+    int r = code_from_errno();
+
+    if (r == ERR_PERMISSION && (proc_stat_read(tid, 0, &st) < 0 || st.state == 'Z' || st.state == 'X'))
+        return ERR_GONE;
+    return r;
+}
+
 int stop_hold(struct stop *s, pid_t tid, uint64_t timeout_ns, bool same_core)
 {
+    bool lent = false;
     int r;
 
     if (late_has(s, tid) || s->n_late == STOP_LATE_MAX)
         return ERR_STOP;
-    if (ptrace(PTRACE_SEIZE, tid, 0, 0) < 0)
-        return code_from_errno();
+    if (ptrace(PTRACE_SEIZE, tid, 0, 0) < 0) {
+        lent = errno == EPERM && lent_seize(tid);
+        if (!lent)
+            return code_of_refusal(tid);
+    }
     r = ptrace(PTRACE_INTERRUPT, tid, 0, 0) < 0 ? code_from_errno() : wait_stopped(s, tid, timeout_ns, same_core);
     s->since_ns = clock_now_ns();
     if (r == 0)
         s->held = tid;
     else if (r != ERR_GONE)
         late_add(s, tid);
+    if (r == 0 && lent && !lent_is_own(tid)) {
+        stop_release(s);
+        return ERR_PERMISSION;
+    }
     return r;
 }
 

@@ -32,4 +32,7 @@ int task_look(struct task *t, struct task_look *ret);
  * time, it did not run at all. ERR_UNSUPPORTED when the kernel does not tell. */
 int task_turns(struct task *t, struct task_turns *ret);
 
+/* Of a thread that waits in a call of the kernel: its stack pointer, and where it will go on. */
+int task_waits_at(const struct task *t, uint64_t *ret_sp, uint64_t *ret_pc);
+
 #endif

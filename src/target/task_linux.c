@@ -4,8 +4,10 @@
 #include "target/task.h"
 
 #include "base/err.h"
+#include "target/descriptors.h"
 
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -21,8 +23,8 @@ static int open_file(const struct task *t, const char *name)
 void task_open(struct task *t, pid_t pid, pid_t tid)
 {
     *t = (struct task){.pid = pid, .tid = tid};
-    t->stat_fd = open_file(t, "stat");
-    t->sched_fd = open_file(t, "schedstat");
+    t->stat_fd = descriptors_keep(open_file(t, "stat"));
+    t->sched_fd = descriptors_keep(open_file(t, "schedstat"));
 }
 
 void task_close(struct task *t)
@@ -100,5 +102,24 @@ int task_turns(struct task *t, struct task_turns *ret)
     if (!turns.count)
         return ERR_UNSUPPORTED;
     *ret = turns;
+    return 0;
+}
+
+/* "NR ARG1 … ARG6 SP PC", or "running": proc_pid_syscall(5). */
+int task_waits_at(const struct task *t, uint64_t *ret_sp, uint64_t *ret_pc)
+{
+    char buf[256];
+    const char *last;
+    uint64_t sp, pc;
+    ssize_t got = read_start(t, -1, "syscall", buf, sizeof(buf) - 1);
+
+    if (got <= 0)
+        return ERR_UNSUPPORTED;
+    buf[got] = '\0';
+    last = skip_fields(buf, 7);
+    if (!last || sscanf(last, "%" SCNx64 " %" SCNx64, &sp, &pc) != 2)
+        return ERR_UNSUPPORTED;
+    *ret_sp = sp;
+    *ret_pc = pc;
     return 0;
 }

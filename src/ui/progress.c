@@ -22,7 +22,7 @@ struct progress {
 
 static bool is_usable_terminal(int fd)
 {
-    const char *term = getenv("TERM");
+    const char *term = secure_getenv("TERM");
     return isatty(fd) && !(term && strcmp(term, "dumb") == 0);
 }
 

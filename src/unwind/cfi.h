@@ -20,6 +20,9 @@ struct cfi_section {
     const unsigned char *bytes;
     size_t len;
     uint64_t at;
+    /* Sees to it that this part of `bytes` is there; false: it cannot be had. NULL: all of it is. */
+    bool (*load)(void *arg, size_t pos, size_t len);
+    void *arg;
 };
 
 struct cfi_entry {
@@ -35,6 +38,7 @@ struct cfi_table {
     uint64_t bias;             /* .debug_frame: what to add to its addresses */
     size_t n_header;           /* pairs in the header */
     size_t header_pairs;       /* where they begin */
+    bool checked;              /* they are in order */
     struct cfi_entry *entries;
     size_t n_entries;
 };
@@ -71,7 +75,10 @@ int cfi_table_make(struct cfi_table *ret, const struct cfi_section *frame, const
 int cfi_table_make_debug(struct cfi_table *ret, const struct cfi_section *frame, uint64_t bias);
 void cfi_table_free(struct cfi_table *t);
 
+/* Where .eh_frame is, as .eh_frame_hdr says; 0: it does not. */
+uint64_t cfi_header_frame(const struct cfi_section *header);
+
 /* The row of an instruction; ERR_READ when there is none. */
-int cfi_find(const struct cfi_table *t, uint64_t pc, struct cfi_row *ret);
+int cfi_find(struct cfi_table *t, uint64_t pc, struct cfi_row *ret);
 
 #endif

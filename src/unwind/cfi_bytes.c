@@ -10,7 +10,8 @@
 #define PE_RELATIVE 0x70
 #define PE_PCREL    0x10
 #define PE_DATAREL  0x30
-#define PE_INDIRECT 0x80
+#define PE_ALIGNED  0x50
+#define MAX_LEB     16 /* bytes of a number; 10 are enough, some pad them */
 
 uint64_t cfi_bytes_fixed(struct cfi_bytes *b, size_t size)
 {
@@ -33,6 +34,7 @@ uint64_t cfi_bytes_uleb(struct cfi_bytes *b)
         byte = cfi_bytes_fixed(b, 1);
         if (shift < 64)
             value |= (byte & 0x7f) << shift;
+        b->bad |= shift >= 7 * MAX_LEB;
     }
     return b->bad ? 0 : value;
 }
@@ -46,6 +48,7 @@ int64_t cfi_bytes_sleb(struct cfi_bytes *b)
         byte = cfi_bytes_fixed(b, 1);
         if (shift < 64)
             value |= (byte & 0x7f) << shift;
+        b->bad |= shift >= 7 * MAX_LEB;
     }
     if (shift < 64 && byte & 0x40)
         value |= ~0ull << shift;
@@ -91,15 +94,18 @@ uint64_t cfi_bytes_pointer(struct cfi_bytes *b, unsigned encoding, uint64_t base
 
     if (encoding == PE_OMIT)
         return 0;
+    if (encoding == PE_ALIGNED) {
+        cfi_bytes_skip(b, (0 - here) & 7);
+        return cfi_bytes_fixed(b, 8);
+    }
     value = pointer_form(b, encoding & PE_FORM);
     if (!value || b->bad)
         return 0;
     if ((encoding & PE_RELATIVE) == PE_PCREL)
         value += here;
-    else if ((encoding & PE_RELATIVE) == PE_DATAREL)
+    else if ((encoding & PE_RELATIVE) == PE_DATAREL && base)
         value += base;
     else if (encoding & PE_RELATIVE)
         b->bad = true;
-    /* Where the address itself is to be read elsewhere: only personality routines are told so, and they are skipped. */
     return value;
 }

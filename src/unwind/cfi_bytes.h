@@ -21,7 +21,9 @@ uint64_t cfi_bytes_uleb(struct cfi_bytes *b);
 int64_t cfi_bytes_sleb(struct cfi_bytes *b);
 void cfi_bytes_skip(struct cfi_bytes *b, uint64_t n);
 
-/* A pointer as DW_EH_PE_… encodes it; `base` is what data-relative ones are relative to. */
+/* A pointer as DW_EH_PE_… encodes it; `base` is what data-relative ones are relative to, 0: there is no such thing. The
+ * result is where the address is to be read when the encoding has the bit CFI_BYTES_INDIRECT. */
+#define CFI_BYTES_INDIRECT 0x80
 uint64_t cfi_bytes_pointer(struct cfi_bytes *b, unsigned encoding, uint64_t base);
 
 #endif

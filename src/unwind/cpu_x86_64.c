@@ -15,6 +15,13 @@ bool cpu_is_saved(unsigned reg)
     return reg == REGS_BX || reg == REGS_BP || (reg >= REGS_R8 + 4 && reg <= REGS_R15) || reg == REGS_PC;
 }
 
+unsigned cpu_saved_reg(size_t i)
+{
+    static const uint8_t regs[CPU_SAVED] = {REGS_BX, REGS_BP, REGS_R8 + 4, REGS_R8 + 5, REGS_R8 + 6, REGS_R15};
+
+    return regs[i];
+}
+
 /* The stack pointer is at the ucontext: the handler's return address was just taken off. */
 int cpu_signal_frame(struct cfi_expr_env *env)
 {
@@ -81,4 +88,15 @@ int cpu_guess_caller(const struct cpu_guess *g, struct cfi_expr_env *env, uint64
         if (env->read(env->arg, sp + 8 * i, &pc) == 0 && may_return_to(g, pc))
             return take(env, pc, sp + 8 * i + 8, ret_cfa);
     return ERR_READ;
+}
+
+int cpu_leave_nowhere(const struct cpu_guess *g, struct cfi_expr_env *env)
+{
+    uint64_t sp = env->regs[REGS_SP], pc;
+
+    if (env->read(env->arg, sp, &pc) < 0 || !may_return_to(g, pc))
+        return ERR_READ;
+    env->regs[REGS_PC] = pc;
+    env->regs[REGS_SP] = sp + 8;
+    return 0;
 }

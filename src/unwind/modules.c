@@ -5,25 +5,25 @@
 
 #include "base/err.h"
 #include "base/grow.h"
+#include "unwind/module_tables.h"
 
 #include <elf.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define HEADER_BYTES 4096
+#define HEADER_BYTES MODULE_PAGE
 #define MAX_PHDRS    64
-#define MAX_SECTION  ((uint64_t)256 * 1024 * 1024)
 #define MAX_MODULES  65536
+#define MAX_NESTED   8 /* what lies in the holes between the parts of a module */
 
-static struct module *module_free(struct module *mod, void (*free_user)(void *user))
+static struct module *module_free(struct modules *ms, struct module *mod)
 {
     if (!mod)
         return NULL;
-    if (free_user && mod->user)
-        free_user(mod->user);
-    cfi_table_free(&mod->table);
-    free(mod->frame_bytes);
-    free(mod->header_bytes);
+    if (ms->free_user && mod->user)
+        ms->free_user(mod->user);
+    module_tables_free(ms, mod);
+    free(mod->first_page);
     free(mod->path);
     free(mod);
     return NULL;
@@ -32,7 +32,9 @@ static struct module *module_free(struct module *mod, void (*free_user)(void *us
 void modules_free(struct modules *ms)
 {
     for (size_t i = 0; i < ms->n; i++)
-        module_free(ms->items[i], ms->free_user);
+        module_free(ms, ms->items[i]);
+    for (size_t i = 0; i < MODULES_GONE; i++)
+        ms->gone[i] = module_free(ms, ms->gone[i]);
     free(ms->items);
     ms->items = NULL;
     ms->n = ms->cap = 0;
@@ -54,7 +56,7 @@ static void take_phdr(struct module *mod, const Elf64_Phdr *ph)
     }
     if (ph->p_type != PT_LOAD || ph->p_memsz > INT64_MAX || at + ph->p_memsz < at)
         return;
-    add_range(mod->segments, &mod->n_segments, at, at + ph->p_filesz);
+    add_range(mod->segments, &mod->n_segments, at, at + (ph->p_filesz < ph->p_memsz ? ph->p_filesz : ph->p_memsz));
     if (ph->p_flags & PF_X)
         add_range(mod->code, &mod->n_code, at, at + ph->p_memsz);
     if (at + ph->p_memsz > mod->end)
@@ -71,6 +73,21 @@ static bool find_bias(struct module *mod, const Elf64_Phdr *phdrs, size_t n)
     return false;
 }
 
+/* They follow the header; some tools that edit files put them elsewhere, in the same piece of memory at best. */
+static bool read_phdrs(const struct module *mod, struct mem *m, const unsigned char page[HEADER_BYTES],
+                       const Elf64_Ehdr *eh, Elf64_Phdr ret[MAX_PHDRS])
+{
+    size_t len = eh->e_phnum * sizeof(Elf64_Phdr);
+
+    if (eh->e_phentsize != sizeof(Elf64_Phdr) || eh->e_phnum == 0 || eh->e_phnum > MAX_PHDRS)
+        return false;
+    if (eh->e_phoff <= HEADER_BYTES - len) {
+        memcpy(ret, page + eh->e_phoff, len);
+        return true;
+    }
+    return eh->e_phoff < mod->end - mod->start && mem_read(m, mod->start + eh->e_phoff, ret, len) == 0;
+}
+
 /* The ELF file whose first page is mapped at mod->start. */
 static bool read_headers(struct module *mod, struct mem *m)
 {
@@ -82,16 +99,63 @@ static bool read_headers(struct module *mod, struct mem *m)
         return false;
     memcpy(&eh, page, sizeof(eh));
     if (memcmp(eh.e_ident, ELFMAG, SELFMAG) != 0 || eh.e_ident[EI_CLASS] != ELFCLASS64 ||
-        eh.e_phentsize != sizeof(Elf64_Phdr) || eh.e_phnum == 0 || eh.e_phnum > MAX_PHDRS ||
-        eh.e_phoff > sizeof(page) - eh.e_phnum * sizeof(Elf64_Phdr))
-        return false;
-    memcpy(phdrs, page + eh.e_phoff, eh.e_phnum * sizeof(Elf64_Phdr));
-    if (!find_bias(mod, phdrs, eh.e_phnum))
+        eh.e_ident[EI_DATA] != ELFDATA2LSB || !read_phdrs(mod, m, page, &eh, phdrs) ||
+        !find_bias(mod, phdrs, eh.e_phnum))
         return false;
     for (size_t i = 0; i < eh.e_phnum; i++)
         take_phdr(mod, &phdrs[i]);
     mod->is_elf = true;
     return true;
+}
+
+/* Another library can take the place of one that was unloaded, and so can another file of the same name. */
+static void keep_first_page(struct module *mod, struct mem *m, const struct proc_map *map)
+{
+    if (map->path[0] != '/' || map->writable || !(mod->first_page = malloc(MODULE_PAGE)))
+        return;
+    if (mem_read(m, mod->start, mod->first_page, MODULE_PAGE) < 0) {
+        free(mod->first_page);
+        mod->first_page = NULL;
+    }
+}
+
+static bool is_unchanged(const struct module *mod, struct mem *m, const struct proc_map *map)
+{
+    unsigned char page[MODULE_PAGE];
+    bool is_read = map->path[0] == '/' && !map->writable && mem_read(m, mod->start, page, sizeof(page)) == 0;
+
+    if (mod->stale || is_read != (mod->first_page != NULL))
+        return false;
+    return !is_read || memcmp(page, mod->first_page, sizeof(page)) == 0;
+}
+
+static bool is_same_file(const struct module *mod, const struct proc_map *map)
+{
+    return mod->device == map->device && mod->inode == map->inode && strcmp(mod->path, map->path) == 0;
+}
+
+/* Not all that the headers speak of need be there: a file can be mapped to be read, not to be run. */
+static void trim(struct module *mod, const struct proc_maps *maps, size_t i)
+{
+    addr_t seen = maps->items[i].end;
+    size_t n = 0;
+
+    while (++i < maps->n && maps->items[i].start < mod->end) {
+        const struct proc_map *map = &maps->items[i];
+
+        if (is_same_file(mod, map) || (map->path[0] != '/' && map->start == seen))
+            seen = map->end;
+    }
+    if (mod->end > seen)
+        mod->end = seen;
+    for (size_t k = 0; k < mod->n_code; k++) {
+        struct module_range r = mod->code[k];
+
+        if (r.end > mod->end)
+            r.end = mod->end;
+        add_range(mod->code, &n, r.start, r.end);
+    }
+    mod->n_code = n;
 }
 
 static struct module *same_module(const struct modules *ms, const struct proc_map *map)
@@ -103,8 +167,7 @@ static struct module *same_module(const struct modules *ms, const struct proc_ma
         struct module *mod = ms->items[mid];
 
         if (mod->start == map->start)
-            return mod->device == map->device && mod->inode == map->inode && strcmp(mod->path, map->path) == 0 ? mod
-                                                                                                               : NULL;
+            return is_same_file(mod, map) && !mod->kept ? mod : NULL;
         if (mod->start < map->start)
             low = mid + 1;
         else
@@ -113,7 +176,7 @@ static struct module *same_module(const struct modules *ms, const struct proc_ma
     return NULL;
 }
 
-static struct module *module_new(const struct proc_map *map)
+static struct module *module_new(struct modules *ms, const struct proc_map *map)
 {
     struct module *mod = calloc(1, sizeof(*mod));
 
@@ -121,80 +184,154 @@ static struct module *module_new(const struct proc_map *map)
         return NULL;
     mod->path = strdup(map->path);
     if (!mod->path)
-        return module_free(mod, NULL);
+        return module_free(ms, mod);
     mod->start = map->start;
     mod->end = map->end;
     mod->device = map->device;
     mod->inode = map->inode;
     mod->deleted = map->deleted;
+    mod->is_new = true;
     return mod;
 }
 
-static int append(struct modules *ms, struct module *mod)
+static bool holds_code(const struct module *mod, addr_t pc)
 {
-    if (ms->n >= MAX_MODULES || grow_array((void **)&ms->items, &ms->cap, ms->n + 1, sizeof(struct module *)) < 0)
-        return ERR_NOMEM;
-    ms->items[ms->n++] = mod;
-    return 0;
+    for (size_t i = 0; i < mod->n_code; i++)
+        if (pc >= mod->code[i].start && pc < mod->code[i].end)
+            return true;
+    return false;
 }
 
-static bool is_inside(const struct modules *ms, const struct proc_map *map)
+/* A part of a module that began before it. Code of somebody else can be in a hole of it. */
+static bool is_part(const struct modules *ms, const struct proc_map *map)
 {
-    const struct module *last = ms->n ? ms->items[ms->n - 1] : NULL;
+    for (size_t i = ms->n; i > 0 && i + MAX_NESTED > ms->n; i--) {
+        const struct module *mod = ms->items[i - 1];
 
-    return last && map->start < last->end && map->start >= last->start;
+        if (map->start >= mod->start && map->start < mod->end &&
+            (is_same_file(mod, map) || holds_code(mod, map->start) || (!map->executable && map->path[0] != '/')))
+            return true;
+    }
+    return false;
 }
 
-/* The module that begins with this map, the one that was known or a new one; NULL: none does. */
-static struct module *module_of(const struct modules *old, struct mem *m, const struct proc_map *map, bool *ret_nomem)
+/* Its names and tables are good still. */
+static struct module *take_gone(struct modules *ms, struct mem *m, const struct proc_map *map)
 {
+    for (size_t i = 0; i < MODULES_GONE; i++) {
+        struct module *mod = ms->gone[i];
+
+        if (!mod || mod->start != map->start || !is_same_file(mod, map) || !is_unchanged(mod, m, map))
+            continue;
+        ms->gone[i] = NULL;
+        mod->is_new = mod->shares = true;
+        return mod;
+    }
+    return NULL;
+}
+
+static void put_gone(struct modules *ms, struct module *mod)
+{
+    struct module **place = &ms->gone[ms->next_gone++ % MODULES_GONE];
+
+    mod->stale = false;
+    module_tables_free(ms, mod); /* they are quickly made again */
+    module_free(ms, *place);
+    *place = mod;
+}
+
+static bool shares_place(const struct modules *ms, const struct module *mod)
+{
+    for (size_t i = 0; i < MODULES_GONE; i++)
+        if (ms->gone[i] && ms->gone[i]->start < mod->end && mod->start < ms->gone[i]->end)
+            return true;
+    return false;
+}
+
+/* A module that was not known; NULL: nothing begins here. */
+static struct module *module_make(struct modules *ms, struct mem *m, const struct proc_maps *maps, size_t i,
+                                  bool may_be_elf, bool *ret_nomem)
+{
+    const struct proc_map *map = &maps->items[i];
+    struct module *mod = module_new(ms, map);
+
+    *ret_nomem = !mod;
+    if (!mod)
+        return NULL;
+    keep_first_page(mod, m, map);
+    if (may_be_elf && read_headers(mod, m)) {
+        trim(mod, maps, i);
+        return mod;
+    }
+    if (!map->executable)
+        return module_free(ms, mod);
+    add_range(mod->code, &mod->n_code, map->start, map->end);
+    return mod;
+}
+
+/* The module that begins with map `i`, the one that was known or a new one; NULL: none does. */
+static struct module *module_of(struct modules *ms, struct mem *m, const struct proc_maps *maps, size_t i,
+                                bool *ret_nomem)
+{
+    const struct proc_map *map = &maps->items[i];
     bool may_be_elf = map->readable && map->offset == 0 && (map->path[0] == '/' || strncmp(map->path, "[v", 2) == 0);
     struct module *mod;
 
     if (!may_be_elf && !map->executable)
         return NULL;
-    mod = same_module(old, map);
-    if (mod) {
-        if (!mod->is_elf && mod->code[0].end != map->end)
-            mod->end = mod->code[0].end = map->end; /* a JIT compiler's memory grows */
-        return mod;
-    }
-    mod = module_new(map);
-    *ret_nomem = !mod;
-    if (!mod || (may_be_elf && read_headers(mod, m)))
-        return mod;
-    if (!map->executable)
-        return module_free(mod, NULL);
-    add_range(mod->code, &mod->n_code, map->start, map->end);
+    mod = same_module(ms, map);
+    if (!mod || !is_unchanged(mod, m, map))
+        mod = take_gone(ms, m, map);
+    if (!mod)
+        return module_make(ms, m, maps, i, may_be_elf, ret_nomem);
+    if (!mod->is_elf)
+        mod->end = mod->code[0].end = map->end; /* a JIT compiler's memory grows */
     return mod;
+}
+
+/* Those that are not there any more are kept for a while. */
+static bool retire_gone(struct modules *ms)
+{
+    bool gone = false;
+
+    for (size_t i = 0; i < ms->n; i++)
+        if (!ms->items[i]->kept) {
+            gone = true;
+            put_gone(ms, ms->items[i]);
+        }
+    free(ms->items);
+    return gone;
 }
 
 int modules_update(struct modules *ms, struct mem *m, const struct proc_maps *maps, bool *ret_gone)
 {
-    struct modules fresh = {.free_user = ms->free_user};
-    bool nomem = false, gone = false;
+    struct modules fresh = {0};
+    bool nomem = false;
 
+    ms->came = false;
     for (size_t i = 0; i < ms->n; i++)
         ms->items[i]->kept = false;
-    for (size_t i = 0; i < maps->n && !nomem; i++) {
+    for (size_t i = 0; i < maps->n && fresh.n < MAX_MODULES && !nomem; i++) {
         struct module *mod;
 
-        if (is_inside(&fresh, &maps->items[i]))
-            continue;
-        mod = module_of(ms, m, &maps->items[i], &nomem);
+        if (grow_array((void **)&fresh.items, &fresh.cap, fresh.n + 1, sizeof(struct module *)) < 0) {
+            nomem = true;
+            break;
+        }
+        mod = is_part(&fresh, &maps->items[i]) ? NULL : module_of(ms, m, maps, i, &nomem);
         if (!mod)
             continue;
+        ms->came |= mod->is_new;
+        mod->is_new = false;
         mod->kept = true;
-        nomem = append(&fresh, mod) < 0;
+        fresh.items[fresh.n++] = mod;
     }
-    for (size_t i = 0; i < ms->n; i++)
-        if (!ms->items[i]->kept) {
-            gone = true;
-            module_free(ms->items[i], ms->free_user);
-        }
-    free(ms->items);
-    *ms = fresh;
-    *ret_gone = gone;
+    *ret_gone = retire_gone(ms);
+    for (size_t i = 0; (*ret_gone || ms->came) && i < fresh.n; i++)
+        fresh.items[i]->shares |= shares_place(ms, fresh.items[i]);
+    ms->items = fresh.items;
+    ms->n = fresh.n;
+    ms->cap = fresh.cap;
     return nomem ? ERR_NOMEM : 0;
 }
 
@@ -210,67 +347,8 @@ struct module *modules_find(const struct modules *ms, addr_t pc)
         else
             high = mid;
     }
-    if (!low)
-        return NULL;
-    for (size_t i = 0; i < ms->items[low - 1]->n_code; i++)
-        if (pc >= ms->items[low - 1]->code[i].start && pc < ms->items[low - 1]->code[i].end)
-            return ms->items[low - 1];
+    for (size_t i = low; i > 0 && i + MAX_NESTED > low; i--)
+        if (holds_code(ms->items[i - 1], pc))
+            return ms->items[i - 1];
     return NULL;
-}
-
-/* A copy of what the module has in memory from `at` on, to the end of that segment or `len`. */
-static unsigned char *copy_section(const struct module *mod, struct mem *m, addr_t at, uint64_t *len)
-{
-    unsigned char *bytes;
-
-    for (size_t i = 0; i < mod->n_segments; i++) {
-        if (at < mod->segments[i].start || at >= mod->segments[i].end)
-            continue;
-        if (*len > mod->segments[i].end - at)
-            *len = mod->segments[i].end - at;
-        bytes = *len && *len <= MAX_SECTION ? malloc(*len) : NULL;
-        if (bytes && mem_read(m, at, bytes, *len) == 0)
-            return bytes;
-        free(bytes);
-        return NULL;
-    }
-    return NULL;
-}
-
-/* .eh_frame_hdr begins with where .eh_frame is: always four bytes, relative to themselves, as linkers write it. */
-static addr_t frame_place(const struct module *mod, const unsigned char *header, uint64_t len)
-{
-    int32_t relative;
-
-    if (len < 8 || header[0] != 1 || header[1] != 0x1b)
-        return 0;
-    memcpy(&relative, header + 4, sizeof(relative));
-    return mod->header_at + 4 + (addr_t)(int64_t)relative;
-}
-
-static void make_table(struct module *mod, struct mem *m)
-{
-    uint64_t header_len = mod->header_len, frame_len = UINT64_MAX;
-    struct cfi_section header, frame;
-    addr_t frame_at;
-
-    if (!mod->header_at)
-        return;
-    mod->header_bytes = copy_section(mod, m, mod->header_at, &header_len);
-    frame_at = mod->header_bytes ? frame_place(mod, mod->header_bytes, header_len) : 0;
-    mod->frame_bytes = frame_at ? copy_section(mod, m, frame_at, &frame_len) : NULL;
-    if (!mod->frame_bytes)
-        return;
-    header = (struct cfi_section){mod->header_bytes, header_len, mod->header_at};
-    frame = (struct cfi_section){mod->frame_bytes, frame_len, frame_at};
-    mod->has_table = cfi_table_make(&mod->table, &frame, &header) == 0;
-}
-
-const struct cfi_table *module_table(struct module *mod, struct mem *m)
-{
-    if (!mod->tried) {
-        mod->tried = true;
-        make_table(mod, m);
-    }
-    return mod->has_table ? &mod->table : NULL;
 }

@@ -1,6 +1,6 @@
 /*
  * The programs and libraries in a process's memory, found by their ELF headers there: where their code is, and the
- * tables to unwind it with. Files are not needed.
+ * headers of the tables to unwind it with. Files are not needed.
  */
 #ifndef UNWIND_MODULES_H
 #define UNWIND_MODULES_H
@@ -9,7 +9,7 @@
 #include "target/proc.h"
 #include "unwind/cfi.h"
 
-#define MODULE_RANGES 8
+#define MODULE_RANGES 16
 
 struct module_range {
     addr_t start, end;
@@ -28,17 +28,43 @@ struct module {
     uint64_t header_len;
     struct module_range segments[MODULE_RANGES]; /* as the file has them: what is in memory of it */
     size_t n_segments;
-    bool has_table, tried; /* `table` was made, or could not be */
-    struct cfi_table table;
-    unsigned char *frame_bytes, *header_bytes;
-    bool kept;  /* for modules_update */
-    void *user; /* the caller's */
+    /* Of module_tables.c: what was made of .eh_frame and .debug_frame, and the bytes behind it. */
+    bool tried_eh, tried_debug;
+    struct cfi_table eh, debug;
+    unsigned char *frame_bytes, *header_bytes, *debug_bytes;
+    bool *pieces; /* of `frame_bytes`: which are there */
+    uint64_t held;
+    struct modules *owner;
+    struct mem *mem;
+    bool kept, is_new;         /* for modules_update */
+    bool stale;                /* it was seen that it is not there any more */
+    unsigned char *first_page; /* as it was when the module was found; NULL: not compared */
+    bool fixed;                /* the caller knows that it is never unloaded: unwind_still passes over it */
+    bool shares;               /* another one was seen in its place before */
+    uint64_t round;            /* for unwind_still */
+    void *user;                /* the caller's */
 };
+
+/* Where the files of modules are. */
+struct module_files {
+    /* A descriptor or -1; the path is as the target sees it. NULL: files are not looked at. */
+    int (*open)(void *arg, const struct module *mod, const char **ret_path);
+    void *arg;
+    int root_fd; /* as in symbols.h */
+};
+
+#define MODULE_PAGE  4096
+#define MODULES_GONE 16
 
 struct modules {
     struct module **items; /* by their start */
     size_t n, cap;
+    uint64_t held;                     /* bytes of their tables */
+    struct module *gone[MODULES_GONE]; /* those that went last, in case that they come back: a ring */
+    size_t next_gone;
+    bool came;                     /* the last update found one that was not known */
     void (*free_user)(void *user); /* NULL: nothing to free */
+    struct module_files files;
 };
 
 /* Brings the list up to date with the maps. `ret_gone` is set when one that was there is not any more: then pointers
@@ -48,8 +74,5 @@ void modules_free(struct modules *ms);
 
 /* The module whose code is at `pc`, or NULL. */
 struct module *modules_find(const struct modules *ms, addr_t pc);
-
-/* Its unwind table, read from memory at the first call; NULL when it has none. */
-const struct cfi_table *module_table(struct module *mod, struct mem *m);
 
 #endif

@@ -9,15 +9,22 @@
 #include "base/hash.h"
 #include "unwind/cfi_expr.h"
 #include "unwind/cpu.h"
+#include "unwind/module_tables.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_FRAMES 262144
-#define MAX_PLACES 32768
+#define MAX_FRAMES  262144
+#define MAX_SIGNALS 64 /* frames of signal handlers in one stack: behind each the stack may be anywhere */
+#define MAX_PLACES  32768
+#define MAX_FILL    (2 * MAX_PLACES) /* one walk can add many */
+#define FIRST_SLOTS 1024
+#define MAX_PAGES   64
 
 struct unwind {
     struct modules modules;
+    uint64_t round;
+    unsigned char (*pages)[MODULE_PAGE]; /* for unwind_still */
     struct unwind_place **slots;
     size_t n, cap; /* cap is a power of two */
 };
@@ -29,14 +36,31 @@ struct walk {
     const struct stack_copy *copy;
     struct cfi_expr_env env;
     bool inside; /* the address is that of an instruction, not of the one behind a call */
+    int signals; /* so many signal frames were passed */
 };
 
-static int table_new(struct unwind *u, size_t cap)
+static size_t slot_of(struct unwind_place *const *slots, size_t cap, addr_t pc)
 {
-    u->slots = calloc(cap, sizeof(struct unwind_place *));
-    u->cap = u->slots ? cap : 0;
-    u->n = 0;
-    return u->slots ? 0 : ERR_NOMEM;
+    size_t at = hash_mix(0, pc) & (cap - 1);
+
+    while (slots[at] && slots[at]->pc != pc)
+        at = (at + 1) & (cap - 1);
+    return at;
+}
+
+static int table_grow(struct unwind *u, size_t cap)
+{
+    struct unwind_place **slots = calloc(cap, sizeof(struct unwind_place *));
+
+    if (!slots)
+        return ERR_NOMEM;
+    for (size_t i = 0; i < u->cap; i++)
+        if (u->slots[i])
+            slots[slot_of(slots, cap, u->slots[i]->pc)] = u->slots[i];
+    free(u->slots);
+    u->slots = slots;
+    u->cap = cap;
+    return 0;
 }
 
 static void places_forget(struct unwind *u)
@@ -52,7 +76,9 @@ struct unwind *unwind_new(void)
 {
     struct unwind *u = calloc(1, sizeof(*u));
 
-    return u && table_new(u, 2 * MAX_PLACES) == 0 ? u : unwind_free(u);
+    if (u)
+        u->pages = malloc(MAX_PAGES * sizeof(*u->pages));
+    return u && u->pages && table_grow(u, FIRST_SLOTS) == 0 ? u : unwind_free(u);
 }
 
 struct unwind *unwind_free(struct unwind *u)
@@ -61,6 +87,7 @@ struct unwind *unwind_free(struct unwind *u)
         return NULL;
     places_forget(u);
     free(u->slots);
+    free(u->pages);
     modules_free(&u->modules);
     free(u);
     return NULL;
@@ -76,42 +103,66 @@ const struct modules *unwind_modules(const struct unwind *u)
     return &u->modules;
 }
 
-int unwind_update(struct unwind *u, struct mem *m, const struct proc_maps *maps)
+void unwind_set_files(struct unwind *u, const struct module_files *files)
 {
-    bool gone;
-    int r = modules_update(&u->modules, m, maps, &gone);
-
-    /* What was not in any module may be in one now. */
-    places_forget(u);
-    return r;
+    u->modules.files = *files;
 }
 
 static void place_fill(struct unwind *u, struct mem *m, struct unwind_place *p)
 {
-    const struct cfi_table *table;
-
     p->module = modules_find(&u->modules, p->pc);
-    table = p->module ? module_table(p->module, m) : NULL;
-    p->has_row = table && cfi_find(table, p->pc, &p->row) == 0;
+    p->has_row = p->module && module_tables_row(&u->modules, p->module, m, p->pc, &p->row, &p->section) == 0;
 }
 
+/* What was not in any module may be in one now, and what a compiler made as the program ran may be something else. */
+static void places_refresh(struct unwind *u, struct mem *m)
+{
+    for (size_t i = 0; i < u->cap; i++) {
+        struct unwind_place *p = u->slots[i];
+
+        if (p && (!p->module || !p->module->is_elf)) {
+            p->user = NULL;
+            place_fill(u, m, p);
+        }
+    }
+}
+
+int unwind_update(struct unwind *u, struct mem *m, const struct proc_maps *maps, bool *ret_changed)
+{
+    bool gone = false;
+    int r = modules_update(&u->modules, m, maps, &gone);
+
+    *ret_changed = gone || u->modules.came;
+    if (gone)
+        places_forget(u);
+    else
+        places_refresh(u, m);
+    return r;
+}
+
+static struct unwind_place *place_new(struct unwind *u, struct mem *m, addr_t pc)
+{
+    struct unwind_place *p = calloc(1, sizeof(*p));
+
+    if (!p)
+        return NULL;
+    p->pc = pc;
+    place_fill(u, m, p);
+    u->slots[slot_of(u->slots, u->cap, pc)] = p;
+    u->n++;
+    return p;
+}
+
+/* NULL when there is no memory or no room for it. */
 static struct unwind_place *place_of(struct unwind *u, struct mem *m, addr_t pc)
 {
-    size_t at = hash_mix(0, pc) & (u->cap - 1);
+    struct unwind_place *p = u->slots[slot_of(u->slots, u->cap, pc)];
 
-    while (u->slots[at] && u->slots[at]->pc != pc)
-        at = (at + 1) & (u->cap - 1);
-    if (!u->slots[at]) {
-        struct unwind_place *p = calloc(1, sizeof(*p));
-
-        if (!p)
-            return NULL;
-        p->pc = pc;
-        place_fill(u, m, p);
-        u->slots[at] = p;
-        u->n++;
-    }
-    return u->slots[at];
+    if (p)
+        return p;
+    if (u->n >= MAX_FILL || (u->n * 2 >= u->cap && table_grow(u, u->cap * 2) < 0))
+        return NULL;
+    return place_new(u, m, pc);
 }
 
 static int stack_word(void *arg, uint64_t addr, uint64_t *ret)
@@ -119,7 +170,7 @@ static int stack_word(void *arg, uint64_t addr, uint64_t *ret)
     const struct stack_copy *c = arg;
 
     if (addr < c->at || c->len < 8 || addr - c->at > c->len - 8)
-        return ERR_READ;
+        return c->rest ? mem_read_addr(c->rest, addr, ret) : ERR_READ;
     memcpy(ret, c->bytes + (addr - c->at), sizeof(*ret));
     return 0;
 }
@@ -134,7 +185,7 @@ static int cfa_of(const struct walk *w, const struct unwind_place *p, uint64_t *
     const struct cfi_rule *rule = &p->row.cfa;
 
     if (rule->kind == CFI_IS_EXPR)
-        return cfi_expr_eval(&p->module->table.frame, rule, &w->env, NULL, ret);
+        return cfi_expr_eval(p->section, rule, &w->env, NULL, ret);
     if (rule->kind != CFI_REG_OFFSET || rule->reg >= CFI_REGS || !is_known(&w->env, rule->reg))
         return ERR_READ;
     *ret = w->env.regs[rule->reg] + (uint64_t)(int64_t)rule->value;
@@ -164,7 +215,7 @@ static int reg_of(const struct walk *w, const struct unwind_place *p, unsigned r
         return 0;
     case CFI_AT_EXPR:
     case CFI_IS_EXPR:
-        r = cfi_expr_eval(&p->module->table.frame, rule, &w->env, &cfa, ret);
+        r = cfi_expr_eval(p->section, rule, &w->env, &cfa, ret);
         return r == 0 && rule->kind == CFI_AT_EXPR ? stack_word(w->env.arg, *ret, ret) : r;
     default:
         return ERR_READ;
@@ -215,7 +266,7 @@ static int step_to_caller(struct walk *w, const struct unwind_place *p, uint64_t
     if (p->has_row && p->row.is_signal) {
         w->inside = true; /* it was interrupted there, and has not called */
         *ret_cfa = w->env.regs[REGS_SP];
-        return cpu_signal_frame(&w->env);
+        return w->signals++ < MAX_SIGNALS ? cpu_signal_frame(&w->env) : ERR_READ;
     }
     if (p->has_row && step_by_row(w, p, ret_cfa) == 0) {
         w->inside = false;
@@ -233,9 +284,26 @@ static bool is_first(const struct unwind_place *p)
     return p->has_row && !p->row.is_signal && p->row.regs[CFI_RA].kind == CFI_UNDEFINED;
 }
 
+/* A call of an address where no code is leaves nothing but the return address: a pointer to a function that was NULL. */
+static void leave_nowhere(struct walk *w)
+{
+    struct cpu_guess guess = {.is_code = is_code, .ends_signal = ends_signal, .arg = w, .mem = w->m};
+    unsigned char byte;
+
+    if (mem_read(w->m, w->env.regs[REGS_PC], &byte, 1) < 0 && cpu_leave_nowhere(&guess, &w->env) == 0)
+        w->inside = false;
+}
+
+static void note_saved(const struct walk *w, struct native_frame *f)
+{
+    for (size_t i = 0; i < CPU_SAVED; i++)
+        if (is_known(&w->env, cpu_saved_reg(i)))
+            f->saved[i] = w->env.regs[cpu_saved_reg(i)];
+}
+
 static int walk_frames(struct walk *w, struct native_stack *s)
 {
-    while (s->n < MAX_FRAMES) {
+    while (s->n < MAX_FRAMES && w->u->n < MAX_FILL) {
         uint64_t pc = w->env.regs[REGS_PC];
         struct unwind_place *p = pc ? place_of(w->u, w->m, pc - !w->inside) : NULL;
         struct native_frame *f;
@@ -250,6 +318,7 @@ static int walk_frames(struct walk *w, struct native_stack *s)
             return ERR_NOMEM;
         f = &s->items[s->n++];
         *f = (struct native_frame){.place = p, .sp = w->env.regs[REGS_SP]};
+        note_saved(w, f);
         if (is_first(p)) {
             f->cfa = w->copy->at + w->copy->len;
             s->whole = true;
@@ -275,7 +344,44 @@ int unwind_stack(struct unwind *u, struct mem *m, const struct regs *regs, const
     memcpy(w.env.regs, regs->r, sizeof(w.env.regs));
     ret->n = 0;
     ret->whole = ret->unknown = false;
+    if (!is_code(&w, w.env.regs[REGS_PC]))
+        leave_nowhere(&w);
     return walk_frames(&w, ret);
+}
+
+/* The modules of a stack, each once. */
+static size_t list_modules(struct unwind *u, const struct native_stack *s, struct module **mods)
+{
+    size_t n = 0;
+
+    u->round++;
+    for (size_t i = 0; i < s->n && n < MAX_PAGES; i++) {
+        struct module *mod = s->items[i].place->module;
+
+        if (mod->first_page && !mod->fixed && mod->round != u->round)
+            mods[n++] = mod;
+        mod->round = u->round;
+    }
+    return n;
+}
+
+bool unwind_still(struct unwind *u, struct mem *m, const struct native_stack *s, bool *ret_shares)
+{
+    struct mem_span spans[MAX_PAGES] = {0};
+    struct module *mods[MAX_PAGES];
+    size_t n = list_modules(u, s, mods), got;
+    bool still = true;
+
+    for (size_t i = 0; i < n; i++)
+        spans[i] = (struct mem_span){mods[i]->start, u->pages[i], MODULE_PAGE};
+    got = n ? mem_readv(m, spans, n) : 0;
+    *ret_shares = false;
+    for (size_t i = 0; i < n; i++) {
+        *ret_shares |= mods[i]->shares;
+        mods[i]->stale = i >= got || memcmp(u->pages[i], mods[i]->first_page, MODULE_PAGE) != 0;
+        still &= !mods[i]->stale;
+    }
+    return still;
 }
 
 void native_stack_free(struct native_stack *s)

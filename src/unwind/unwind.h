@@ -10,6 +10,7 @@
 #define UNWIND_UNWIND_H
 
 #include "target/regs.h"
+#include "unwind/cpu.h"
 #include "unwind/modules.h"
 
 struct unwind;
@@ -19,6 +20,7 @@ struct stack_copy {
     addr_t at;
     const unsigned char *bytes;
     size_t len;
+    struct mem *rest; /* what is elsewhere, if it stands still, too: that of a core file. NULL: nothing else is read */
 };
 
 /* An address of code that was met: how to unwind it, and what the caller notes of it. */
@@ -27,12 +29,14 @@ struct unwind_place {
     struct module *module;
     bool has_row;
     struct cfi_row row;
-    const void *user; /* the caller's; NULL at first */
+    const struct cfi_section *section; /* that the expressions of `row` are in */
+    const void *user;                  /* the caller's; NULL at first */
 };
 
 struct native_frame {
     struct unwind_place *place; /* good until the next unwind_update or unwind_stack */
     addr_t sp, cfa;             /* its part of the stack */
+    uint64_t saved[CPU_SAVED];  /* the registers of cpu_saved_reg as it has them; 0: not known */
 };
 
 struct native_stack {
@@ -48,13 +52,21 @@ struct unwind *unwind_free(struct unwind *u); /* accepts NULL, returns NULL */
 /* For the caller's `user` of modules. */
 void unwind_set_free(struct unwind *u, void (*free_user)(void *user));
 
-/* Looks at the maps: at first, and again whenever they may have changed. */
-int unwind_update(struct unwind *u, struct mem *m, const struct proc_maps *maps);
+/* Where tables are looked for that are not in memory. */
+void unwind_set_files(struct unwind *u, const struct module_files *files);
+
+/* Looks at the maps: at first, and again whenever they may have changed. `user` of places that are not in an ELF file is
+ * NULL again. `ret_changed`: modules came or went. 0 or ERR_NOMEM. */
+int unwind_update(struct unwind *u, struct mem *m, const struct proc_maps *maps, bool *ret_changed);
 
 /* 0 (also when it could not be followed to the end) or ERR_NOMEM. `m` is read for tables only. */
 int unwind_stack(struct unwind *u, struct mem *m, const struct regs *regs, const struct stack_copy *copy,
                  struct native_stack *ret);
 void native_stack_free(struct native_stack *s);
+
+/* True when the modules of the stack are in memory as they were when they were found: what was unwound after their
+ * names and tables were read means the same now. `ret_shares`: one of them takes turns with another at its place. */
+bool unwind_still(struct unwind *u, struct mem *m, const struct native_stack *s, bool *ret_shares);
 
 const struct modules *unwind_modules(const struct unwind *u);
 

@@ -21,7 +21,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 NATIVE = ROOT / "tests" / "native"
 CACHE = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache") / "spyglass"
 INCLUDES = "import sysconfig; p = sysconfig.get_paths(); print(p['include']); print(p['platinclude'])"
-MODULES = ["spy_c", "spy_c_fp", "spy_cpp", "spy_cython", "spy_cython_l", "spy_rust"]
+MODULES = ["spy_c", "spy_c_fp", "spy_cpp", "spy_cython", "spy_cython_l", "spy_rust", "spy_load"]
 KEPT = 7 * 86400  # seconds
 # The newest Cython whose C code each Python takes.
 CYTHONS = [((3, 8), "3.2.4"), ((3, 7), "3.0.12"), ((2, 7), "0.29.37")]
@@ -95,6 +95,31 @@ def build_c_fp(python, built):
          cwd=built.directory)
 
 
+def build_c_no_header(python, built):
+    """.eh_frame that nothing in memory points to."""
+    call([tool("gcc", "cc"), "-g", "-O2", "-fomit-frame-pointer", "-Wl,--no-eh-frame-hdr",
+          *shared(built, *include_options(python)), "-DMODULE=spy_c_no_header", "spy_c.c", "-o", "spy_c_no_header.so",
+          "-pthread"], cwd=built.directory)
+
+
+def build_c_debug(python, built, name="spy_c_debug"):
+    """.debug_frame, and nothing else for its functions."""
+    call([tool("gcc", "cc"), "-g", "-O2", "-fomit-frame-pointer", "-fno-asynchronous-unwind-tables", "-fno-unwind-tables",
+          *shared(built, *include_options(python)), "-DMODULE=" + name, "spy_c.c", "-o", name + ".so", "-pthread"],
+         cwd=built.directory)
+
+
+def build_c_split(python, built):
+    """.debug_frame in a file beside it, which is found by its name."""
+    build_c_debug(python, built, "spy_c_split")
+    call([tool("objcopy"), "--only-keep-debug", "spy_c_split.so", "spy_c_split.debug"], cwd=built.directory)
+    call([tool("strip"), "spy_c_split.so"], cwd=built.directory)
+    call([tool("objcopy"), "--add-gnu-debuglink=spy_c_split.debug", "spy_c_split.so"], cwd=built.directory)
+
+
+TABLES = {"spy_c_no_header": build_c_no_header, "spy_c_debug": build_c_debug, "spy_c_split": build_c_split}
+
+
 def build_cpp(python, built):
     """The library of C++ is linked in: a chroot may have none."""
     call([tool("g++", "c++"), "-g", "-O2", "-static-libstdc++", "-static-libgcc",
@@ -136,7 +161,15 @@ def build_rust(python, built):
          cwd=built.directory)
 
 
-BUILDERS = {"spy_c": build_c, "spy_c_fp": build_c_fp, "spy_cpp": build_cpp, "spy_cython": build_cython,
+def build_load(python, built):
+    """Two libraries that take turns at one place; no build id, so that it is not what tells them apart."""
+    del python
+    for name in ("one", "two"):
+        call([tool("gcc", "cc"), "-O2", *shared(built, "-Wl,--build-id=none"), "-DNAME=" + name, "spy_load.c", "-o",
+              "libspy_%s.so" % name], cwd=built.directory)
+
+
+BUILDERS = {"spy_c": build_c, "spy_load": build_load, "spy_c_fp": build_c_fp, "spy_cpp": build_cpp, "spy_cython": build_cython,
             "spy_cython_l": build_cython_l, "spy_rust": build_rust}
 
 
@@ -152,9 +185,9 @@ def key_of(python):
 def fill(python, built):
     for source in NATIVE.iterdir():
         shutil.copy(source, built.directory)
-    for name in MODULES:
+    for name in [*MODULES, *TABLES]:
         try:
-            BUILDERS[name](python, built)
+            {**BUILDERS, **TABLES}[name](python, built)
         except Missing as why:
             built.missing[name] = str(why)
 

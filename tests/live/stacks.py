@@ -19,6 +19,8 @@ def parse_text(text):
             processes[-1].update(version=version, program=program.strip("()"))
         elif line.startswith("Parent Process "):
             processes[-1]["parent"] = int(line[len("Parent Process "):].partition(":")[0])
+        elif line.startswith("Container: "):
+            processes[-1]["container"] = line[len("Container: "):]
         elif line.startswith("Core file: "):
             processes[-1]["core"] = line[len("Core file: "):]
         elif line.startswith("Signal: "):
@@ -47,7 +49,7 @@ def parse_json(text):
     """A dump in JSON, in the terms of parse_text; checks the keys that callers rely on."""
     threads = json.loads(text)
     for thread in threads:
-        assert set(thread) == {"pid", "thread_id", "thread_name", "os_thread_id", "active", "owns_gil", "process_info",
+        assert set(thread) - {"container"} == {"pid", "thread_id", "thread_name", "os_thread_id", "active", "owns_gil", "process_info",
                                "frames"}, thread.keys()
         for frame in thread["frames"]:
             assert set(frame) == {"name", "filename", "module", "short_filename", "line", "locals", "is_entry",

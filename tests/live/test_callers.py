@@ -8,6 +8,7 @@ import time
 
 import pytest
 from conftest import DEBIAN, PY_SPY, PYTHONS, finish, run, start
+from test_native import directory
 from test_record import READ, read_raw, read_speedscope, wait_sampling
 
 
@@ -28,8 +29,16 @@ def test_ray_dump(spawn, flags):
     assert "Process %d" % target.pid in result.out and "ray::core::CoreWorker" not in result.out
 
 
+@pytest.mark.parametrize("flags", [["--native"], ["--native", "--subprocesses"]], ids=" ".join)
+def test_ray_dump_native(spawn, flags):
+    target = spawn(DEBIAN, "native_c.py", directory(DEBIAN, "spy_c"), "spy_c", "alternate")
+    out = call("dump", "-p", target.pid, *flags).check().out
+    assert re.search(r"^    spin_here \(.*spy_c\.c:\d+\)$", out, re.M) and "    second (" in out, out
+
+
 @pytest.mark.parametrize("format, extension", [("flamegraph", "svg"), ("raw", "txt"), ("speedscope", "txt")])
-@pytest.mark.parametrize("flags", [[], ["--idle"], ["--subprocesses"], ["--idle", "--subprocesses"]], ids=" ".join)
+@pytest.mark.parametrize("flags", [[], ["--idle"], ["--subprocesses"], ["--idle", "--subprocesses"],
+                                   ["--native", "--idle", "--subprocesses"]], ids=" ".join)
 def test_ray_record(spawn, tmp_path, format, extension, flags):
     """-f wins over the file's extension, which Ray always makes .txt but for the flame graph."""
     target = spawn(DEBIAN, "busy.py")
@@ -72,6 +81,18 @@ def test_dask(spawn, tmp_path):
     process.send_signal(signal.SIGINT)
     finish(process).check()
     assert read_speedscope(out.read_text())[0]["root"] > 0
+
+
+def test_dask_native(spawn, tmp_path):
+    """dask-pyspy's own defaults: native frames, a thousand times a second, SIGINT at the end."""
+    target = spawn(DEBIAN, "native_shares.py", directory(DEBIAN, "spy_c"))
+    out = tmp_path / "profile.json"
+    process = start("record", "--pid", target.pid, "--output", out, "--format", "speedscope", "--rate", "1000", "--native",
+                    "--threads", "--subprocesses", program=PY_SPY)
+    wait_sampling(process)
+    process.send_signal(signal.SIGINT)
+    finish(process).check()
+    assert read_speedscope(out.read_text())[0]["burn_here"] > 0
 
 
 def test_dagster(script, tmp_path):

@@ -147,6 +147,24 @@ def test_crash(spawn, inside, python, kind, where):
 
 
 @by_kernel
+def test_null_call(spawn, inside, python):
+    """The instruction is at 0, where no code is: who called is on top of the stack all the same."""
+    place, name = inside(python)
+    target = spawn(python, "crash.py", "null", "main", name, preexec_fn=wants_core)
+    number = -target.process.wait()
+    if number == -1:
+        pytest.skip("this Python has no ctypes")
+    assert number == signal.SIGSEGV
+    threads, signals = dump_json(found_core(place), "--native", *roots(python))
+    frames = threads[0]["frames"]
+    names = [f["name"] for f in frames]
+    native = frames[:names.index("crash")]
+    assert int(signals[0]["address"], 16) == 0
+    assert native and not any(n.startswith("[") for n in names), names
+    assert "/libc" in native[0]["module"] and any("_ctypes" in f["module"] for f in native), native
+
+
+@by_kernel
 @pytest.mark.parametrize("host", [p for p in PYTHONS if p.kind == "host"], ids=repr)
 def test_sent_signal(spawn, inside, host):
     """A signal from outside tells who sent it; the process need not have done anything."""

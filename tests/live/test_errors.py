@@ -90,13 +90,6 @@ def test_nothing_to_profile(program, command):
 
 
 @BOTH
-def test_native_not_yet(spawn, program):
-    target = spawn(DEBIAN, "situations.py", "plain")
-    result = run("dump", "--native", "--pid", target.pid, program=program).check(1)
-    assert "native" in result.err, result
-
-
-@BOTH
 @pytest.mark.parametrize("args", [["--version"], ["-V"], ["--help"], ["-h"], ["record", "--help"], ["dump", "-h"], ["help"]],
                          ids=" ".join)
 def test_help(program, args):

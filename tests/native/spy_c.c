@@ -3,6 +3,8 @@
  * through C functions whose names the tests know, and ends in spin_here, in a Python callback, or both in turn.
  *
  *     spy_c.spin("poll", 3, b"ready\n")        spy_c_spin > level_one > level_two (3 times) > spin_here
+ *     spy_c.spin("crash", 3, b"ready\n")       spy_c_spin > level_one > level_two (3 times), at address 16
+ *     spy_c.burn(0.1)                          spy_c_burn > burn_outer > burn_here, for that much CPU time
  *     spy_c.call(f)                            spy_c_call > call_outer > call_inner > f
  *
  * spin_here first writes its text to standard output: what the test then reads means that the stack is there. It
@@ -42,13 +44,18 @@ struct rest {
     size_t len;
 };
 
+static void rest_say(const struct rest *r)
+{
+    if (r->len && write(1, r->text, r->len) != (ssize_t)r->len)
+        _exit(3);
+}
+
 static FRAME int spin_here(const struct rest *r)
 {
     volatile unsigned long count = 0;
     struct timespec day = {86400, 0};
 
-    if (r->len && write(1, r->text, r->len) != (ssize_t)r->len)
-        _exit(3);
+    rest_say(r);
     for (;;) {
         if (strncmp(r->mode, "busy", 4) == 0)
             for (int i = 0; i < 1000000; i++)
@@ -61,10 +68,16 @@ static FRAME int spin_here(const struct rest *r)
     return (int)count;
 }
 
+static volatile int *volatile nowhere = (volatile int *)16;
+
 static FRAME int level_two(const struct rest *r, int depth)
 {
     if (depth > 1)
         return AND(level_two(r, depth - 1));
+    if (strncmp(r->mode, "crash", 5) == 0) {
+        rest_say(r);
+        return *nowhere;
+    }
     return AND(spin_here(r));
 }
 
@@ -73,7 +86,7 @@ static FRAME int level_one(const struct rest *r, int depth)
     return AND(level_two(r, depth));
 }
 
-/* "busy-gil" and "poll-gil" keep the GIL; the others give it up, as code that computes does. */
+/* "busy-gil", "poll-gil" and "crash-gil" keep the GIL; the others give it up, as code that computes does. */
 static int rest_parse(PyObject *args, struct rest *ret, int *depth)
 {
     Py_ssize_t len = 0;
@@ -97,6 +110,32 @@ static PyObject *spy_c_spin(PyObject *self, PyObject *args)
         return PyLong_FromLong(level_one(&r, depth));
     Py_BEGIN_ALLOW_THREADS done = level_one(&r, depth);
     Py_END_ALLOW_THREADS return PyLong_FromLong(done);
+}
+
+/* Some of the time is the clock's, which the kernel lends to the program. */
+static FRAME int burn_here(double seconds)
+{
+    volatile unsigned long count = 0;
+    struct timespec now, begin;
+
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &begin);
+    do {
+        for (int i = 0; i < 20000; i++)
+            count++;
+        clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    } while ((double)(now.tv_sec - begin.tv_sec) + (double)(now.tv_nsec - begin.tv_nsec) / 1e9 < seconds);
+    return (int)count;
+}
+
+static FRAME int burn_outer(double seconds)
+{
+    return AND(burn_here(seconds));
+}
+
+static PyObject *spy_c_burn(PyObject *self, PyObject *seconds)
+{
+    (void)self;
+    return PyLong_FromLong(burn_outer(PyFloat_AsDouble(seconds)));
 }
 
 /* Back into Python. */
@@ -294,6 +333,9 @@ static PyObject *thread_start(void *(*start)(void *), void *arg)
 {
     pthread_t thread;
 
+#if PY_VERSION_HEX < 0x03070000
+    PyEval_InitThreads(); /* later ones have done so */
+#endif
     thread_id = 0;
     if (pthread_create(&thread, NULL, start, arg) != 0)
         return PyErr_SetFromErrno(PyExc_OSError);
@@ -319,6 +361,7 @@ static PyObject *spy_c_thread_with_python(PyObject *self, PyObject *function)
 
 static PyMethodDef methods[] = {
     {"spin", spy_c_spin, METH_VARARGS, NULL},
+    {"burn", spy_c_burn, METH_O, NULL},
     {"call", spy_c_call, METH_O, NULL},
     {"frames", spy_c_frames, METH_O, NULL},
     {"cold", spy_c_cold, METH_O, NULL},

@@ -1,4 +1,6 @@
-"""Stacks through the C extension: native_c.py DIRECTORY MODULE SITUATION, with MODULE spy_c or spy_c_fp.
+"""Stacks through the C extension: native_c.py DIRECTORY MODULE SITUATION [PLACE], with MODULE spy_c or spy_c_fp.
+
+PLACE is where those that crash leave their core file.
 
 The C code writes the truth itself once it is where it stays, so that what the test has read is true.
 """
@@ -124,7 +126,39 @@ def in_thread():
     spy.spin("poll", 1, tell(truth.thread(main), truth.thread(stack, truth.thread_id(), False)))
 
 
+CRASH = truth.native("spy_c_spin", "level_one", "level_two", "level_two")
+
+
+def crash():
+    """At address 16, in C."""
+    depth = 2
+    spy.spin("crash", depth, tell(truth.thread(ROOT + [truth.python("crash")] + CRASH)))
+
+
+def crash_with_gil():
+    spy.call(crashes)
+
+
+def crashes():
+    stack = ROOT + [truth.python("crash_with_gil")] + CALL + [truth.python("crashes")] + CRASH
+    spy.spin("crash-gil", 2, tell(truth.thread(stack)))
+
+
+def crash_in_thread():
+    """The main thread is in this function meanwhile."""
+    spy.thread_with_python(crashes_in_thread)
+    spy.spin("poll", 1, "")
+
+
+def crashes_in_thread():
+    main = ROOT + [truth.python("crash_in_thread")]
+    stack = truth.native("worker_python", "call_outer", "call_inner") + [truth.python("crashes_in_thread")] + CRASH
+    spy.spin("crash", 2, tell(truth.thread(stack, truth.thread_id(), False), truth.thread(main)))
+
+
 def main():
+    if len(sys.argv) > 4:
+        os.chdir(sys.argv[4])
     globals()[SITUATION]()
 
 

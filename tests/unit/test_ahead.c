@@ -176,6 +176,60 @@ static void test_bounds(void)
     ahead_free(a);
 }
 
+/* Only what is not there yet is asked of the target. */
+static void test_rest(void)
+{
+    struct counting c;
+    struct ahead *a = make(&c);
+    struct ahead_list list = {0};
+    uint64_t got[3] = {0};
+    struct mem_span spans[3] = {{8, &got[0], 8}, {320, &got[1], 8}, {16, &got[2], 8}};
+
+    ahead_begin(a, &list, 0);
+    word(a, 0);
+    word(a, 1);
+    word(a, 2);
+    ahead_end(a);
+    ahead_begin(a, &list, 0);
+    word(a, 0);
+    c.calls = c.spans = 0;
+    CHECK_INT(mem_readv(ahead_mem(a), spans, 3), 3);
+    CHECK_INT(c.spans, 1);
+    CHECK(got[0] == 2 && got[1] == 41 && got[2] == 3);
+    spans[1].addr = 1 << 20;
+    CHECK_INT(mem_readv(ahead_mem(a), spans, 3), 1);
+    ahead_end(a);
+    ahead_free(a);
+}
+
+/* What the caller has copied answers what lies inside of it, and nothing else. */
+static void test_offer(void)
+{
+    struct counting c;
+    struct ahead *a = make(&c);
+    struct ahead_list list = {0};
+    uint64_t copy[4] = {901, 902, 903, 904};
+
+    ahead_begin(a, &list, 0);
+    word(a, 0);
+    ahead_offer(a, 800, copy, sizeof(copy));
+    c.calls = 0;
+    CHECK_INT(word(a, 100), 901);
+    CHECK_INT(word(a, 103), 904);
+    CHECK_INT(c.calls, 0);
+    CHECK_INT(word(a, 99), 100);
+    CHECK_INT(word(a, 104), 105);
+    CHECK_INT(c.calls, 2);
+    ahead_end(a);
+    ahead_begin(a, &list, 0);
+    word(a, 0);
+    CHECK_INT(word(a, 100), 101); /* of the target: the offer ended with its reading */
+    c.words[100] = 7;
+    ahead_end(a);
+    CHECK_INT(word(a, 100), 7);
+    ahead_free(a);
+}
+
 int main(void)
 {
     TEST_RUN(test_passes_on);
@@ -183,5 +237,7 @@ int main(void)
     TEST_RUN(test_others);
     TEST_RUN(test_last);
     TEST_RUN(test_bounds);
+    TEST_RUN(test_rest);
+    TEST_RUN(test_offer);
     return test_finish("test_ahead");
 }

@@ -208,6 +208,31 @@ static void test_little_room(void)
     close_opened(&o);
 }
 
+/* By the symbol alone, and again: the same name for every address of the function, nothing of what is inlined. */
+static void test_function(void)
+{
+    static const char *const sites[][2] = {{"site_inner", "fixture_outer"},
+                                           {"site_outer", "fixture_outer"},
+                                           {"site_middle", "fixture_outer"},
+                                           {"site_local", "local_one"},
+                                           {"site_cold", "fixture_split"}};
+    struct opened o = open_here("full.so");
+
+    for (size_t i = 0; i < 2 * sizeof(sites) / sizeof(sites[0]); i++) {
+        const char *const *want = sites[i % (sizeof(sites) / sizeof(sites[0]))];
+        struct symbols_name n = {.name = "untouched"};
+
+        CHECK(symbols_function(o.s, site("full.so", want[0]), &n));
+        CHECK_STR(n.name, want[1]);
+        CHECK(n.file == NULL && n.line == 0 && !n.inlined);
+        n.name = "untouched";
+        CHECK(!symbols_function(o.s, 0x40, &n));
+        CHECK_STR(n.name, "untouched");
+    }
+    check_full(o.s, "full.so"); /* debug info comes when it is asked for */
+    close_opened(&o);
+}
+
 static void test_no_function(void)
 {
     static const uint64_t at[] = {0, 1, 0x40, UINT64_MAX, UINT64_MAX - 1, 1ull << 40, 0x3000};
@@ -649,6 +674,7 @@ int main(int argc, char **argv)
     TEST_RUN(test_own_debug_info);
     TEST_RUN(test_build_id);
     TEST_RUN(test_little_room);
+    TEST_RUN(test_function);
     TEST_RUN(test_no_function);
     TEST_RUN(test_stripped);
     TEST_RUN(test_debug_file_by_id);

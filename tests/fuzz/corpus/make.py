@@ -190,6 +190,91 @@ def symbols():
             write("symbols", name, pathlib.Path(place, name).read_bytes())
 
 
+FRAMES = """
+extern int call(int);
+int leaf(int x) { return x * 3; }
+int many(int x) { int a = call(x), b = call(x + 1), c = call(x + 2); return a ^ b << 1 ^ c << 2 ^ call(a + b); }
+int room(int x) { char r[x + 64]; r[x] = 1; return call(r[0]) + r[1]; }
+int aligned(int x) { _Alignas(64) volatile char r[128]; r[x] = 1; return call(r[0]); }
+int early(int x) { if (x) { int y = call(x); return call(y) + y; } return 0; }
+"""
+SIGNAL = """
+.globl restorer
+.cfi_startproc
+.cfi_signal_frame
+.cfi_escape 0x0f, 0x04, 0x77, 0xa0, 0x01, 0x06
+.cfi_escape 0x10, 0x06, 0x03, 0x77, 0xf8, 0x00
+.cfi_undefined 3
+.cfi_register 12, 13
+.cfi_val_offset 14, 16
+.cfi_restore 14
+.cfi_escape 0x2e, 0x10
+nop
+restorer: mov $15, %rax
+.cfi_remember_state
+.cfi_same_value 6
+syscall
+.cfi_restore_state
+.cfi_endproc
+.section .note.GNU-stack
+"""
+
+
+def sections(path):
+    """Name -> address and bytes, by objdump's table of headers."""
+    found = {}
+    for line in subprocess.run(["objdump", "-h", path], check=True, stdout=subprocess.PIPE).stdout.decode().split("\n"):
+        row = line.split()
+        if len(row) == 7 and row[1].startswith("."):
+            size, addr, at = (int(row[i], 16) for i in (2, 3, 5))
+            found[row[1]] = addr, pathlib.Path(path).read_bytes()[at:at + size]
+    return found
+
+
+def wide(frame):
+    """The same .debug_frame in the 64-bit form, which assemblers do not write."""
+    out, places, at = b"", {}, 0
+    while at + 8 <= len(frame):
+        length, cie = struct.unpack_from("<II", frame, at)
+        places[at] = len(out)
+        head = 2**64 - 1 if cie == 2**32 - 1 else places[cie]
+        out += struct.pack("<IQQ", 2**32 - 1, length + 4, head) + frame[at + 8:at + 4 + length]
+        at += 4 + length
+    return out
+
+
+def frames():
+    """The tables that the compiler, the assembler and the linker write."""
+    options = ["-O2", "-fPIC", "-shared", "-nostdlib", "-Wl,-z,noseparate-code", "-Wl,-z,norelro", "-Wl,--build-id=none",
+               "-Wl,-z,max-page-size=4096", "-fcf-protection=none"]
+    with tempfile.TemporaryDirectory() as place:
+        path = pathlib.Path(place)
+        (path / "frames.c").write_text(FRAMES)
+        (path / "signal.s").write_text(SIGNAL)
+        subprocess.run(["gcc", *options, "frames.c", "signal.s", "-o", "eh.so"], cwd=place, check=True)
+        subprocess.run(["gcc", *options, "-g", "-fno-asynchronous-unwind-tables", "frames.c", "-o", "debug.so"], cwd=place,
+                       check=True)
+        eh, debug = (sections(path / name) for name in ("eh.so", "debug.so"))
+        frame_at, frame = eh[".eh_frame"]
+        header_at, header = eh[".eh_frame_hdr"]
+        write("cfi", "header", struct.pack("<4I", 0, frame_at, header_at, len(header)) + header + frame)
+        write("cfi", "no-header", struct.pack("<4I", 0, frame_at, 0, 0) + frame)
+        write("cfi", "debug", struct.pack("<4I", 1, 0, 0, 0) + debug[".debug_frame"][1])
+        write("cfi", "debug64", struct.pack("<4I", 1, 0, 0, 0) + wide(debug[".debug_frame"][1]))
+        unwind((path / "eh.so").read_bytes(), eh[".text"][0])
+
+
+def unwind(image, text):
+    """A thread in the code of `frames`: everywhere on its stack is what could be a return address."""
+    base, stack = 0x400000, 0x7ffc0000
+    program = image[:0x4000].ljust(0x2000, b"\0")
+    for name, pc in (("leaf", text), ("middle", text + 0x18), ("nowhere", 0)):
+        regs = [0] * 17
+        regs[6], regs[7], regs[16] = stack + 0x80, stack, base + pc
+        words = [base + text + 5 * i if i % 2 else stack + 16 * i for i in range(256)]
+        write("unwind", name, struct.pack("<17Q", *regs) + struct.pack("<256Q", *words) + program)
+
+
 if __name__ == "__main__":
     lines()
     maps()
@@ -197,3 +282,4 @@ if __name__ == "__main__":
     elf()
     core()
     symbols()
+    frames()

@@ -1,0 +1,121 @@
+/*
+ * Signals -> flags, and signals to the launched program. Called by cmd/record.
+ */
+#include "cmd/signals.h"
+
+#include <errno.h>
+#include <unistd.h>
+
+/* What the handler leaves behind. */
+static volatile sig_atomic_t ended_by, ended_times, snapshot_asked, stop_asked, program;
+
+static bool ends(int sig)
+{
+    return sig == SIGINT || sig == SIGTERM || sig == SIGHUP || sig == SIGQUIT;
+}
+
+/* Those of a terminal come from the kernel, and reach all of the foreground group. What the program sends to its whole
+ * group reaches us as well. */
+static void on_signal(int sig, siginfo_t *info, void *context)
+{
+    bool typed = info->si_code == SI_KERNEL;
+    int error = errno;
+
+    (void)context;
+    if (sig == SIGUSR1) {
+        snapshot_asked = 1;
+        return;
+    }
+    if (ends(sig)) {
+        ended_by = sig;
+        ended_times = ended_times + !typed;
+    }
+    if (sig == SIGTSTP)
+        stop_asked = 1;
+    if (program && !typed && info->si_pid != program)
+        kill(program, sig);
+    errno = error;
+}
+
+static void catch_signal(int sig)
+{
+    struct sigaction action = {.sa_sigaction = on_signal, .sa_flags = SA_SIGINFO};
+
+    sigaction(sig, &action, NULL);
+}
+
+/* Those that only a launched program has a use for. */
+static void program_signals(sigset_t *ret)
+{
+    static const int signals[] = {SIGUSR2, SIGWINCH, SIGCONT, SIGALRM, SIGIO, SIGPWR};
+
+    sigemptyset(ret);
+    for (size_t i = 0; i < sizeof(signals) / sizeof(signals[0]); i++)
+        sigaddset(ret, signals[i]);
+    for (int sig = SIGRTMIN; sig <= SIGRTMAX; sig++)
+        sigaddset(ret, sig);
+}
+
+void signals_catch(const struct launch_origin *origin)
+{
+    static const int signals[] = {SIGINT, SIGTERM, SIGQUIT, SIGUSR1, SIGTSTP};
+
+    for (size_t i = 0; i < sizeof(signals) / sizeof(signals[0]); i++)
+        catch_signal(signals[i]);
+    /* Under nohup the end of the terminal is nothing to us. SIGINT that a shell made us ignore is: callers stop us so. */
+    if (!origin || sigismember(&origin->ignored, SIGHUP) != 1)
+        catch_signal(SIGHUP);
+}
+
+void signals_hold(sigset_t *ret_before)
+{
+    sigset_t all;
+
+    sigfillset(&all);
+    sigprocmask(SIG_BLOCK, &all, ret_before);
+}
+
+void signals_release(pid_t pid, const sigset_t *before)
+{
+    sigset_t more;
+
+    program = pid;
+    program_signals(&more);
+    for (int sig = 1; pid && sig <= SIGRTMAX; sig++)
+        if (sigismember(&more, sig) == 1)
+            catch_signal(sig);
+    sigprocmask(SIG_SETMASK, before, NULL);
+    if (pid)
+        sigprocmask(SIG_UNBLOCK, &more, NULL);
+}
+
+int signals_ended_by(void)
+{
+    return ended_by;
+}
+
+int signals_ended_times(void)
+{
+    return ended_times;
+}
+
+bool signals_take_snapshot(void)
+{
+    bool asked = snapshot_asked;
+
+    snapshot_asked = 0;
+    return asked;
+}
+
+bool signals_take_stop(void)
+{
+    bool asked = stop_asked;
+
+    stop_asked = 0;
+    return asked;
+}
+
+void signals_stop_us(void)
+{
+    kill(getpid(), SIGSTOP);
+}

@@ -1,0 +1,83 @@
+/*
+ * A new process -> its parent in the tree. Most often that is the one that the kernel names. A process whose parent had
+ * ended before we looked (daemons fork twice, and the one in between ends at once) has been given to init or to a
+ * subreaper: it is known by what it inherited. Called by family_refresh.c for each birth on the machine.
+ */
+#include "sample/family_private.h"
+
+#include <unistd.h>
+
+void lineage_open(struct family *t)
+{
+    const struct family_entry *root = &t->items[0];
+    struct proc_stat st;
+    pid_t pid = root->pid;
+
+    t->n_ancestors = 0;
+    while (t->n_ancestors < FAMILY_ANCESTORS && proc_stat_read(pid, 0, &st) == 0 && st.parent > 0) {
+        if (pid != root->pid && st.image == root->image)
+            t->shared_image = true; /* the root was forked by a server of its kind: others may be, too */
+        pid = st.parent;
+        t->ancestors[t->n_ancestors++] = pid;
+    }
+    if (!proc_is_randomized(root->pid))
+        t->shared_image = true;
+}
+
+/* Where the kernel puts those whose parent has ended: init, or the nearest subreaper above. */
+static bool takes_orphans(const struct family *t, pid_t pid)
+{
+    if (pid <= 1 || (t->is_adopter && pid == getpid()))
+        return true;
+    for (size_t i = 0; i < t->n_ancestors; i++)
+        if (t->ancestors[i] == pid)
+            return true;
+    return false;
+}
+
+static struct kin *member(const struct family *t, pid_t pid)
+{
+    const struct family_entry *e = family_find(t, pid);
+
+    if (e)
+        return e->left_out ? NULL : e->kin;
+    for (size_t i = 0; i < FAMILY_PAST; i++)
+        if (t->past[i].pid == pid)
+            return t->past[i].kin;
+    return NULL;
+}
+
+/* Forked by one of ours, and nothing executed since: where its program, heap and stack lie was drawn by lot. */
+static struct kin *by_image(const struct family *t, uint64_t image)
+{
+    for (size_t i = 0; i < t->n && image && !t->shared_image; i++)
+        if (t->items[i].image == image && !t->items[i].left_out)
+            return t->items[i].kin;
+    return NULL;
+}
+
+static struct kin *orphans_parent(const struct family *t, pid_t pid, const struct proc_stat *st)
+{
+    struct kin *up = NULL;
+
+    /* A session or a process group goes by the pid of who made it. */
+    if (st->session != pid && st->session > 1)
+        up = member(t, st->session);
+    if (!up && st->group != pid && st->group > 1)
+        up = member(t, st->group);
+    if (!up)
+        up = by_image(t, st->image);
+    if (!up && t->is_adopter && st->parent == getpid())
+        up = t->items[0].kin; /* we have no other children */
+    return up;
+}
+
+struct kin *lineage_parent(const struct family *t, pid_t pid, const struct proc_stat *st)
+{
+    const struct family_entry *e = family_find(t, st->parent);
+
+    if (e)
+        return e->left_out ? NULL : e->kin;
+    /* Of those that were there before us nobody knows any more. */
+    return t->watching && takes_orphans(t, st->parent) ? orphans_parent(t, pid, st) : NULL;
+}

@@ -1,0 +1,30 @@
+/*
+ * RLIMIT_NOFILE. Called by cmd/ at the start and for each descriptor that is kept per process or thread.
+ */
+#include "target/descriptors.h"
+
+#include <sys/resource.h>
+#include <unistd.h>
+
+#define SPARE 64
+
+void descriptors_raise_limit(void)
+{
+    struct rlimit limit;
+
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
+        limit.rlim_cur = limit.rlim_max;
+        setrlimit(RLIMIT_NOFILE, &limit);
+    }
+}
+
+/* The kernel gives the lowest number that is free: a high one tells that few are left. */
+int descriptors_keep(int fd)
+{
+    struct rlimit limit;
+
+    if (fd < 0 || getrlimit(RLIMIT_NOFILE, &limit) < 0 || (rlim_t)fd + SPARE < limit.rlim_cur)
+        return fd;
+    close(fd);
+    return -1;
+}

@@ -1,0 +1,73 @@
+"""Core files with --native, with -l, with both: what dump says against what the target told before it died."""
+import json
+import signal
+
+import pytest
+from conftest import at_rest, run
+from test_core import by_gcore, by_kernel, found_core, gcore, inside, roots, scratch, wants_core  # noqa: F401, fixtures
+from test_native import check, directory
+
+
+def dump(core, python, *flags):
+    result = run("dump", "--core", core, "--json", *roots(python), *flags).check()
+    return result.out, json.loads(result.out), result
+
+
+def python_only(frames):
+    return [f for f in frames if f["module"] is None]
+
+
+def check_variables(core, python, woven):
+    """With -l the Python frames are those that it shows without native ones."""
+    both, plain = dump(core, python, "--native", "-l")[1], dump(core, python, "-l")[1]
+    assert [[f["name"] for f in t["frames"]] for t in both] == [[f["name"] for f in t["frames"]] for t in woven]
+    assert [python_only(t["frames"]) for t in both] == [t["frames"] for t in plain]
+    assert any(f["locals"] for t in plain for f in t["frames"])
+
+
+@by_gcore
+@pytest.mark.parametrize("module, situation", [("spy_c", "alternate"), ("spy_c", "signal"), ("spy_c", "deep"), ("spy_c_fp", "sort")])
+def test_gcore(spawn, scratch, python, module, situation):  # noqa: F811
+    target = spawn(python, "native_c.py", directory(python, module), module, situation)
+    core = gcore(target, scratch)
+    live = json.loads(run("dump", "--pid", at_rest(target.pid), "--native", "--json").check().out)
+    target.kill()
+    text, threads, result = dump(core, python, "--native")
+    check(target, text)
+    assert result.err == "", result
+    assert [f["name"] for f in threads[0]["frames"]] == [f["name"] for f in live[0]["frames"]]
+    if situation == "alternate":
+        check_variables(core, python, threads)
+
+
+@by_gcore
+def test_gcore_all(spawn, scratch, python):  # noqa: F811
+    """--native-all: the thread that has no Python is there, too, unless gdb lost its stack."""
+    target = spawn(python, "native_c.py", directory(python, "spy_c"), "spy_c", "thread")
+    core = gcore(target, scratch)
+    text, threads, _ = dump(core, python, "--native-all")
+    worker = next(t for t in target.truth["threads"] if not t["main"])
+    assert {t["os_thread_id"] for t in threads} == {target.pid, worker["os_id"]}
+    main = next(t for t in threads if t["os_thread_id"] == target.pid)
+    assert main["frames"][-1]["name"] == "_start", main
+    if not target.lossy:
+        check(target, text)
+
+
+@by_kernel
+@pytest.mark.parametrize("situation", ["crash", "crash_with_gil", "crash_in_thread"])
+def test_crash(spawn, inside, python, situation):  # noqa: F811
+    """The thread that crashed in C comes first, from the function that did it."""
+    place, name = inside(python)
+    target = spawn(python, "native_c.py", directory(python, "spy_c"), "spy_c", situation, name, preexec_fn=wants_core)
+    assert target.process.wait() == -signal.SIGSEGV
+    core = found_core(place)
+    text, threads, result = dump(core, python, "--native")
+    check(target, text)
+    first, true = threads[0], target.truth["threads"][0]
+    assert first["os_thread_id"] == true["os_id"] and first["signal"]["name"] == "SIGSEGV"
+    assert int(first["signal"]["address"], 16) == 16 and first["active"]
+    assert first["frames"][0]["name"] == "level_two" and first["frames"][0]["module"].endswith("/spy_c.so"), first
+    assert first["frames"][0]["filename"].endswith("spy_c.c") and first["frames"][0]["line"], first["frames"][0]
+    assert result.err == "", result
+    check_variables(core, python, threads)

@@ -1,0 +1,51 @@
+"""Native and Python frames find together without the interpreter's symbols: stripped, or with the loop's name gone."""
+import subprocess
+
+import pytest
+from conftest import PYTHONS, run
+from test_found import copy  # noqa: F401, a fixture
+from test_native import check, directory
+
+SITUATIONS = ["busy_with_gil", "alternate", "sort", "signal", "thread_with_python"]
+LOOP = b"_PyEval_EvalFrameDefault\0"
+LOOP_2 = b"PyEval_EvalFrameEx\0"
+
+
+def dump(launch, one, script, python, situation):
+    """Starts a copy, compares its dump with its truth."""
+    target = launch([*one.command, script(python, "native_c.py"), directory(python, "spy_c"), "spy_c", situation], env=one.env)
+    assert one.uses_copies(target.pid)
+    result = run("dump", "--pid", target.pid, "--native", "--json").check()
+    check(target, result.out)
+    assert result.err == "", result
+
+
+def other_name(name):
+    """Of two letters one is one more and the next one 33 less: the linker's hash is the same, and so it is still found."""
+    at = name.index(b"al")
+    return name[:at] + b"bK" + name[at + 2:]
+
+
+def rename_loop(path, name):
+    """In all of the file: where the symbol is defined and where it is asked for."""
+    data = path.read_bytes()
+    count = data.count(b"\0" + name)
+    path.write_bytes(data.replace(b"\0" + name, b"\0" + other_name(name)))
+    return count
+
+
+@pytest.mark.parametrize("situation", SITUATIONS)
+def test_stripped(launch, copy, script, python, situation):  # noqa: F811
+    one = copy(python)
+    subprocess.run(["strip", "--strip-all", *one.files], check=True)
+    dump(launch, one, script, python, situation)
+
+
+@pytest.mark.parametrize("situation", SITUATIONS)
+@pytest.mark.parametrize("old", [p for p in PYTHONS if p.library_dir and p.version < (3, 11)], ids=repr)
+def test_no_name_of_the_loop(launch, copy, script, old, situation):  # noqa: F811
+    """Up to 3.10 nothing but the loop's own frame tells where it is."""
+    one = copy(old)
+    subprocess.run(["strip", "--strip-all", *one.files], check=True)
+    assert sum(rename_loop(path, LOOP_2 if old.version < (3, 0) else LOOP) for path in one.files)
+    dump(launch, one, script, old, situation)

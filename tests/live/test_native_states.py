@@ -1,0 +1,232 @@
+"""--native with other flags and in other states: variables, all threads, children, stopped, traced, perf's trampolines."""
+import json
+import os
+import pathlib
+import re
+import shutil
+import signal
+import subprocess
+
+import pytest
+from conftest import DEBIAN, NEWEST_HOST, PY_SPY, PYTHONS, SPYGLASS, at_rest, run, start, task_states, wait_until
+from stacks import parse_text, rows
+from test_native import check, directory
+from test_native_record import raw_stacks, record
+from test_record import messages
+
+BOTH = pytest.mark.parametrize("program", [SPYGLASS, PY_SPY], ids=["spyglass", "py-spy"])
+
+
+@pytest.fixture
+def spawn_c(spawn):
+    """spawn_c(python, "alternate") -> Target in that situation of native_c.py."""
+    def go(python, situation, **options):
+        return spawn(python, "native_c.py", directory(python, "spy_c"), "spy_c", situation, **options)
+
+    return go
+
+
+def dump(pid, *flags):
+    return json.loads(run("dump", "--pid", pid, "--json", *flags).check().out)
+
+
+def python_only(frames):
+    return [f for f in frames if f["module"] is None]
+
+
+# ---- flags ----
+
+@BOTH
+@pytest.mark.parametrize("flag", ["--native", "--native-all"])
+@pytest.mark.parametrize("command", [["dump"], ["record", "-o", "never"]], ids=lambda c: c[0])
+def test_nonblocking(program, command, flag):
+    result = run(*command, flag, "--nonblocking", "--pid", "1", program=program).check(2)
+    assert "--native and --nonblocking" in result.err and not result.out and not os.path.exists("never"), result
+
+
+def test_locals(spawn_c, python):
+    """The variables of the Python frames are those that a dump without native frames shows."""
+    target = spawn_c(python, "alternate")
+    both, plain = dump(target.pid, "--native", "-l"), dump(target.pid, "-l")
+    check(target, json.dumps(both))
+    kept = python_only(both[0]["frames"])
+    assert kept == plain[0]["frames"]
+    rest = next(f for f in kept if f["name"] == "rest")
+    found = {v["name"]: v["repr"] for v in rest["locals"]}
+    assert found["mode"] in ("'poll'", '"poll"') and found["depth"] == "1", found
+    assert all(not f["locals"] for f in both[0]["frames"] if f["module"])
+    text = run("dump", "--pid", target.pid, "--native", "-l").check().out
+    lines = text.splitlines()
+    at = next(i for i, line in enumerate(lines) if line.strip().startswith("rest ("))
+    assert lines[at - 1].strip().startswith("spy_c_spin (") and any("depth: 1" in line for line in lines[at:at + 8]), text
+
+
+def test_modules(spawn_c, python):
+    """Each native frame tells the file that it is in."""
+    target = spawn_c(python, "sort")
+    frames = dump(target.pid, "--native")[0]["frames"]
+    by_name = {f["name"]: f["module"] for f in frames}
+    assert by_name["sort_outer"].endswith("/spy_c.so") and by_name["rest"] is None, by_name
+    assert any("/libc" in (f["module"] or "") for f in frames), by_name
+
+
+def test_all(spawn_c, python):
+    """--native-all: the interpreter's own functions, and a thread that has no Python."""
+    target = spawn_c(python, "thread")
+    few, all_ = dump(target.pid, "--native"), dump(target.pid, "--native-all")
+    check(target, json.dumps(all_))
+    worker = next(t for t in target.truth["threads"] if not t["main"])
+    assert [t["os_thread_id"] for t in few] == [target.pid]
+    other = next(t for t in all_ if t["os_thread_id"] == worker["os_id"])
+    assert other["thread_name"] == "native-worker" and not other["active"] and not python_only(other["frames"])
+    main = next(t for t in all_ if t["os_thread_id"] == target.pid)["frames"]
+    assert main[-1]["name"] == "_start", main
+    assert len(main) > len(few[0]["frames"]) + 4
+    text, = parse_text(run("dump", "--pid", target.pid, "--native-all").check().out)
+    assert {t["os_id"]: t["name"] for t in text["threads"]}[worker["os_id"]] == "native-worker"
+
+
+def test_record_all(spawn_c, tmp_path, python):
+    target = spawn_c(python, "thread")
+    stacks, _ = record(target, tmp_path / "out", "raw", 20, "--native-all", "--idle", "--threads")
+    names = {stack[0].rpartition(": ")[2]: stack for stack in stacks}
+    assert len(names) == 2, names
+    worker = names.pop("native-worker")
+    main, = names.values()  # without the module threading the main thread has no name
+    assert [n for n in worker if n.startswith("worker_")] == ["worker_main", "worker_loop", "worker_wait"], worker
+    assert "_start" in main and "spin_here" in main, main
+
+
+def test_gil(spawn_c, tmp_path, python):
+    """--gil counts the thread that computes in C with the GIL, and not the one that gave it up."""
+    stacks, _ = record(spawn_c(python, "busy_with_gil"), tmp_path / "out", "raw", 20, "--gil")
+    assert all("spin_here" in stack and stack[:2] == ("<module>", "main") for stack in stacks), stacks
+    result = run("record", "--native", "--gil", "-d", "0.5", "-f", "raw", "-o", tmp_path / "none", "--pid",
+                 spawn_c(python, "busy").pid)
+    assert "no thread held the GIL" in messages(result), result
+
+
+@pytest.mark.parametrize("flag", ["--native", "--native-all"])
+def test_subprocesses(spawn, tmp_path, python, flag):
+    """Children are shown with their native frames, too."""
+    target = spawn(python, "family.py", "parent")
+    for pid in {t["pid"] for t in dump(target.pid, "--subprocesses")}:
+        at_rest(pid)
+    plain = {t["os_thread_id"]: rows(t["frames"]) for t in dump(target.pid, "--subprocesses")}
+    found = {t["os_thread_id"]: t["frames"] for t in dump(target.pid, "--subprocesses", flag)}
+    assert len(plain) >= 4 and set(plain) <= set(found)
+    for thread, frames in plain.items():
+        assert rows(python_only(found[thread])) == frames
+        assert found[thread][0]["module"], found[thread]  # they wait in the C library
+    if flag == "--native-all":
+        return
+    stacks, _ = record(target, tmp_path / "out", "raw", 50, "--subprocesses", "--idle")
+    processes = {part for stack in stacks for part in stack if part.startswith("process ")}
+    assert len(processes) >= 4, processes
+
+
+# ---- states ----
+
+def test_stopped(spawn_c, tmp_path, python):
+    """Stopped by somebody else: read all the same, and stopped it stays."""
+    target = spawn_c(python, "alternate")
+    os.kill(at_rest(target.pid), signal.SIGSTOP)
+    wait_until(lambda: set(task_states(target.pid)) == {"T"}, "stopped")
+    for _ in range(3):
+        check(target, run("dump", "--pid", target.pid, "--native", "--json").check().out)
+        wait_until(lambda: set(task_states(target.pid)) == {"T"}, "still stopped")
+    stacks, _ = record(target, tmp_path / "out", "raw", 10, "--idle")
+    assert all("spin_here" in stack for stack in stacks), stacks
+    os.kill(target.pid, signal.SIGCONT)
+    wait_until(lambda: set(task_states(target.pid)) == {"S"}, "going on")
+    check(target, run("dump", "--pid", target.pid, "--native", "--json").check().out)
+
+
+@pytest.mark.skipif(not shutil.which("strace"), reason="strace is not installed")
+@pytest.mark.parametrize("situation", ["alternate", "busy"])
+def test_traced(spawn_c, tmp_path, python, situation):
+    """Another tracer has it: the Python frames are shown, and it is said why there is nothing else."""
+    target = spawn_c(python, situation)
+    tracer = start("-q", "-o", "/dev/null", "-p", target.pid, program=shutil.which("strace"))
+    status = pathlib.Path("/proc/%d/status" % target.pid)
+    wait_until(lambda: "TracerPid:\t%d\n" % tracer.pid in status.read_text(), "traced")
+    try:
+        result = run("dump", "--pid", target.pid, "--native", "--json").check()
+        frames = json.loads(result.out)[0]["frames"][::-1]
+        true = [name for name, file, _ in target.truth["threads"][0]["stack"] if file]
+        assert [f["name"] for f in frames] == true and not any(f["module"] for f in frames)
+        assert "shown without native frames" in result.err and "may not be held" in result.err, result
+        result = run("record", "--native", "--idle", "-d", "0.5", "-f", "raw", "-o", tmp_path / "out", "--pid", target.pid).check()
+        assert "have no native frames" in messages(result), result
+        assert {tuple(true)} == set(raw_stacks((tmp_path / "out").read_text())), result
+    finally:
+        tracer.terminate()
+        tracer.communicate()
+    check(target, run("dump", "--pid", target.pid, "--native", "--json").check().out)
+
+
+# ---- the trampolines of -X perf ----
+
+NEW = [p for p in PYTHONS if p.version >= (3, 12)]
+TRAMPOLINE = ("py::", "py_trampoline", "[code without")
+
+
+@pytest.fixture
+def no_maps_left():
+    """Python does not remove them when it is killed."""
+    pids = []
+    yield pids.append
+    for python in PYTHONS:
+        for pid in pids:
+            for name in ("perf-%d.map", "jit-%d.dump"):
+                try:
+                    (python.root / "tmp" / (name % pid)).unlink()
+                except FileNotFoundError:
+                    pass
+
+
+@pytest.mark.parametrize("situation", ["alternate", "busy_with_gil", "thread_with_python"])
+@pytest.mark.parametrize("mode", ["perf", "perf_jit"])
+@pytest.mark.parametrize("new", NEW, ids=repr)
+def test_perf(spawn_c, no_maps_left, new, mode, situation):
+    if mode == "perf_jit" and new.version < (3, 13):
+        pytest.skip("3.12 has no perf_jit")
+    target = spawn_c(new, situation, flags=["-X", mode])
+    no_maps_left(target.pid)
+    text = run("dump", "--pid", target.pid, "--native", "--json").check().out
+    check(target, text)
+    assert not [f["name"] for t in json.loads(text) for f in t["frames"] if f["name"].startswith(TRAMPOLINE)]
+    text = run("dump", "--pid", target.pid, "--native-all", "--json").check().out
+    names = [f["name"] for f in json.loads(text)[0]["frames"]]
+    if mode == "perf":
+        assert sum(name.startswith("py::main:") for name in names) == 1, names
+    else:
+        assert any(name.startswith("[code without") for name in names), names
+
+
+@pytest.mark.skipif(NEWEST_HOST is None or NEWEST_HOST.version < (3, 12), reason="no Python on this machine has -X perf")
+def test_perf_in_namespace(launch, script, no_maps_left):
+    """The map's name has the pid as the process knows it."""
+    python = NEWEST_HOST
+    try:
+        subprocess.run(["unshare", "-pf", "true"], check=True, stderr=subprocess.DEVNULL)
+    except (OSError, subprocess.CalledProcessError):
+        pytest.skip("needs unshare and the right to make namespaces")
+    outer = launch(["unshare", "-pf", "--kill-child", *python.command, "-X", "perf", script(python, "native_c.py"),
+                    directory(python, "spy_c"), "spy_c", "alternate"])
+    pid = int(pathlib.Path("/proc/%d/task/%d/children" % (outer.pid, outer.pid)).read_text())
+    no_maps_left(outer.truth["pid"])
+    assert outer.truth["pid"] != pid
+    names = [f["name"] for f in dump(pid, "--native-all")[0]["frames"]]
+    assert sum(name.startswith("py::main:") for name in names) == 1, names
+
+
+def test_never_writes(spawn, tmp_path):
+    """Nothing of the target is changed for it: no byte, no register."""
+    target = spawn(DEBIAN, "busy.py", "2")
+    log = tmp_path / "calls"
+    run("-f", "-o", log, SPYGLASS, "record", "--native-all", "--idle", "-d", "1", "-f", "raw", "-o", tmp_path / "out", "--pid",
+        target.pid, program=shutil.which("strace"), env={"ASAN_OPTIONS": "detect_leaks=0:exitcode=99"}).check()
+    used = set(re.findall(r"ptrace\((\w+)", log.read_text()))
+    assert used == {"PTRACE_SEIZE", "PTRACE_INTERRUPT", "PTRACE_GETREGSET", "PTRACE_DETACH"}, used
+    assert "process_vm_writev" not in log.read_text()

@@ -1,0 +1,62 @@
+"""Native stacks where the tables to unwind them are not in the usual place, and of core files."""
+import json
+
+import pytest
+from conftest import PYTHONS, run
+from test_core import by_gcore, by_kernel, found_core, gcore, inside, roots, scratch, wants_core  # noqa: F401
+from test_native import check, directory
+
+SITUATIONS = ["busy", "deep", "alternate", "frames", "cold", "signal"]
+MODULES = ["spy_c_no_header", "spy_c_debug", "spy_c_split"]
+
+
+@pytest.mark.parametrize("situation", SITUATIONS)
+@pytest.mark.parametrize("module", MODULES)
+def test_tables(spawn, python, module, situation):
+    """.eh_frame without a header, .debug_frame in the file, .debug_frame in the debug file."""
+    target = spawn(python, "native_c.py", directory(python, module), module, situation)
+    check(target, run("dump", "--pid", target.pid, "--native", "--json").check().out)
+
+
+@by_gcore
+@pytest.mark.parametrize("module", ["spy_c", "spy_c_fp", *MODULES])
+def test_core(spawn, scratch, python, module):  # noqa: F811
+    """A core file by gdb, which leaves out what the files have: that is where the tables are."""
+    target = spawn(python, "native_c.py", directory(python, module), module, "deep", env={"MALLOC_ARENA_MAX": "1"})
+    core = gcore(target, scratch)
+    target.kill()
+    check(target, run("dump", "--core", core, "--native", "--json", *roots(python)).check().out)
+
+
+@by_kernel
+def test_crash(spawn, inside, python):  # noqa: F811
+    """The kernel's core file: the stack of the crash, from the C function to where the thread began."""
+    place, name = inside(python)
+    target = spawn(python, "crash.py", "abrt", "main", name, preexec_fn=wants_core)
+    target.process.wait()
+    result = run("dump", "--core", found_core(place), "--native", "--json", *roots(python)).check()
+    frames = json.loads(result.out)[0]["frames"]
+    true = next(t for t in target.truth["threads"] if t["name"] == "MainThread")["frames"]
+    python_frames = [f["name"].rsplit(".", 1)[-1] for f in frames if not f["module"]]
+    assert python_frames == [f["name"].rsplit(".", 1)[-1] for f in true], frames
+    # What called abort() is above all Python, and nothing is said to be missing.
+    assert frames[0]["module"] and any(f["name"].startswith(("abort", "__GI_abort", "raise", "os_abort", "posix_abort"))
+                                       for f in frames[:8]), frames[:8]
+    assert not any("missing" in f["name"] for f in frames), frames
+    assert result.err == "", result
+
+
+@by_kernel
+@pytest.mark.parametrize("share", [0.9, 0.7, 0.5, 0.3])
+def test_cut_core(spawn, inside, share):  # noqa: F811
+    """A core file that was cut off: whatever is left is shown without harm."""
+    host = next(p for p in PYTHONS if p.kind == "host")
+    place, name = inside(host)
+    target = spawn(host, "crash.py", "abrt", "main", name, preexec_fn=wants_core)
+    target.process.wait()
+    core = found_core(place)
+    with open(core, "r+b") as file:
+        file.truncate(int(core.stat().st_size * share))
+    for flag in ("--native", "--native-all"):
+        result = run("dump", "--core", core, flag, "--json")
+        assert result.status in (0, 1) and "cut off" in result.err, result

@@ -1,0 +1,231 @@
+/*
+ * Who may read whom: made-up facts for gates that no kernel here has (Yama), control groups of every runtime, and the
+ * guarded rights, as far as one process can show them.
+ */
+#include "base/err.h"
+#include "target/access.h"
+#include "target/become.h"
+#include "target/caps.h"
+#include "target/container.h"
+#include "target/lent.h"
+#include "target/ways.h"
+#include "test.h"
+
+#include <errno.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#define ALL UINT64_MAX
+
+/* Uid 1000 looks at another process of its own. */
+static struct access_facts plain_facts(void)
+{
+    struct access_facts f = {.pid = 4242, .same_user_ns = true, .dumpable = true, .yama = -1};
+
+    f.self.uid_real = f.self.uid_effective = f.self.uid_saved = 1000;
+    f.self.gid_real = f.self.gid_effective = f.self.gid_saved = 1000;
+    f.target = f.self;
+    return f;
+}
+
+static void be_uid(struct proc_status *st, uid_t uid)
+{
+    st->uid_real = st->uid_effective = st->uid_saved = uid;
+    st->gid_real = st->gid_effective = st->gid_saved = uid;
+}
+
+/* The verdict has this cause and a line to paste with these words. */
+static void check_verdict(const struct access_facts *f, const char *cause, const char *paste)
+{
+    struct err_note note = {0};
+
+    CHECK_INT(access_judge(f, &note), ERR_PERMISSION);
+    if (!CHECK(strstr(note.what, cause)) || !CHECK(strstr(note.hint, paste)))
+        fprintf(stderr, "    got: %s\n    %s\n", note.what, note.hint);
+}
+
+static void test_users(void)
+{
+    struct access_facts f = plain_facts();
+
+    be_uid(&f.target, 0);
+    check_verdict(&f, "belongs to another user (uid 0, we are 1000)", "sudo env \"PATH=$PATH\"");
+    f.in_container = true;
+    check_verdict(&f, "belongs to another user", "--cap-add SYS_PTRACE");
+    check_verdict(&f, "belongs to another user", "docker exec --user 0");
+    f.in_pod = true;
+    check_verdict(&f, "belongs to another user", "securityContext: {capabilities: {add: [SYS_PTRACE]}}");
+    check_verdict(&f, "belongs to another user",
+                  "kubectl debug -it POD --image=IMAGE --target=CONTAINER "
+                  "--profile=general");
+    f = plain_facts();
+    f.target.gid_saved = 7; /* a setgid program of the same user */
+    check_verdict(&f, "belongs to another user", "sudo");
+    be_uid(&f.self, 0);
+    be_uid(&f.target, 1000);
+    check_verdict(&f, "we lack CAP_SYS_PTRACE", "SYS_PTRACE");
+}
+
+static void test_yama(void)
+{
+    struct access_facts f = plain_facts();
+
+    f.yama = 1;
+    check_verdict(&f, "Yama forbids to read processes that are not our children (kernel.yama.ptrace_scope = 1)",
+                  "sudo sysctl kernel.yama.ptrace_scope=0");
+    check_verdict(&f, "Yama", "sudo env \"PATH=$PATH\"");
+    f.in_container = true;
+    check_verdict(&f, "Yama", "record -- PROGRAM");
+    f.yama = 2;
+    check_verdict(&f, "ptrace_scope = 2", "SYS_PTRACE");
+    f.yama = 3;
+    check_verdict(&f, "ptrace_scope = 3", "next boot");
+    f.self.cap_eff = f.self.cap_perm = ALL;
+    check_verdict(&f, "ptrace_scope = 3", "next boot");
+    f.yama = 2; /* is no gate for one with the capability */
+    check_verdict(&f, "a security module may be the cause", "dmesg");
+    f.yama = 0;
+    check_verdict(&f, "a security module may be the cause", "dmesg");
+}
+
+static void test_other_gates(void)
+{
+    struct access_facts f = plain_facts();
+
+    f.dumpable = false;
+    f.yama = 1;
+    check_verdict(&f, "is not dumpable", "sudo");
+    f = plain_facts();
+    f.target.cap_perm = CAPS_NICE;
+    check_verdict(&f, "has capabilities that we lack", "sudo");
+    f = plain_facts();
+    f.same_user_ns = false;
+    check_verdict(&f, "in another user namespace", "inside its container");
+    f = plain_facts();
+    f.readv_filtered = true;
+    check_verdict(&f, "a seccomp filter", "--cap-add SYS_PTRACE");
+    f = plain_facts();
+    f.lent = true;
+    be_uid(&f.target, 0);
+    check_verdict(&f, "installed setuid and serves only your own processes", "sudo");
+    f = plain_facts();
+    f.lent = true;
+    f.dumpable = false;
+    check_verdict(&f, "installed setuid and serves only your own processes", "sudo");
+}
+
+#define HEX "59fb1f64d19376c2625445c240dc8a0d778e0114164e2d2a42de5fc558afbb29"
+
+static void test_containers(void)
+{
+    static const struct {
+        const char *text, *runtime, *id;
+        bool in_pod;
+    } rows[] = {
+        {"0::/\n", NULL, NULL, false},
+        {"", NULL, NULL, false},
+        {"0::", NULL, NULL, false},
+        {"garbage\nwithout:colons", NULL, NULL, false},
+        {"0::/user.slice/user-1000.slice/session-2.scope\n", NULL, NULL, false},
+        {"0::/system.slice/docker.service\n", NULL, NULL, false},
+        {"0::/process/0123456789abcdef0123456789abcdef\n", NULL, NULL, false},
+        {"0::/system.slice/docker-" HEX ".scope\n", "docker", HEX, false},
+        {"12:pids:/docker/" HEX "\n11:cpu:/docker/" HEX "\n0::/\n", "docker", HEX, false},
+        {"0::/machine.slice/libpod-" HEX ".scope/container\n", "podman", HEX, false},
+        {"0::/machine.slice/libpod-conmon-" HEX ".scope\n", NULL, NULL, false},
+        {"9:name=systemd:/libpod_parent/libpod-" HEX "\n", "podman", HEX, false},
+        {"0::/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod0a1b.slice/cri-containerd-" HEX ".scope\n",
+         "containerd", HEX, true},
+        {"0::/kubepods/besteffort/pod4f6c2f9b-1d54-4a52-9e9e-a0d3e7f6a3b1/" HEX "\n", "kubernetes", HEX, true},
+        {"0::/kubepods.slice/kubepods-pod1.slice/crio-" HEX ".scope\n", "cri-o", HEX, true},
+        {"0::/docker/0000000000000000000000000000000000000000000000000000000000000000/kubelet/kubepods/pod1/" HEX,
+         "docker", HEX, true},
+        {"0::/../" HEX "\n", "unknown", HEX, false},
+        {"0::/../cri-containerd-" HEX ".scope\n", "containerd", HEX, true},
+        {"0::/lxc.payload.web-1/init.scope\n", "lxc", "web-1", false},
+        {"4:memory:/lxc/db\n", "lxc", "db", false},
+        {"0::/machine.slice/machine-box.scope/payload\n", "nspawn", "box", false},
+        {"0::/lxc/\033[31mred\n", NULL, NULL, false},
+    };
+
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct container c = {.runtime = "none"};
+
+        if (!CHECK_INT(container_parse(rows[i].text, &c), rows[i].runtime != NULL))
+            fprintf(stderr, "    %s", rows[i].text);
+        if (!rows[i].runtime) {
+            CHECK_STR(c.runtime, "none");
+            continue;
+        }
+        CHECK_STR(c.runtime, rows[i].runtime);
+        CHECK_STR(c.id, rows[i].id);
+        CHECK_INT(c.in_pod, rows[i].in_pod);
+    }
+}
+
+/* Nothing is lent to a plain program; a process that hides, or is another user's, is nobody's own. */
+static void test_lent(void)
+{
+    pid_t child = ways_start_child();
+
+    CHECK(!lent_active());
+    CHECK_INT(lent_settle(NULL), 0);
+    CHECK_INT(lent_open_mem(getpid()), -1);
+    CHECK_INT(errno, EPERM);
+    CHECK(!lent_seize(child));
+    CHECK(!lent_is_own(0) && !lent_is_own(-1));
+    if (getuid() == 0)
+        CHECK(!lent_is_own(child)); /* it has capabilities */
+    ways_end_child(child);
+    CHECK(!lent_is_own(child));
+}
+
+static void test_become_nobody(void)
+{
+    become_begin(NULL);
+    become_end(NULL);
+    CHECK(become_free(NULL) == NULL);
+    CHECK(become_user_of(getpid()) == NULL); /* it is our own */
+    CHECK(become_user_of(-1) == NULL);
+}
+
+static void test_ways(void)
+{
+    struct ways w;
+    pid_t child = ways_start_child();
+
+    ways_try(child, &w);
+    CHECK(ways_can_read(&w));
+    CHECK_INT(w.items[WAYS_PTRACE].error, 0);
+    ways_end_child(child);
+    ways_try(child, &w);
+    CHECK(!ways_can_read(&w));
+    for (size_t i = 0; i < WAYS_COUNT; i++)
+        CHECK(w.items[i].name && w.items[i].use);
+}
+
+static void test_gather(void)
+{
+    struct access_facts f;
+    pid_t child = ways_start_child();
+
+    CHECK_INT(access_gather(child, &f), 0);
+    CHECK(f.pid == child && f.same_user_ns && f.self.uid_real == getuid() && f.target.uid_real == getuid());
+    CHECK(!f.readv_filtered && !access_ptrace_filtered());
+    ways_end_child(child);
+    CHECK(access_gather(child, &f) < 0);
+}
+
+int main(int argc, char **argv)
+{
+    test_start(argc, argv);
+    TEST_RUN(test_users);
+    TEST_RUN(test_yama);
+    TEST_RUN(test_other_gates);
+    TEST_RUN(test_containers);
+    TEST_RUN(test_lent);
+    TEST_RUN(test_become_nobody);
+    TEST_RUN(test_ways);
+    TEST_RUN(test_gather);
+    return test_finish("test_access");
+}

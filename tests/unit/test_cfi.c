@@ -1,0 +1,779 @@
+/*
+ * unwind/cfi*: every operation, encoding and form of table, made up; then what is cut off, wrong or made to cost time.
+ * test_cfi_real.c compares with another reader over real libraries.
+ */
+#include "base/err.h"
+#include "cost.h"
+#include "fake_cfi.h"
+#include "test.h"
+#include "unwind/cfi.h"
+#include "unwind/cfi_bytes.h"
+#include "unwind/cfi_expr.h"
+
+#define AT    0x5000ull /* of the section */
+#define START 0x1000ull /* of the function */
+#define SIZE  0x100ull
+
+#define BYTES(text) text, sizeof(text) - 1
+
+/* ---- one function, one program ---- */
+
+/* The row at `pc` of a function with this program. */
+static int row_at(const struct fake_cie *cie, const char *program, size_t len, uint64_t pc, struct cfi_row *ret)
+{
+    struct fake_cfi f = {.at = AT};
+    struct cfi_section s;
+    struct cfi_table t;
+    int r;
+
+    fake_cfi_cie(&f, cie);
+    fake_cfi_fde(&f, START, SIZE, program, len);
+    fake_cfi_end(&f);
+    s = (struct cfi_section){.bytes = f.bytes, .len = f.len, .at = AT};
+    if (!CHECK_INT(cfi_table_make(&t, &s, NULL), 0))
+        return ERR_READ;
+    r = cfi_find(&t, pc, ret);
+    cfi_table_free(&t);
+    return r;
+}
+
+static void check_rule(const struct cfi_rule *rule, enum cfi_kind kind, int64_t value, const char *what)
+{
+    if (!CHECK(rule->kind == kind && (kind == CFI_AT_EXPR || kind == CFI_IS_EXPR || rule->value == value)))
+        fprintf(stderr, "    %s: kind %d, value %d\n", what, rule->kind, (int)rule->value);
+}
+
+struct step_case {
+    const char *name;
+    const char *program;
+    size_t len;
+    unsigned reg; /* that the rule is for; 99: the CFA */
+    enum cfi_kind kind;
+    int64_t value;
+    unsigned cfa_reg;
+};
+
+/* Of each operation: what it makes of a register, or of the CFA. */
+static const struct step_case steps[] = {
+    {"offset", BYTES("\x86\x02"), 6, CFI_AT_CFA, -16, 7},
+    {"offset_extended", BYTES("\x05\x0f\x81\x01"), 15, CFI_AT_CFA, -1032, 7},
+    {"offset_extended_sf", BYTES("\x11\x03\x7e"), 3, CFI_AT_CFA, 16, 7},
+    {"GNU_negative_offset", BYTES("\x2f\x03\x02"), 3, CFI_AT_CFA, 16, 7},
+    {"val_offset", BYTES("\x14\x0c\x02"), 12, CFI_IS_CFA, -16, 7},
+    {"val_offset_sf", BYTES("\x15\x0c\x7f"), 12, CFI_IS_CFA, 8, 7},
+    {"register", BYTES("\x09\x10\x0b"), 16, CFI_REG, 11, 7},
+    {"register, not followed", BYTES("\x09\x03\x11"), 3, CFI_UNDEFINED, 0, 7},
+    {"undefined", BYTES("\x07\x10"), 16, CFI_UNDEFINED, 0, 7},
+    {"same_value", BYTES("\x86\x02\x08\x06"), 6, CFI_SAME, 0, 7},
+    {"restore", BYTES("\x90\x03\xd0"), 16, CFI_AT_CFA, -8, 7},
+    {"restore_extended", BYTES("\x86\x03\x06\x06"), 6, CFI_SAME, 0, 7},
+    {"expression", BYTES("\x10\x06\x02\x77\x08"), 6, CFI_AT_EXPR, 0, 7},
+    {"val_expression", BYTES("\x16\x06\x02\x77\x08"), 6, CFI_IS_EXPR, 0, 7},
+    {"a register that is none", BYTES("\x05\x20\x01\x86\x02"), 6, CFI_AT_CFA, -16, 7},
+    {"def_cfa", BYTES("\x0c\x06\x10"), 99, CFI_REG_OFFSET, 16, 6},
+    {"def_cfa_sf", BYTES("\x12\x06\x7e"), 99, CFI_REG_OFFSET, 16, 6},
+    {"def_cfa_register", BYTES("\x0d\x06"), 99, CFI_REG_OFFSET, 8, 6},
+    {"def_cfa_offset", BYTES("\x0e\x80\x08"), 99, CFI_REG_OFFSET, 1024, 7},
+    {"def_cfa_offset_sf", BYTES("\x13\x7e"), 99, CFI_REG_OFFSET, 16, 7},
+    {"def_cfa_expression", BYTES("\x0f\x02\x76\x78"), 99, CFI_IS_EXPR, 0, 0},
+    {"nop, GNU_args_size", BYTES("\x00\x2e\x10\x0e\x18"), 99, CFI_REG_OFFSET, 24, 7},
+    {"remember, restore", BYTES("\x86\x02\x0a\x0c\x06\x10\xc6\x0b"), 99, CFI_REG_OFFSET, 8, 7},
+    {"remember, restore a register", BYTES("\x86\x02\x0a\x0c\x06\x10\xc6\x0b"), 6, CFI_AT_CFA, -16, 7},
+    {"the return address", BYTES(""), 16, CFI_AT_CFA, -8, 7},
+    {"nothing said", BYTES(""), 3, CFI_SAME, 0, 7},
+};
+
+static void test_steps(void)
+{
+    for (size_t i = 0; i < sizeof(steps) / sizeof(steps[0]); i++) {
+        const struct step_case *c = &steps[i];
+        struct cfi_row row;
+
+        if (!CHECK_INT(row_at(&(struct fake_cie){0}, c->program, c->len, START, &row), 0)) {
+            fprintf(stderr, "    %s\n", c->name);
+            continue;
+        }
+        check_rule(c->reg == 99 ? &row.cfa : &row.regs[c->reg], c->kind, c->value, c->name);
+        CHECK(row.cfa.reg == c->cfa_reg);
+        CHECK(row.start == START && row.end == START + SIZE && row.function == START && !row.is_signal);
+    }
+}
+
+/* The offset of the CFA tells how far the program was run. */
+static void check_advance(const struct fake_cie *cie, const char *program, size_t len, uint64_t step)
+{
+    struct cfi_row row;
+
+    CHECK_INT(row_at(cie, program, len, START, &row), 0);
+    CHECK(row.cfa.value == 8 && row.start == START && row.end == START + step);
+    CHECK_INT(row_at(cie, program, len, START + step - 1, &row), 0);
+    CHECK(row.cfa.value == 8);
+    CHECK_INT(row_at(cie, program, len, START + step, &row), 0);
+    CHECK(row.cfa.value == 16 && row.start == START + step && row.end == START + SIZE);
+    CHECK_INT(row_at(cie, program, len, START + SIZE - 1, &row), 0);
+    CHECK(row.cfa.value == 16);
+}
+
+static void test_advance(void)
+{
+    const struct fake_cie plain = {0}, wide = {.code_align = 4}, absolute = {.encoding = 0x04};
+    struct cfi_row row;
+
+    check_advance(&plain, BYTES("\x44\x0e\x10"), 4);
+    check_advance(&plain, BYTES("\x02\x50\x0e\x10"), 0x50);
+    check_advance(&plain, BYTES("\x03\x80\x00\x0e\x10"), 0x80);
+    check_advance(&plain, BYTES("\x04\x80\x00\x00\x00\x0e\x10"), 0x80);
+    check_advance(&plain, BYTES("\x1d\x80\x00\x00\x00\x00\x00\x00\x00\x0e\x10"), 0x80);
+    check_advance(&wide, BYTES("\x44\x0e\x10"), 16);
+    check_advance(&absolute, BYTES("\x01\x10\x10\x00\x00\x00\x00\x00\x00\x0e\x10"), 0x10); /* set_loc */
+    /* Steps of nothing, and beyond the end. */
+    CHECK_INT(row_at(&plain, BYTES("\x40\x40\x0e\x10\x04\xff\xff\xff\x7f\x0e\x20"), START + SIZE - 1, &row), 0);
+    CHECK(row.cfa.value == 16 && row.end == START + SIZE);
+    /* Backwards, and around the end of all addresses. */
+    CHECK(row_at(&absolute, BYTES("\x01\x00\x08\x00\x00\x00\x00\x00\x00"), START, &row) < 0);
+    CHECK(row_at(&plain, BYTES("\x1d\xff\xff\xff\xff\xff\xff\xff\xff"), START, &row) < 0);
+    CHECK(row_at(&(struct fake_cie){.code_align = 1ull << 60}, BYTES("\x7f"), START, &row) < 0);
+}
+
+/* An epilogue in the middle of a function, as compilers write it. */
+static void test_remember(void)
+{
+    static const char program[] = "\x41\x0e\x10\x86\x02\x43\x0d\x06\x4c\x0a\x0c\x07\x08\xc6\x41\x0b\x44\x0a\x41\x0b";
+    static const struct {
+        uint64_t at;
+        unsigned reg;
+        int value;
+        enum cfi_kind rbp;
+    } want[] = {{0, 7, 8, CFI_SAME},     {1, 7, 16, CFI_AT_CFA},  {4, 6, 16, CFI_AT_CFA},
+                {15, 6, 16, CFI_AT_CFA}, {16, 7, 8, CFI_SAME},    {17, 6, 16, CFI_AT_CFA},
+                {21, 6, 16, CFI_AT_CFA}, {22, 6, 16, CFI_AT_CFA}, {SIZE - 1, 6, 16, CFI_AT_CFA}};
+    struct cfi_row row;
+
+    for (size_t i = 0; i < sizeof(want) / sizeof(want[0]); i++) {
+        CHECK_INT(row_at(&(struct fake_cie){0}, BYTES(program), START + want[i].at, &row), 0);
+        CHECK_INT(row.cfa.value, want[i].value);
+        CHECK_INT(row.cfa.reg, want[i].reg);
+        CHECK_INT(row.regs[6].kind, want[i].rbp);
+    }
+}
+
+/* What cannot be: no row rather than a wrong one. */
+static void test_wrong_programs(void)
+{
+    static const struct {
+        const char *program;
+        size_t len;
+    } wrong[] = {
+        {BYTES("\x0b")},                             /* restore_state, nothing was remembered */
+        {BYTES("\x3f")},                             /* no such operation */
+        {BYTES("\x17")},                             /* nor this */
+        {BYTES("\x0c\x40\x08")},                     /* the CFA in a register that is none */
+        {BYTES("\x0c\x10\x08")},                     /* or in the return address */
+        {BYTES("\x0f\x01\x77\x0e\x10")},             /* half of a rule where there is none */
+        {BYTES("\x0f\x01\x77\x0d\x06")},             /* the other half */
+        {BYTES("\x0c\x07\xff\xff\xff\xff\x0f")},     /* too far: more than 31 bits */
+        {BYTES("\x05\x06\xff\xff\xff\xff\xff\x01")}, /* the same for a register */
+        {BYTES("\x0f\xff\xff\x07")},                 /* an expression past the end */
+        {BYTES("\x10\x06\xff\x01")},                 /* the same for a register */
+        {BYTES("\x05\x06\x80\x80\x80\x80\x80\x80\x80\x80\x80\x80\x80\x80\x80\x80\x80\x80\x80\x80\x80")}, /* no end */
+        {BYTES("\x0a\x0a\x0a\x0a\x0a\x0a\x0a\x0a\x0a\x0a\x0a\x0a\x0a\x0a\x0a\x0a\x0a")}, /* too much to remember */
+    };
+    struct cfi_row row, before;
+
+    memset(&row, 0x55, sizeof(row));
+    before = row;
+    for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++)
+        if (!CHECK(row_at(&(struct fake_cie){0}, wrong[i].program, wrong[i].len, START, &row) < 0))
+            fprintf(stderr, "    program %zu\n", i);
+    CHECK(memcmp(&row, &before, sizeof(row)) == 0);
+    /* No rule for the CFA at all. */
+    CHECK(row_at(&(struct fake_cie){.program = "", .program_len = 0}, BYTES(""), START, &row) < 0);
+    CHECK(row_at(&(struct fake_cie){.data_align = INT64_MIN}, BYTES("\x86\x7f"), START, &row) < 0);
+    CHECK_INT(row_at(&(struct fake_cie){.data_align = -1}, BYTES("\x86\xff\xff\xff\xff\x07"), START, &row), 0);
+    CHECK_INT(row.regs[6].value, -INT32_MAX);
+}
+
+/* ---- tables ---- */
+
+struct made {
+    struct fake_cfi frame, header;
+    size_t fdes[8];
+    uint64_t starts[8];
+    struct cfi_table table;
+};
+
+/* Three functions with a gap between the first two, told by how far their CFA is. */
+static void make_three(struct made *m, const struct fake_cie *cie, bool has_no_encoding)
+{
+    m->frame = (struct fake_cfi){.at = AT, .has_no_encoding = has_no_encoding, .is_debug = m->frame.is_debug};
+    fake_cfi_cie(&m->frame, cie);
+    m->starts[0] = 0x1000;
+    m->starts[1] = 0x1800;
+    m->starts[2] = 0x1900;
+    m->fdes[0] = fake_cfi_fde(&m->frame, 0x1000, 0x100, BYTES("\x0e\x10"));
+    m->fdes[1] = fake_cfi_fde(&m->frame, 0x1800, 0x100, BYTES("\x0e\x20"));
+    m->fdes[2] = fake_cfi_fde(&m->frame, 0x1900, 0x80, BYTES("\x0e\x30"));
+}
+
+static struct cfi_section section_of(const struct fake_cfi *f)
+{
+    return (struct cfi_section){.bytes = f->bytes, .len = f->len, .at = f->at};
+}
+
+/* The CFA's offset at `pc`; -1: there is no row. */
+static int cfa_at(struct made *m, uint64_t pc)
+{
+    struct cfi_row row;
+
+    return cfi_find(&m->table, pc, &row) == 0 ? row.cfa.value : -1;
+}
+
+static void check_three(struct made *m, uint64_t bias)
+{
+    CHECK_INT(cfa_at(m, 0xfff + bias), -1);
+    CHECK_INT(cfa_at(m, 0x1000 + bias), 16);
+    CHECK_INT(cfa_at(m, 0x10ff + bias), 16);
+    CHECK_INT(cfa_at(m, 0x1100 + bias), -1);
+    CHECK_INT(cfa_at(m, 0x17ff + bias), -1);
+    CHECK_INT(cfa_at(m, 0x1800 + bias), 32);
+    CHECK_INT(cfa_at(m, 0x18ff + bias), 32);
+    CHECK_INT(cfa_at(m, 0x1900 + bias), 48);
+    CHECK_INT(cfa_at(m, 0x197f + bias), 48);
+    CHECK_INT(cfa_at(m, 0x1980 + bias), -1);
+    CHECK_INT(cfa_at(m, 0), -1);
+    CHECK_INT(cfa_at(m, UINT64_MAX), -1);
+}
+
+static void check_by_scan(struct made *m)
+{
+    struct cfi_section frame = section_of(&m->frame);
+
+    CHECK_INT(cfi_table_make(&m->table, &frame, NULL), 0);
+    check_three(m, 0);
+    cfi_table_free(&m->table);
+}
+
+static void test_encodings(void)
+{
+    static const unsigned encodings[] = {0x00, 0x01, 0x02, 0x03, 0x04, 0x09, 0x0a, 0x0b, 0x0c,
+                                         0x10, 0x11, 0x12, 0x13, 0x14, 0x19, 0x1a, 0x1b, 0x1c};
+    struct made m = {0};
+
+    for (size_t i = 0; i < sizeof(encodings) / sizeof(encodings[0]); i++) {
+        if (encodings[i] == 0x11 || encodings[i] == 0x12 || encodings[i] == 0x13)
+            continue; /* without a sign, and back from here: not to be written */
+        make_three(&m, &(struct fake_cie){.encoding = encodings[i]}, true);
+        fake_cfi_end(&m.frame);
+        check_by_scan(&m);
+    }
+    /* Relative to something else, or none that there is: no rows, and no harm. */
+    for (unsigned encoding = 0; encoding < 256; encoding++) {
+        struct cfi_section frame;
+
+        make_three(&m, &(struct fake_cie){.encoding = encoding}, true);
+        frame = section_of(&m.frame);
+        CHECK_INT(cfi_table_make(&m.table, &frame, NULL), 0);
+        if (encoding != 0x50 && (encoding >= 0x20 || (encoding & 0x0f) > 0x0c))
+            CHECK_INT(cfa_at(&m, 0x1000), -1);
+        cfi_table_free(&m.table);
+    }
+}
+
+static void test_letters(void)
+{
+    static const char *const good[] = {"zR", "zPLR", "zRS", "zLR", "zRB", "", "eh", "zR?"};
+    static const char *const bad[] = {"R", "armcc+", "zRzzzzzzzzzzzzzzzzzzzz"};
+    struct made m = {0};
+    struct cfi_row row;
+
+    for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++) {
+        bool plain = good[i][0] != 'z';
+
+        make_three(&m, &(struct fake_cie){.letters = good[i], .encoding = plain ? 0 : 0x1b}, plain);
+        check_by_scan(&m);
+    }
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        struct cfi_section frame;
+
+        make_three(&m, &(struct fake_cie){.letters = bad[i]}, false);
+        frame = section_of(&m.frame);
+        CHECK_INT(cfi_table_make(&m.table, &frame, NULL), 0);
+        CHECK_INT(cfa_at(&m, 0x1000), -1);
+        cfi_table_free(&m.table);
+    }
+    CHECK_INT(row_at(&(struct fake_cie){.letters = "zRS"}, BYTES(""), START, &row), 0);
+    CHECK(row.is_signal);
+    CHECK(row_at(&(struct fake_cie){.ra = 15}, BYTES(""), START, &row) < 0);
+    CHECK_INT(row_at(&(struct fake_cie){.version = 3}, BYTES(""), START, &row), 0);
+    CHECK_INT(row_at(&(struct fake_cie){.version = 4}, BYTES(""), START, &row), 0);
+    CHECK(row_at(&(struct fake_cie){.version = 4, .address_size = 4}, BYTES(""), START, &row) < 0);
+    CHECK(row_at(&(struct fake_cie){.version = 4, .address_size = 0x108}, BYTES(""), START, &row) < 0);
+    CHECK(row_at(&(struct fake_cie){.version = 6}, BYTES(""), START, &row) < 0);
+}
+
+static void test_long_form(void)
+{
+    struct made m = {0};
+    struct cfi_section frame;
+
+    make_three(&m, &(struct fake_cie){.header = 8}, false);
+    check_by_scan(&m);
+    for (size_t header = 4; header <= 8; header += 4) {
+        m.frame.is_debug = true;
+        make_three(&m, &(struct fake_cie){.header = header, .version = 4}, false);
+        frame = section_of(&m.frame);
+        CHECK_INT(cfi_table_make_debug(&m.table, &frame, 0x7f0000000000), 0);
+        check_three(&m, 0x7f0000000000);
+        cfi_table_free(&m.table);
+    }
+}
+
+/* .debug_frame: several CIEs, functions that the linker threw away, a jump to an address. */
+static void test_debug_frame(void)
+{
+    struct made m = {.frame = {.is_debug = true}};
+    struct cfi_section frame;
+
+    fake_cfi_cie(&m.frame, &(struct fake_cie){.version = 1});
+    fake_cfi_fde(&m.frame, 0, 0x100000, BYTES("\x0e\x50"));
+    fake_cfi_fde(&m.frame, UINT64_MAX, 0x100, BYTES("\x0e\x50"));
+    fake_cfi_fde(&m.frame, 0x2000, 0x100, BYTES("\x0e\x10\x01\x80\x20\x00\x00\x00\x00\x00\x00\x0e\x20"));
+    fake_cfi_cie(&m.frame, &(struct fake_cie){.version = 3, .program = "\x0c\x06\x40", .program_len = 3});
+    fake_cfi_fde(&m.frame, 0x1000, 0x100, BYTES(""));
+    frame = section_of(&m.frame);
+    CHECK_INT(cfi_table_make_debug(&m.table, &frame, 0x10000), 0);
+    CHECK_INT(m.table.n_entries, 2);
+    CHECK_INT(cfa_at(&m, 0x11000), 64);
+    CHECK_INT(cfa_at(&m, 0x1207f), 16);
+    CHECK_INT(cfa_at(&m, 0x12080), 32);
+    CHECK_INT(cfa_at(&m, 0x11500), -1);
+    cfi_table_free(&m.table);
+    /* As .eh_frame the same bytes are nothing. */
+    CHECK_INT(cfi_table_make(&m.table, &frame, NULL), 0);
+    CHECK_INT(m.table.n_entries, 0);
+    cfi_table_free(&m.table);
+}
+
+static void check_by_header(struct made *m, bool uses_it)
+{
+    struct cfi_section frame = section_of(&m->frame), header = section_of(&m->header);
+
+    CHECK_INT(cfi_table_make(&m->table, &frame, &header), 0);
+    CHECK((m->table.n_header != 0) == uses_it);
+    check_three(m, 0);
+    cfi_table_free(&m->table);
+}
+
+static void test_header(void)
+{
+    static const unsigned encodings[] = {0x1b, 0x3b, 0x04, 0x0c, 0x00, 0x03, 0x01, 0x50, 0x1c, 0x3c};
+    struct made m = {0};
+    struct cfi_section header;
+
+    make_three(&m, &(struct fake_cie){0}, false);
+    fake_cfi_end(&m.frame);
+    for (size_t i = 0; i < sizeof(encodings) / sizeof(encodings[0]); i++) {
+        fake_cfi_header(&m.header, 0x4000, encodings[i], &m.frame, m.starts, m.fdes, 3);
+        header = section_of(&m.header);
+        CHECK(cfi_header_frame(&header) == AT);
+        check_by_header(&m, true);
+    }
+    /* Left out, or damaged: all FDEs are looked at instead. */
+    m.header.bytes[1] = 0xff;
+    header = section_of(&m.header);
+    CHECK(cfi_header_frame(&header) == 0);
+    for (size_t len = 0; len < m.header.len; len++) {
+        fake_cfi_header(&m.header, 0x4000, 0x1b, &m.frame, m.starts, m.fdes, 3);
+        m.header.len = len;
+        header = section_of(&m.header);
+        CHECK(cfi_header_frame(&header) == (len < 8 ? 0 : AT));
+        check_by_header(&m, false);
+    }
+    fake_cfi_header(&m.header, 0x4000, 0x1b, &m.frame, m.starts, m.fdes, 3);
+    m.header.bytes[2] = 0xff; /* no count, no table: --no-eh-frame-hdr-table */
+    check_by_header(&m, false);
+    fake_cfi_header(&m.header, 0x4000, 0x1b, &m.frame, m.starts, m.fdes, 3);
+    m.header.bytes[3] = 0x33; /* another encoding */
+    check_by_header(&m, false);
+    m.header.bytes[0] = 2;
+    header = section_of(&m.header);
+    CHECK(cfi_header_frame(&header) == 0);
+    check_by_header(&m, false);
+}
+
+/* Pairs in a wrong order, or that lie. */
+static void test_header_wrong(void)
+{
+    uint64_t starts[3];
+    size_t fdes[3];
+    struct made m = {0};
+    struct cfi_section frame, header;
+
+    make_three(&m, &(struct fake_cie){0}, false);
+    fake_cfi_end(&m.frame);
+    for (unsigned order = 1; order < 6; order++) {
+        for (unsigned i = 0; i < 3; i++) {
+            unsigned from = order < 3 ? (i + order) % 3 : (order - i) % 3;
+
+            starts[i] = m.starts[from];
+            fdes[i] = m.fdes[from];
+        }
+        fake_cfi_header(&m.header, 0x4000, 0x1b, &m.frame, starts, fdes, 3);
+        check_by_header(&m, true);
+    }
+    memcpy(starts, m.starts, sizeof(starts));
+    for (size_t i = 0; i < 3; i++)
+        fdes[i] = m.fdes[2 - i] + (i == 1 ? 0x100000u : 0);
+    fake_cfi_header(&m.header, 0x4000, 0x1b, &m.frame, starts, fdes, 3);
+    frame = section_of(&m.frame);
+    header = section_of(&m.header);
+    CHECK_INT(cfi_table_make(&m.table, &frame, &header), 0);
+    CHECK_INT(cfa_at(&m, 0x1000), -1); /* another function is there: no row rather than that */
+    CHECK_INT(cfa_at(&m, 0x1800), -1);
+    CHECK_INT(cfa_at(&m, 0x1900), -1);
+    cfi_table_free(&m.table);
+}
+
+/* ---- bytes that come when they are needed ---- */
+
+struct lazy {
+    const struct fake_cfi *from;
+    unsigned char bytes[FAKE_CFI_ROOM];
+    bool refuse;
+    size_t most; /* the end of what was asked for */
+};
+
+static bool lazy_load(void *arg, size_t pos, size_t len)
+{
+    struct lazy *l = arg;
+
+    if (l->refuse || pos > l->from->len || len > l->from->len - pos)
+        return false;
+    memcpy(l->bytes + pos, l->from->bytes + pos, len);
+    l->most = pos + len > l->most ? pos + len : l->most;
+    return true;
+}
+
+static void test_load(void)
+{
+    static struct lazy l;
+    struct made m = {0};
+    struct cfi_section frame, header;
+
+    make_three(&m, &(struct fake_cie){0}, false);
+    fake_cfi_end(&m.frame);
+    fake_cfi_header(&m.header, 0x4000, 0x1b, &m.frame, m.starts, m.fdes, 3);
+    l = (struct lazy){.from = &m.frame};
+    frame = (struct cfi_section){.bytes = l.bytes, .len = m.frame.len, .at = AT, .load = lazy_load, .arg = &l};
+    header = section_of(&m.header);
+    CHECK_INT(cfi_table_make(&m.table, &frame, &header), 0);
+    CHECK_INT(l.most, 0); /* nothing was needed */
+    CHECK_INT(cfa_at(&m, 0x1000), 16);
+    CHECK(l.most <= m.fdes[1]);
+    check_three(&m, 0);
+    cfi_table_free(&m.table);
+    l.refuse = true;
+    CHECK_INT(cfi_table_make(&m.table, &frame, &header), 0);
+    CHECK_INT(cfa_at(&m, 0x1000), -1);
+    cfi_table_free(&m.table);
+    l = (struct lazy){.from = &m.frame};
+    CHECK_INT(cfi_table_make(&m.table, &frame, NULL), 0);
+    check_three(&m, 0);
+    cfi_table_free(&m.table);
+}
+
+/* ---- expressions ---- */
+
+static int word_of(void *arg, uint64_t addr, uint64_t *ret)
+{
+    (void)arg;
+    if (addr % 8 || addr < 0x9000 || addr >= 0xa000)
+        return ERR_READ;
+    *ret = addr * 3 + 0x0102030400000000;
+    return 0;
+}
+
+static int eval(const char *text, size_t len, const uint64_t *first, uint64_t *ret)
+{
+    struct cfi_section s = {.bytes = (const unsigned char *)text, .len = len};
+    struct cfi_rule rule = {.expr_len = (uint16_t)len};
+    struct cfi_expr_env env = {.known = 0x1ffff & ~(1u << 3), .read = word_of};
+
+    for (unsigned i = 0; i < CFI_REGS; i++)
+        env.regs[i] = 0x9000 + 8 * i;
+    return cfi_expr_eval(&s, &rule, &env, first, ret);
+}
+
+struct expr_case {
+    const char *text;
+    size_t len;
+    uint64_t want;
+};
+
+static const struct expr_case exprs[] = {
+    {BYTES("\x30"), 0},
+    {BYTES("\x4f"), 31},
+    {BYTES("\x03\x08\x07\x06\x05\x04\x03\x02\x01"), 0x0102030405060708},
+    {BYTES("\x08\xff"), 255},
+    {BYTES("\x09\xff"), UINT64_MAX},
+    {BYTES("\x0a\xfe\xff"), 0xfffe},
+    {BYTES("\x0b\xfe\xff"), (uint64_t)-2},
+    {BYTES("\x0c\xfe\xff\xff\xff"), 0xfffffffe},
+    {BYTES("\x0d\xfe\xff\xff\xff"), (uint64_t)-2},
+    {BYTES("\x0e\x01\x00\x00\x00\x00\x00\x00\x80"), 0x8000000000000001},
+    {BYTES("\x0f\xff\xff\xff\xff\xff\xff\xff\xff"), UINT64_MAX},
+    {BYTES("\x10\xe5\x8e\x26"), 624485},
+    {BYTES("\x11\x80\x7f"), (uint64_t)-128},
+    {BYTES("\x77\x08"), 0x9000 + 56 + 8},
+    {BYTES("\x77\x78"), 0x9000 + 56 - 8},
+    {BYTES("\x92\x10\x7f"), 0x9000 + 128 - 1},
+    {BYTES("\x77\x00\x06"), (0x9000 + 56) * 3 + 0x0102030400000000},
+    {BYTES("\x77\x00\x94\x02"), ((0x9000 + 56) * 3) & 0xffff},
+    {BYTES("\x31\x12\x22"), 2},                /* dup, plus */
+    {BYTES("\x31\x32\x13"), 1},                /* drop */
+    {BYTES("\x35\x32\x14\x1c\x1c"), 8},        /* over: 5 - (2 - 5) */
+    {BYTES("\x35\x32\x33\x15\x02"), 5},        /* pick */
+    {BYTES("\x35\x32\x16\x1c"), (uint64_t)-3}, /* swap */
+    {BYTES("\x31\x32\x33\x17"), 2},            /* rot: 3 1 2 */
+    {BYTES("\x31\x32\x33\x17\x13"), 1},
+    {BYTES("\x31\x32\x33\x17\x13\x13"), 3},
+    {BYTES("\x09\xf9\x19"), 7},                /* abs */
+    {BYTES("\x3c\x3a\x1a"), 8},                /* and */
+    {BYTES("\x09\xf9\x32\x1b"), (uint64_t)-3}, /* div */
+    {BYTES("\x37\x32\x1c"), 5},                /* minus */
+    {BYTES("\x37\x34\x1d"), 3},                /* mod */
+    {BYTES("\x37\x34\x1e"), 28},               /* mul */
+    {BYTES("\x37\x1f"), (uint64_t)-7},         /* neg */
+    {BYTES("\x37\x20"), ~7ull},                /* not */
+    {BYTES("\x39\x36\x21"), 15},               /* or */
+    {BYTES("\x39\x36\x22"), 15},               /* plus */
+    {BYTES("\x39\x23\x80\x01"), 137},          /* plus_uconst */
+    {BYTES("\x31\x34\x24"), 16},               /* shl */
+    {BYTES("\x31\x08\x40\x24"), 0},
+    {BYTES("\x09\xf0\x08\x3c\x25"), 15},     /* shr */
+    {BYTES("\x09\xf0\x34\x26"), UINT64_MAX}, /* shra */
+    {BYTES("\x09\xf0\x08\xff\x26"), UINT64_MAX},
+    {BYTES("\x39\x36\x27"), 15}, /* xor */
+    {BYTES("\x31\x31\x29"), 1},  /* eq */
+    {BYTES("\x31\x32\x2a"), 0},  /* ge */
+    {BYTES("\x32\x32\x2a"), 1},
+    {BYTES("\x33\x32\x2b"), 1},                 /* gt */
+    {BYTES("\x32\x32\x2c"), 1},                 /* le */
+    {BYTES("\x09\xff\x30\x2d"), 1},             /* lt, with a sign */
+    {BYTES("\x31\x32\x2e"), 1},                 /* ne */
+    {BYTES("\x31\x2f\x01\x00\x32\x96"), 1},     /* skip, nop */
+    {BYTES("\x35\x31\x28\x01\x00\x36"), 5},     /* bra, taken */
+    {BYTES("\x35\x30\x28\x01\x00\x36"), 6},     /* bra, not taken */
+    {BYTES("\x35\x31\x1c\x12\x28\xfa\xff"), 0}, /* a loop that counts down */
+};
+
+static void test_expressions(void)
+{
+    uint64_t got, first = 0x77;
+
+    for (size_t i = 0; i < sizeof(exprs) / sizeof(exprs[0]); i++) {
+        got = 0xdead;
+        if (!CHECK(eval(exprs[i].text, exprs[i].len, NULL, &got) == 0 && got == exprs[i].want))
+            fprintf(stderr, "    expression %zu: got %#" PRIx64 "\n", i, got);
+    }
+    CHECK(eval(BYTES("\x96"), &first, &got) == 0 && got == 0x77);
+    CHECK(eval(BYTES("\x23\x08"), &first, &got) == 0 && got == 0x7f);
+}
+
+/* The two that linkers write for .plt: 8 more behind the push of each stub. */
+static void test_plt_expression(void)
+{
+    static const char program[] = "\x77\x08\x80\x00\x3f\x1a\x3b\x2a\x33\x24\x22";
+    struct cfi_section s = {.bytes = (const unsigned char *)program, .len = sizeof(program) - 1};
+    struct cfi_rule rule = {.expr_len = sizeof(program) - 1};
+    struct cfi_expr_env env = {.known = 0x1ffff, .read = word_of};
+    uint64_t got;
+
+    env.regs[7] = 0x8000;
+    for (uint64_t pc = 0x1000; pc < 0x1020; pc++) {
+        env.regs[16] = pc;
+        CHECK_INT(cfi_expr_eval(&s, &rule, &env, NULL, &got), 0);
+        CHECK_INT(got, 0x8000 + 8 + ((pc & 15) >= 11 ? 8 : 0));
+    }
+}
+
+static void test_wrong_expressions(void)
+{
+    static const struct {
+        const char *text;
+        size_t len;
+    } wrong[] = {
+        {BYTES("")},                                                 /* nothing */
+        {BYTES("\x22")},                                             /* plus of nothing */
+        {BYTES("\x31\x22")},                                         /* of one */
+        {BYTES("\x13")},                                             /* drop of nothing */
+        {BYTES("\x31\x13")},                                         /* nothing left */
+        {BYTES("\x12")},                                             /* dup of nothing */
+        {BYTES("\x31\x14")},                                         /* over, with one */
+        {BYTES("\x31\x15\x01")},                                     /* pick, with one */
+        {BYTES("\x31\x32\x17")},                                     /* rot, with two */
+        {BYTES("\x31\x30\x1b")},                                     /* division by nothing */
+        {BYTES("\x31\x30\x1d")},                                     /* the rest of one */
+        {BYTES("\x0e\x00\x00\x00\x00\x00\x00\x00\x80\x09\xff\x1b")}, /* too large to have a sign */
+        {BYTES("\x73\x00")},                                         /* a register that is not known */
+        {BYTES("\x81\x00")},                                         /* that is none */
+        {BYTES("\x92\xff\xff\x03\x00")},                             /* that is none */
+        {BYTES("\x30\x06")},                                         /* an address that is not there */
+        {BYTES("\x77\x00\x94\x00")},                                 /* no bytes of it */
+        {BYTES("\x77\x00\x94\x09")},                                 /* too many */
+        {BYTES("\x31\x2f\x10\x00")},                                 /* out of the end */
+        {BYTES("\x31\x2f\xf0\xff")},                                 /* out of the beginning */
+        {BYTES("\x31\x2f\xfd\xff")},                                 /* for ever */
+        {BYTES("\x0e\x01\x02")},                                     /* cut off */
+        {BYTES("\x77")},                                             /* cut off */
+        {BYTES("\x10\x80")},                                         /* cut off */
+        {BYTES("\x97")},                                             /* push_object_address: not here */
+        {BYTES("\xff")},                                             /* no such operation */
+        {BYTES("\x30\x30\x30\x30\x30\x30\x30\x30\x30\x30\x30\x30\x30\x30\x30\x30\x30")}, /* too much */
+    };
+    uint64_t got = 5;
+
+    for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++)
+        if (!CHECK(eval(wrong[i].text, wrong[i].len, NULL, &got) < 0 && got == 5))
+            fprintf(stderr, "    expression %zu\n", i);
+    CHECK(cfi_expr_eval(&(struct cfi_section){0}, &(struct cfi_rule){.value = -1}, NULL, NULL, &got) < 0);
+    CHECK(cfi_expr_eval(&(struct cfi_section){0}, &(struct cfi_rule){.value = 1}, NULL, NULL, &got) < 0);
+}
+
+/* ---- what is cut off or made to cost time ---- */
+
+/* Each section that is a bit too short, in memory of its own so that a read past its end is seen. */
+static void test_cut(void)
+{
+    struct made m = {0};
+
+    make_three(&m, &(struct fake_cie){.letters = "zPLR"}, false);
+    for (size_t len = 0; len < m.frame.len; len++) {
+        unsigned char *copy = malloc(len + 1);
+        struct cfi_section frame = {.bytes = copy, .len = len, .at = AT};
+
+        if (!copy)
+            abort();
+        memcpy(copy, m.frame.bytes, len);
+        for (int is_debug = 0; is_debug < 2; is_debug++) {
+            CHECK_INT(is_debug ? cfi_table_make_debug(&m.table, &frame, 0) : cfi_table_make(&m.table, &frame, NULL), 0);
+            CHECK(cfa_at(&m, 0x1900) < 0 && (is_debug || cfa_at(&m, 0x1000) == (len >= m.fdes[1] ? 16 : -1)));
+            cfi_table_free(&m.table);
+        }
+        free(copy);
+    }
+}
+
+/* Entries of 4 MB, numbers and letters without end, thousands of FDEs that share the worst of CIEs. */
+static void test_cost(void)
+{
+    size_t room = (size_t)8 << 20, len = 0;
+    unsigned char *bytes = malloc(room);
+    struct cfi_section frame = {.bytes = bytes, .at = AT};
+    struct made m;
+    struct fake_cfi f = {.at = AT};
+    double begin = cost_seconds();
+
+    if (!bytes)
+        abort();
+    memset(bytes, 0x80, room);
+    fake_cfi_cie(&f, &(struct fake_cie){0});
+    memcpy(bytes, f.bytes, f.len);
+    len = (size_t)2 << 20;
+    memcpy(bytes, &(uint32_t){(uint32_t)len - 4}, 4);
+    while (len + 32 < room) { /* FDEs that point back to it */
+        uint32_t head[4] = {28, (uint32_t)len + 4, (uint32_t)(START - AT - len - 8), 0x100};
+
+        memcpy(bytes + len, head, sizeof(head));
+        bytes[len + sizeof(head)] = 0;
+        len += 32;
+    }
+    frame.len = len;
+    CHECK_INT(cfi_table_make(&m.table, &frame, NULL), 0);
+    CHECK(m.table.n_entries > 100000);
+    for (uint64_t pc = START; pc < START + 0x100; pc++)
+        CHECK_INT(cfa_at(&m, pc), -1);
+    cfi_table_free(&m.table);
+    memset(bytes, 0x0a, room); /* an FDE of 4 MB: too long */
+    memcpy(bytes, f.bytes, f.len);
+    fake_cfi_fde(&f, START, SIZE, "", 0);
+    memcpy(bytes, f.bytes, f.len);
+    memcpy(bytes + f.cie_at + (size_t)bytes[0] + 4, &(uint32_t){5 << 20}, 4);
+    CHECK_INT(cfi_table_make(&m.table, &frame, NULL), 0);
+    CHECK_INT(m.table.n_entries, 0);
+    cfi_table_free(&m.table);
+    free(bytes);
+    CHECK(cost_seconds() - begin < 5);
+}
+
+/* A program of more steps than any real one. */
+static void test_long_program(void)
+{
+    size_t len = 200000;
+    unsigned char *bytes = calloc(1, len + 64);
+    struct fake_cfi f = {.at = AT};
+    struct cfi_section frame = {.bytes = bytes, .at = AT};
+    struct made m;
+
+    if (!bytes)
+        abort();
+    fake_cfi_cie(&f, &(struct fake_cie){0});
+    fake_cfi_fde(&f, START, SIZE, BYTES("\x0e\x10"));
+    memcpy(bytes, f.bytes, f.len);
+    for (int too_long = 0; too_long < 2; too_long++) {
+        uint32_t entry = (uint32_t)(too_long ? len : 60000);
+
+        memcpy(bytes + bytes[0] + 4, &entry, 4);
+        frame.len = bytes[0] + 4u + 4u + entry;
+        CHECK_INT(cfi_table_make(&m.table, &frame, NULL), 0);
+        CHECK_INT(cfa_at(&m, START), too_long ? -1 : 16);
+        cfi_table_free(&m.table);
+    }
+    free(bytes);
+}
+
+static void test_numbers(void)
+{
+    static const uint64_t plain[] = {0, 1, 127, 128, 16383, 16384, UINT32_MAX, INT64_MAX, UINT64_MAX};
+    static const int64_t with_sign[] = {0, 1, -1, 63, 64, -64, -65, 8191, -8192, INT64_MAX, INT64_MIN};
+    struct fake_cfi f = {0};
+    struct cfi_bytes b = {.start = f.bytes};
+
+    for (size_t i = 0; i < sizeof(plain) / sizeof(plain[0]); i++)
+        fake_cfi_uleb(&f, plain[i]);
+    for (size_t i = 0; i < sizeof(with_sign) / sizeof(with_sign[0]); i++)
+        fake_cfi_sleb(&f, with_sign[i]);
+    fake_cfi_bytes(&f, "\x81\x80\x80\x00\xff\xff\x7f", 7); /* longer than they need be */
+    b.end = f.len;
+    for (size_t i = 0; i < sizeof(plain) / sizeof(plain[0]); i++)
+        CHECK(cfi_bytes_uleb(&b) == plain[i]);
+    for (size_t i = 0; i < sizeof(with_sign) / sizeof(with_sign[0]); i++)
+        CHECK(cfi_bytes_sleb(&b) == with_sign[i]);
+    CHECK(cfi_bytes_uleb(&b) == 1 && cfi_bytes_sleb(&b) == -1 && !b.bad);
+    CHECK(cfi_bytes_uleb(&b) == 0 && b.bad);
+    CHECK(cfi_bytes_fixed(&b, 1) == 0 && cfi_bytes_sleb(&b) == 0 && cfi_bytes_pointer(&b, 0, 0) == 0);
+}
+
+int main(int argc, char **argv)
+{
+    test_start(argc, argv);
+    TEST_RUN(test_numbers);
+    TEST_RUN(test_steps);
+    TEST_RUN(test_advance);
+    TEST_RUN(test_remember);
+    TEST_RUN(test_wrong_programs);
+    TEST_RUN(test_encodings);
+    TEST_RUN(test_letters);
+    TEST_RUN(test_long_form);
+    TEST_RUN(test_debug_frame);
+    TEST_RUN(test_header);
+    TEST_RUN(test_header_wrong);
+    TEST_RUN(test_load);
+    TEST_RUN(test_expressions);
+    TEST_RUN(test_plt_expression);
+    TEST_RUN(test_wrong_expressions);
+    TEST_RUN(test_cut);
+    TEST_RUN(test_cost);
+    TEST_RUN(test_long_program);
+    return test_finish("test_cfi");
+}
