@@ -342,7 +342,7 @@ static void test_unknown_flags(void)
 
 static void test_unknown_words(void)
 {
-    static const char all[] = "The commands are record, dump, completions, help.";
+    static const char all[] = "The commands are record, dump, merge, completions, help.";
     static const char shells[] = "The shells are bash, zsh, fish, elvish, powershell.";
     char hint[128];
 
