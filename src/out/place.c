@@ -5,6 +5,7 @@
  */
 #include "out/place.h"
 
+#include "base/clock.h"
 #include "base/utf8.h"
 
 #include <ctype.h>
@@ -156,8 +157,8 @@ static int open_temp(int dir, struct temp_name *ret)
     int fd = -1;
 
     for (int i = 0; i < 16 && fd < 0; i++) {
-        if (getrandom(&random, sizeof(random), 0) != sizeof(random))
-            return -1;
+        if (getrandom(&random, sizeof(random), 0) != sizeof(random)) /* came with Linux 3.17 */
+            random = clock_now_ns() * 0x9e3779b97f4a7c15u ^ (uint64_t)getpid() << 32;
         snprintf(ret->text, sizeof(ret->text), ".spyglass-%016" PRIx64 ".tmp", random);
         fd = openat(dir, ret->text, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
         if (fd < 0 && errno != EEXIST)
