@@ -269,7 +269,7 @@ static int write_result(struct merge *m)
             (unsigned long long)p->coarsened);
     say(m, "Wrote %s to '%s'. Samples: %llu", m->format->wrote, show(place_path(m->place)).text,
         (unsigned long long)p->samples);
-    if (at)
+    if (at && !place_is_stdout(m->place))
         say(m, "%.*s%s%s", (int)(at - m->format->look), m->format->look, show(place_path(m->place)).text, at + 2);
     return 0;
 }

@@ -81,6 +81,7 @@ static void test_commands(void)
         {"spyglass doctor --pid 5 --json", ARGS_DOCTOR},
         {"py-spy d -p 5", ARGS_DUMP},
         {"spyglass c bash", ARGS_COMPLETIONS},
+        {"spyglass merge a.txt", ARGS_MERGE},
         {"spyglass completions fish", ARGS_COMPLETIONS},
     };
 
@@ -319,6 +320,39 @@ static void test_program(void)
     check_error("spyglass -", "unexpected word '-'", "");
 }
 
+static int collect(const char *word, void *arg)
+{
+    char *all = arg;
+
+    if (strcmp(word, "stop") == 0)
+        return 7;
+    strcat(strcat(all, word), "|");
+    return 0;
+}
+
+static void test_files(void)
+{
+    struct parsed *p = parse("spyglass merge a.txt -o out.svg n;w=b.txt --title=x -f raw - --rate 50 -- c=d=e");
+    char all[256] = "";
+
+    CHECK_INT(p->r, 0);
+    CHECK_INT(p->o.n_files, 4);
+    CHECK_STR(p->o.output, "out.svg");
+    CHECK_STR(p->o.title, "x");
+    CHECK_INT(p->o.rate, 50);
+    CHECK_INT(args_each_file(&p->o, collect, all), 0);
+    CHECK_STR(all, "a.txt|n;w=b.txt|-|c=d=e|");
+    all[0] = '\0';
+    p = parse("py-spy m -oout.svg a stop b");
+    CHECK_INT(args_each_file(&p->o, collect, all), 7);
+    CHECK_STR(all, "a|");
+    check_error("spyglass merge -o x.svg", "merge needs at least one raw profile",
+                "For example: spyglass merge -o all.svg 'node 1=one.txt' 'node 2=two.txt'");
+    check_error("spyglass merge --pid 5 a", "merge takes no flag '--pid'",
+                "See the flags it takes with: spyglass merge --help");
+    CHECK(parse("spyglass merge -h")->o.show_help);
+}
+
 static void test_values_missing(void)
 {
     check_error("spyglass dump -p", "--pid needs a value: --pid PID", "");
@@ -496,6 +530,7 @@ int main(int argc, char **argv)
     TEST_RUN(test_booleans);
     TEST_RUN(test_clusters);
     TEST_RUN(test_program);
+    TEST_RUN(test_files);
     TEST_RUN(test_values_missing);
     TEST_RUN(test_unknown_flags);
     TEST_RUN(test_unknown_words);
