@@ -104,7 +104,10 @@ static void test_outer(void)
     CHECK_STR(p->o.program[0], "record");
     CHECK_STR(p->o.program[4], "-V");
     CHECK(p->o.program[5] == NULL);
-    CHECK(parse("spyglass ray")->o.program[0] == NULL);
+    p = parse("spyglass ray");
+    CHECK(p->r == 0 && p->o.bare && p->o.show_help);
+    CHECK(parse("spyglass ray --help")->o.show_help && parse("spyglass ray -V")->o.show_version);
+    CHECK_INT(parse("spyglass ray --address auto")->r, ERR_USAGE);
     CHECK_INT(parse("spyglass ra")->o.command, ARGS_RAY);
     p = parse("spyglass help ray");
     CHECK(p->r == 0 && p->o.show_help);
