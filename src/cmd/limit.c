@@ -6,12 +6,17 @@
 #include "cmd/limit.h"
 
 #include "profile/profile.h"
+#include "target/proc.h"
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define LIMIT_RAY    ((size_t)3900000) /* 4 MiB less what surrounds the file in the message */
 #define LIMIT_ROUNDS 40                /* each halves the profile */
+#define LIMIT_FRAMES ((size_t)4096)    /* of a thread in a dump that is too large, to begin with */
+
+#define LIMIT_ANCESTORS 4
 
 size_t limit_of(const struct options *o)
 {
@@ -26,6 +31,24 @@ size_t limit_of(const struct options *o)
             return LIMIT_RAY;
     }
     return 0;
+}
+
+/* Is it Ray's dashboard that waits for us, with sudo in between or without? */
+size_t limit_of_dump(const struct options *o)
+{
+    pid_t pid = getppid();
+    bool ray = false;
+
+    for (int i = 0; o->as_py_spy && i < LIMIT_ANCESTORS && pid > 1 && !ray; i++) {
+        struct proc_stat st;
+        char *command = NULL;
+
+        if (proc_command_read(pid, &command) == 0)
+            ray = strncmp(command, "ray::DashboardAgent", 19) == 0 || strstr(command, "/ray/dashboard/agent.py");
+        free(command);
+        pid = proc_stat_read(pid, 0, &st) == 0 ? st.parent : 0;
+    }
+    return ray ? LIMIT_RAY : 0;
 }
 
 /* The whole content in memory, *ret of *ret_len bytes. */
@@ -74,4 +97,28 @@ int limit_write(const struct format *format, struct profile *p, const struct out
         fwrite(text, 1, len, out);
     free(text);
     return r;
+}
+
+size_t limit_dump(const struct proc_info *process, const struct trace *traces, size_t n_traces,
+                  const struct dump_options *options, bool first, size_t share, FILE *out)
+{
+    struct dump_options shown = *options;
+    char *text = NULL;
+    size_t len = 0;
+
+    for (;;) {
+        FILE *mem = open_memstream(&text, &len);
+
+        if (!mem)
+            return 0;
+        dump_text(process, traces, n_traces, &shown, first, mem);
+        if (fclose(mem) != 0 || len <= share || shown.max_frames == 2)
+            break;
+        shown.max_frames = shown.max_frames ? shown.max_frames / 2 : LIMIT_FRAMES;
+        free(text);
+        text = NULL;
+    }
+    fwrite(text, 1, len, out);
+    free(text);
+    return len;
 }

@@ -66,6 +66,9 @@ static int raw_line_put(struct raw_line *line, uint32_t depth, const char *text)
 static int raw_write_tree(const struct profile *p, const struct tree *tree, const struct out_options *options,
                           struct raw_line *line, char **texts, FILE *out)
 {
+    /* Whole stacks that were folded away are in the root. */
+    if (tree->nodes[0].self > 0)
+        fprintf(out, "[rare calls] %" PRIu64 "\n", tree->nodes[0].self);
     for (uint32_t i = tree_next(tree, 0, true); i != 0; i = tree_next(tree, i, true)) {
         const struct tree_node *node = &tree->nodes[i];
         const char *text = raw_frame(p, node->frame, options, texts);

@@ -111,6 +111,9 @@ int freeze_begin(struct freeze *fz, struct sampler *s, struct known_thread *k, b
     way = fz->way;
     if (!s->options.nonblocking && !s->hold_refused) {
         r = begin_held(fz, s, k);
+        /* It gets no CPU to stop on: so it does not run either, and can be read without its registers. */
+        if (r == ERR_STOP && firm && begin_still(fz, s, k) == 0)
+            return 0;
         if (r != ERR_PERMISSION)
             return r;
     }

@@ -537,6 +537,31 @@ static void test_limit(void)
     CHECK_INT(limit_of(&(struct options){.as_py_spy = true}), 0);
 }
 
+/* A dump within a bound: the innermost and outermost frames of each thread stay, and the gap is told. */
+static void test_limit_dump(void)
+{
+    static struct frame frames[1000];
+    struct trace trace = {.process = &server, .thread_id = 1, .frames = frames, .n_frames = N_ELEMENTS(frames)};
+    size_t sizes[] = {1000000, 9000, 600};
+
+    for (size_t i = 0; i < N_ELEMENTS(frames); i++)
+        frames[i] = (struct frame){.func = &funcs[1], .line = (int)i + 1};
+    for (size_t i = 0; i < N_ELEMENTS(sizes); i++) {
+        struct written w;
+        size_t used;
+
+        written_open(&w);
+        used = limit_dump(&server, &trace, 1, &(struct dump_options){0}, true, sizes[i], w.file);
+        written_close(&w);
+        CHECK_INT(used, w.len);
+        CHECK(w.len <= sizes[i]);
+        CHECK_INT(strstr(w.text, "frames are left out") != NULL, i > 0);
+        CHECK(strstr(w.text, "views.py:1)\n") != NULL && strstr(w.text, "views.py:1000)\n") != NULL);
+        CHECK_INT(strstr(w.text, "views.py:500)\n") != NULL, i == 0);
+        free(w.text);
+    }
+}
+
 /* Two hundred thousand stacks, all about as wide, forty deep. */
 static void test_many_stacks(void)
 {
@@ -577,6 +602,7 @@ int main(int argc, char **argv)
     TEST_RUN(test_svg_hostile);
     TEST_RUN(test_deep_stack);
     TEST_RUN(test_limit);
+    TEST_RUN(test_limit_dump);
     TEST_RUN(test_many_stacks);
     return test_finish("test_out");
 }
