@@ -44,6 +44,9 @@ static const struct err_row rows[ERR_END_ - ERR_NOMEM] = {
     ROW(ERR_LAUNCH) = {"launch failed", "Error: ", "Failed to start the program", NULL, 1},
     ROW(ERR_CORE) = {"core file", "Error: ", "Failed to read the core file", NULL, 1},
     ROW(ERR_NO_SAMPLES) = {"no samples", "Error: ", "No stack counts found", NULL, 1},
+    ROW(ERR_PROFILE) = {"raw profile", "Error: ", "Failed to read the profile",
+                        "Files that `record --format raw` writes can be merged: a stack and its count in each line.",
+                        1},
     ROW(ERR_UNSUPPORTED) = {"unsupported", "Error: ", "Not supported", NULL, 1},
     ROW(ERR_INTERNAL) = {"internal", "Error: ", "Internal error", "Please report this.", 1},
 };

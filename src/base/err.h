@@ -32,6 +32,7 @@ enum err {
     ERR_LAUNCH,
     ERR_CORE,
     ERR_NO_SAMPLES,
+    ERR_PROFILE,
     ERR_UNSUPPORTED,
     ERR_INTERNAL,
     ERR_END_ /* one past the last row */

@@ -25,6 +25,7 @@
 #define IN(command) (1u << (command))
 #define IN_RECORD   IN(ARGS_RECORD)
 #define IN_DUMP     IN(ARGS_DUMP)
+#define IN_MERGE    IN(ARGS_MERGE)
 #define IN_DOCTOR   IN(ARGS_DOCTOR)
 #define IN_BOTH     (IN_RECORD | IN_DUMP)
 #define IN_ALL      (IN(ARGS_COMMANDS_) - 1)
@@ -37,11 +38,13 @@ static const struct args_flag flags[] = {
      "Read a core file instead of a running process; it may be packed by gzip or zstd"},
     {"root", 0, ARGS_FILE, IN_DUMP, FIELD(root), "DIR", "With --core: where the files of its machine or container are"},
     {"exe", 0, ARGS_FILE, IN_DUMP, FIELD(exe), "FILE", "With --core: the program, if it is not where it was"},
-    {"output", 'o', ARGS_FILE, IN_RECORD, FIELD(output), "FILE", "Where to write; - is standard output"},
-    {"format", 'f', ARGS_FORMAT, IN_RECORD, FIELD(format), "FORMAT", "What to write; else FILE's extension decides"},
+    {"output", 'o', ARGS_FILE, IN_RECORD | IN_MERGE, FIELD(output), "FILE", "Where to write; - is standard output"},
+    {"format", 'f', ARGS_FORMAT, IN_RECORD | IN_MERGE, FIELD(format), "FORMAT",
+     "What to write; else FILE's extension decides"},
     {"duration", 'd', ARGS_DURATION, IN_RECORD, FIELD(duration), "SECONDS",
      "How long to record, or 'unlimited' [default: unlimited]"},
-    {"rate", 'r', ARGS_RATE, IN_RECORD, FIELD(rate), "RATE", "Samples a second [default: 100]"},
+    {"title", 0, ARGS_TEXT, IN_MERGE, FIELD(title), "TEXT", "What stands above the picture"},
+    {"rate", 'r', ARGS_RATE, IN_RECORD | IN_MERGE, FIELD(rate), "RATE", "Samples a second [default: 100]"},
     {"subprocesses", 's', ARGS_BOOL, IN_BOTH, FIELD(subprocesses), NULL, "Include the children of the process"},
     {"subprocess-depth", 0, ARGS_DEPTH, IN_BOTH, FIELD(subprocess_depth), "N",
      "Only N generations of them: 1 is the children, 2 their children too"},
@@ -67,6 +70,8 @@ static const struct args_flag flags[] = {
     {"kill", 0, ARGS_BOOL, IN_RECORD, FIELD(kill), NULL,
      "When the recording ends first: end the launched program, too"},
     {"hideprogress", 0, ARGS_BOOL, IN_RECORD, FIELD(hide_progress), NULL, "No progress line"},
+    {"with-parent", 0, ARGS_PID, IN_RECORD, FIELD(with_parent), "PID",
+     "Stop, and save, when PID, the process that started this one, has ended"},
     {"verbose", 'v', ARGS_BOOL, IN_BOTH, FIELD(verbose), NULL, "Say more about what is found"},
     {"help", 'h', ARGS_SHOW_HELP, IN_ALL, FIELD(show_help), NULL, "Show this help"},
     {"version", 'V', ARGS_SHOW_VERSION, IN_ALL, FIELD(show_version), NULL, "Show the version"},
@@ -75,19 +80,24 @@ static const struct args_flag flags[] = {
 
 static const struct args_command_row commands[ARGS_COMMANDS_] = {
     [ARGS_RECORD] = {"record", "Sample a program for a while and draw where its time goes",
-                     "[FLAGS] --pid PID | [FLAGS] [--] PROGRAM [ARGUMENT]...", false},
-    [ARGS_DUMP] = {"dump", "Show where each thread of a program is right now", "[FLAGS] --pid PID | --core FILE",
+                     "[FLAGS] --pid PID | [FLAGS] [--] PROGRAM [ARGUMENT]...", false, false},
+    [ARGS_DUMP] = {"dump", "Show where each thread of a program is right now", "[FLAGS] --pid PID | --core FILE", false,
                    false},
-    [ARGS_DOCTOR] = {"doctor", "Say what this machine allows, and what would help", "[FLAGS] [--pid PID]", true},
-    [ARGS_COMPLETIONS] = {"completions", "Write a completion script for a shell", "SHELL", false},
-    [ARGS_HELP] = {"help", "Show the help of a command", "[COMMAND]", false},
+    [ARGS_MERGE] = {"merge", "Draw raw profiles, each below a root of its own, in one picture",
+                    "[FLAGS] [ROOT=]FILE...", false, false},
+    [ARGS_RAY] = {"ray", "Dump or record all workers of a Ray cluster", "dump [FLAGS] | record [FLAGS]", true, true},
+    [ARGS_DOCTOR] = {"doctor", "Say what this machine allows, and what would help", "[FLAGS] [--pid PID]", true, false},
+    [ARGS_COMPLETIONS] = {"completions", "Write a completion script for a shell", "SHELL", false, false},
+    [ARGS_HELP] = {"help", "Show the help of a command", "[COMMAND]", false, false},
 };
 
 /* The state of one run over argv. */
 struct parser {
     char *const *argv;
     int argc, next;
-    uint64_t seen; /* flags with a value that were met, by index in the table */
+    uint64_t seen;                             /* flags with a value that were met, by index in the table */
+    int (*visit)(const char *word, void *arg); /* of args_each_file; else NULL */
+    void *arg;
     struct options *o;
     struct err_note *note;
 };
@@ -442,6 +452,9 @@ static int take_word(struct parser *p, const char *word)
     switch (p->o->command) {
     case ARGS_RECORD:
         return take_program(p, word);
+    case ARGS_MERGE:
+        p->o->n_files++;
+        return p->visit ? p->visit(word, p->arg) : 0;
     case ARGS_COMPLETIONS:
         return take_shell(p, word);
     case ARGS_HELP:
@@ -530,6 +543,11 @@ static int check_whole(struct parser *p)
         err_note_hint(p->note, "For example: %s completions bash", args_name(o));
         return ERR_USAGE;
     }
+    if (o->command == ARGS_MERGE && !o->n_files) {
+        err_note_what(p->note, ERR_USAGE, "merge needs at least one raw profile");
+        err_note_hint(p->note, "For example: %s merge -o all.svg 'node 1=one.txt' 'node 2=two.txt'", args_name(o));
+        return ERR_USAGE;
+    }
     return 0;
 }
 
@@ -544,11 +562,19 @@ int args_parse(int argc, char *const argv[], struct options *ret, struct err_not
     struct parser p = {.argv = argv, .argc = argc, .next = 1, .o = ret, .note = note};
     int r;
 
-    *ret = (struct options){.rate = 100, .as_py_spy = named_py_spy(argc > 0 ? argv[0] : NULL)};
+    *ret =
+        (struct options){.rate = 100, .argc = argc, .argv = argv, .as_py_spy = named_py_spy(argc > 0 ? argv[0] : NULL)};
     if (argc > 1 && argv[1][0] != '-') {
         r = find_command(&p, argv[p.next++], &ret->command);
         if (r < 0)
             return r;
+    }
+    if (commands[ret->command].outer && p.next == argc)
+        ret->bare = ret->show_help = true;
+    /* A flag in the first place is ours; the first word, and all that follows it, is the package's. */
+    if (commands[ret->command].outer && (p.next == argc || argv[p.next][0] != '-')) {
+        ret->program = argv + p.next;
+        return 0;
     }
     r = parse_rest(&p);
     if (r == 0)
@@ -560,4 +586,13 @@ int args_parse(int argc, char *const argv[], struct options *ret, struct err_not
     if (r == 0 && ret->command == ARGS_NONE && !ret->show_help && !ret->show_version)
         ret->bare = ret->show_help = true;
     return r;
+}
+
+int args_each_file(const struct options *options, int (*visit)(const char *word, void *arg), void *arg)
+{
+    struct options again = {.command = options->command};
+    struct parser p = {
+        .argv = options->argv, .argc = options->argc, .next = 2, .o = &again, .visit = visit, .arg = arg};
+
+    return parse_rest(&p);
 }

@@ -24,6 +24,8 @@ enum args_command {
     ARGS_NONE, /* no command: help or version was asked for */
     ARGS_RECORD,
     ARGS_DUMP,
+    ARGS_MERGE,
+    ARGS_RAY,
     ARGS_DOCTOR,
     ARGS_COMPLETIONS,
     ARGS_HELP,
@@ -38,11 +40,12 @@ struct options {
     bool show_version;
     enum args_command command;
 
-    pid_t pid;            /* 0: none given */
-    char *const *program; /* the program to launch and its arguments, NULL at the end; NULL: none given */
-    const char *core;     /* a core file; NULL: none given */
-    const char *root;     /* where the files of a core file are; NULL: here */
-    const char *exe;      /* the program of a core file; NULL: where it was */
+    pid_t pid; /* 0: none given */
+    char *const
+        *program; /* the program to launch and its arguments, NULL at the end; NULL: none given; of `ray`: its words */
+    const char *core; /* a core file; NULL: none given */
+    const char *root; /* where the files of a core file are; NULL: here */
+    const char *exe;  /* the program of a core file; NULL: where it was */
 
     bool full_filenames;
     bool subprocesses;         /* told, or by the next one */
@@ -62,12 +65,17 @@ struct options {
     bool wait;    /* stay until the launched program ends */
     bool kill;    /* end it with the recording */
     bool hide_progress;
-    unsigned locals; /* how often -l was given */
+    pid_t with_parent; /* end when this is no longer our parent; 0: none given */
+    unsigned locals;   /* how often -l was given */
     bool show_secrets;
     bool native_all;
     bool json;
     bool verbose;
     const char *shell; /* of `completions` */
+    const char *title; /* of `merge`; NULL: none given */
+    size_t n_files;    /* of `merge`: see args_each_file */
+    int argc;
+    char *const *argv;
 
     const struct launch_origin *origin; /* how we were started; set by main.c */
 };
@@ -103,6 +111,7 @@ struct args_command_row {
     const char *summary; /* one line for the overview */
     const char *usage;   /* what follows the name: "[FLAGS] --pid PID" */
     bool yields;         /* an abbreviation that fits another command too means that one */
+    bool outer;          /* the Python package does it, with whatever words follow */
 };
 
 /* The tables: flags are ended by a row without a name; a command without a name has no row. */
@@ -111,6 +120,9 @@ const struct args_command_row *args_command_row(enum args_command command);
 
 /* 0, or ERR_USAGE with `note` filled. `ret` is always filled so far that args_name works. */
 int args_parse(int argc, char *const argv[], struct options *ret, struct err_note *note);
+
+/* Calls `visit` for each file of `merge`, as given ("ROOT=FILE"), until it returns another value than 0; returns it. */
+int args_each_file(const struct options *options, int (*visit)(const char *word, void *arg), void *arg);
 
 /* "spyglass" or "py-spy". */
 const char *args_name(const struct options *options);

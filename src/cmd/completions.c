@@ -171,7 +171,8 @@ static void write_bash(const char *name, FILE *out)
     put_bash_program(out);
     put_bash_values(out);
     put_bash_words(out);
-    fputs("    if [[ $command == record && $cur != -* ]]; then\n"
+    fputs("    [[ $command == merge && $cur != -* ]] && return\n"
+          "    if [[ $command == record && $cur != -* ]]; then\n"
           "        COMPREPLY=($(compgen -c -- \"$cur\"))\n"
           "    else\n"
           "        COMPREPLY=($(compgen -W \"$words\" -- \"$cur\"))\n"
@@ -224,6 +225,8 @@ static void put_zsh_words(enum args_command c, FILE *out)
     fputs("            ", out);
     if (c == ARGS_RECORD)
         fputs("'(-)1:program: _command_names -e' '*::argument:_normal'", out);
+    else if (c == ARGS_MERGE)
+        fputs("'*:file:_files'", out);
     else if (c == ARGS_COMPLETIONS) {
         fputs("'1:shell:(", out);
         put_shells(" ", out);
@@ -320,6 +323,7 @@ static void write_fish(const char *name, FILE *out)
     fprintf(out,
             "complete -c %s -n '__fish_seen_subcommand_from record' -a '(__fish_complete_subcommand --fcs-skip=2)'\n",
             name);
+    fprintf(out, "complete -c %s -n '__fish_seen_subcommand_from merge' -F\n", name);
     fprintf(out, "complete -c %s -n '__fish_seen_subcommand_from completions' -a '", name);
     put_shells(" ", out);
     fprintf(out, "'\ncomplete -c %s -n '__fish_seen_subcommand_from help' -a '", name);
@@ -374,7 +378,7 @@ static void write_elvish(const char *name, FILE *out)
         const struct args_command_row *row = args_command_row(c);
         fprintf(out, "        &'%s'={\n", row->name ? row->name : "");
         put_pairs(form, c, out);
-        if (c == ARGS_RECORD || c == ARGS_DUMP)
+        if (c == ARGS_RECORD || c == ARGS_DUMP || c == ARGS_MERGE)
             fputs(files, out);
         fputs("        }\n", out);
     }

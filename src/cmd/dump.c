@@ -6,6 +6,7 @@
 #include "base/grow.h"
 #include "base/text.h"
 #include "cmd/cmd.h"
+#include "cmd/limit.h"
 #include "cmd/postmortem.h"
 #include "cmd/report.h"
 #include "sample/family.h"
@@ -17,6 +18,7 @@
 
 #define PATIENCE_NS       (1000 * NS_PER_MS)
 #define CHILD_PATIENCE_NS (300 * NS_PER_MS) /* for all of them */
+#define HOLD_PATIENCE_NS  (10 * NS_PER_S)   /* one look may take its time: Ray's workers are nice */
 
 /* The traces of one dump, with frames of their own. */
 struct traces {
@@ -148,13 +150,27 @@ static int fail_no_python(const struct family *family, struct err_note *note)
     return family->items[0].error == ERR_STARTING ? ERR_STARTING : ERR_NOT_PYTHON;
 }
 
+/* Of what is left of a limit a process may take half, unless it is the last one. */
+static void write_process(const struct proc_info *info, const struct traces *traces, const struct dump_options *out,
+                          bool first, bool last, size_t *left)
+{
+    size_t used;
+
+    if (!*left) {
+        dump_text(info, traces->items, traces->n, out, first, stdout);
+        return;
+    }
+    used = limit_dump(info, traces->items, traces->n, out, first, last ? *left : *left / 2, stdout);
+    *left = used < *left ? *left - used : 1;
+}
+
 /* One process after the other: what is needed to read a child is freed when it has been shown. */
 static int dump_family(const struct options *o, struct family *family, struct err_note *note)
 {
     struct dump_options out = {.full_filenames = o->full_filenames};
     struct traces traces = {0};
     uint64_t patience_ns = CHILD_PATIENCE_NS;
-    size_t shown = 0;
+    size_t shown = 0, left = limit_of_dump(o);
     int r = 0;
 
     for (size_t i = 0; i < family->n && r == 0; i++) {
@@ -166,7 +182,7 @@ static int dump_family(const struct options *o, struct family *family, struct er
         if (r < 0 || !e->process)
             continue;
         if (!o->json) {
-            dump_text(family_entry_info(e), traces.items, traces.n, &out, shown == 0, stdout);
+            write_process(family_entry_info(e), &traces, &out, shown == 0, i + 1 == family->n, &left);
             traces_clear(&traces);
         }
         shown++;
@@ -191,7 +207,8 @@ static struct sampler *new_sampler(const struct options *o)
                                                  .native = o->native || o->native_all,
                                                  .native_all = o->native_all,
                                                  .locals = o->locals,
-                                                 .show_secrets = o->show_secrets});
+                                                 .show_secrets = o->show_secrets,
+                                                 .patience_ns = HOLD_PATIENCE_NS});
 }
 
 /* The same for what a core file has of a process. */

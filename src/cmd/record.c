@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/text.h"
 #include "cmd/cmd.h"
+#include "cmd/limit.h"
 #include "cmd/report.h"
 #include "cmd/signals.h"
 #include "out/place.h"
@@ -47,6 +48,7 @@ struct record {
     struct progress *progress;
     struct loop loop;
     struct err_note *note;
+    char remark[2 * sizeof(struct err_note)]; /* why there is nothing to show; "" otherwise */
 };
 
 __attribute__((format(printf, 2, 3))) static void say(struct record *rec, const char *fmt, ...)
@@ -75,9 +77,10 @@ static int fill(FILE *out, void *arg)
     struct out_options options = {.title = rec->family.n ? family_entry_info(&rec->family.items[0])->command : "",
                                   .exporter = args_version(rec->o),
                                   .full_filenames = rec->o->full_filenames,
-                                  .show_lines = !rec->o->nolineno};
+                                  .show_lines = !rec->o->nolineno,
+                                  .remark = rec->remark[0] ? rec->remark : NULL};
 
-    return rec->format->write(rec->profile, &options, out);
+    return limit_write(rec->format, rec->profile, &options, limit_of(rec->o), out);
 }
 
 static void take_snapshot(struct record *rec, uint64_t elapsed_ns)
@@ -93,6 +96,12 @@ static void take_snapshot(struct record *rec, uint64_t elapsed_ns)
     else
         say(rec, "Wrote what there is so far to '%s'. Samples: %llu", place_path(rec->place),
             (unsigned long long)rec->profile->samples);
+}
+
+/* Who started us has ended: by its death or, if it was over before we could look, by never having been our parent. */
+static bool is_orphan(const struct options *o)
+{
+    return o->with_parent && getppid() != o->with_parent;
 }
 
 /* Whoever waited for a thread of it that was held may have been told of its end. */
@@ -132,7 +141,7 @@ static bool tick(void *arg, uint64_t elapsed_ns)
         progress_erase(rec->progress);
         signals_stop_us();
     }
-    return !signals_ended_by();
+    return !signals_ended_by() && !is_orphan(rec->o);
 }
 
 static const struct format *choose_format(const struct options *o)
@@ -259,6 +268,8 @@ static void say_end(struct record *rec)
         say(rec, "Stopped sampling because Control-C pressed");
     else if (signals_ended_by())
         say(rec, "Stopped sampling because of the signal %s", sigabbrev_np(signals_ended_by()));
+    else if (is_orphan(rec->o))
+        say(rec, "Stopped sampling because the process that started it has ended");
 }
 
 static void say_ways(struct record *rec, double held, double elapsed)
@@ -379,15 +390,19 @@ static int write_result(struct record *rec)
     int r;
 
     rec->profile->duration_ns = rec->loop.elapsed_ns;
-    r = place_write(rec->place, fill, rec, rec->note);
-    if (r == ERR_NO_SAMPLES)
+    if (!rec->profile->samples) {
         explain_no_samples(rec);
+        /* A picture that says so is of more use than an error, unless the process was never seen. */
+        if (rec->sampler->idle || rec->sampler->no_gil)
+            snprintf(rec->remark, sizeof(rec->remark), "No stack counts found: %s. %s", rec->note->what,
+                     rec->note->hint);
+    }
+    r = place_write(rec->place, fill, rec, rec->note);
     if (r < 0)
         return r;
     say(rec, "Wrote %s to '%s'. Samples: %llu Errors: %llu", rec->format->wrote, place_path(rec->place),
         (unsigned long long)rec->profile->samples, (unsigned long long)sampler_errors(rec->sampler));
     if (!rec->profile->samples) {
-        explain_no_samples(rec);
         say(rec, "No stack counts found: %s", rec->note->what);
         say(rec, "%s", rec->note->hint);
     } else if (rec->format->look) {

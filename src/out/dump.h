@@ -11,6 +11,7 @@
 
 struct dump_options {
     bool full_filenames;
+    size_t max_frames; /* of a thread in text: the innermost and outermost ones; 0: all */
 };
 
 /* One process as text. `first` is false for each further one (blank line, a rule, its parent's line). */

@@ -117,8 +117,15 @@ static void dump_text_thread(const struct trace *trace, const struct dump_option
         putc('"', out);
     }
     putc('\n', out);
-    for (size_t i = 0; i < trace->n_frames; i++)
+    for (size_t i = 0; i < trace->n_frames; i++) {
+        size_t most = options->max_frames;
+
+        if (most && trace->n_frames > most && i == most / 2) {
+            i = trace->n_frames - most / 2;
+            fprintf(out, "    [%zu frames are left out to keep this small]\n", i - most / 2);
+        }
         dump_text_frame(&trace->frames[i], options, out);
+    }
 }
 
 void dump_text(const struct proc_info *process, const struct trace *traces, size_t n_traces,

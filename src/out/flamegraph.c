@@ -26,6 +26,9 @@
 #define FLAME_BYTES    3400000 /* of frames in a file, at most */
 #define FLAME_OVERHEAD 150     /* bytes of a frame besides its name, at most */
 
+#define FLAME_REMARK_ROWS    8   /* of a picture in which nothing ran: room for the remark */
+#define FLAME_REMARK_COLUMNS 110 /* of a line of it */
+
 struct flame {
     const struct profile *p;
     const struct out_options *options;
@@ -261,6 +264,40 @@ static void flame_write_frame(struct flame *f, uint32_t id)
     fputs("</g>\n", f->out);
 }
 
+/* As much of `s` as makes one line: up to the last blank that fits. */
+static size_t flame_line(const char *s)
+{
+    size_t len = text_fit(s, FLAME_REMARK_COLUMNS), end = len;
+
+    while (s[len] != '\0' && end > 0 && s[end] != ' ')
+        end--;
+    return end > 0 ? end : len;
+}
+
+/* Nothing ran: the root alone, and below it why. */
+static void flame_write_remark(struct flame *f)
+{
+    const char *s = f->options->remark;
+
+    fprintf(f->out, "<svg class=\"frames\" x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\">\n", FLAME_MARGIN, FLAME_TOP,
+            FLAME_INNER, FLAME_REMARK_ROWS * FLAME_ROW);
+    fprintf(f->out,
+            "<g class=\"f\"><title>all (0 samples, 100%%)</title><rect x=\"0%%\" y=\"0\" width=\"100%%\" height=\"%d\" "
+            "fill=\"#%06x\"/><text x=\"0%%\" dx=\"4\" y=\"13\">all</text></g>\n",
+            FLAME_ROW - 1, FLAME_GREY);
+    for (int row = 2; row < FLAME_REMARK_ROWS && *s != '\0'; row++) {
+        size_t len = flame_line(s);
+
+        /* Readable on the light page and on the dark one. */
+        fprintf(f->out, "<text style=\"fill:#747b8a\" x=\"4\" y=\"%d\">", row * FLAME_ROW + 13);
+        flame_xml(f->out, s, len);
+        fputs("</text>\n", f->out);
+        s += len;
+        s += strspn(s, " ");
+    }
+    fputs("</svg>\n", f->out);
+}
+
 static void flame_write_frames(struct flame *f)
 {
     uint32_t id = 0;
@@ -316,7 +353,10 @@ static void flame_write_svg(struct flame *f)
     fputs("</title>\n<style><![CDATA[\n", f->out);
     fwrite(asset_flamegraph_css, 1, asset_flamegraph_css_len, f->out);
     fputs("]]></style>\n<rect class=\"back\" width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n", f->out);
-    flame_write_frames(f);
+    if (f->p->samples == 0)
+        flame_write_remark(f);
+    else
+        flame_write_frames(f);
     flame_write_head(f);
     fputs("<script><![CDATA[\n", f->out);
     fwrite(asset_flamegraph_js, 1, asset_flamegraph_js_len, f->out);
@@ -338,8 +378,13 @@ static int flamegraph_write(const struct profile *p, const struct out_options *o
     struct flame f = {.p = p, .options = options, .out = out};
     int r = ERR_NOMEM;
 
-    if (p->samples == 0)
+    if (p->samples == 0 && options->remark == NULL)
         return ERR_NO_SAMPLES;
+    if (p->samples == 0) {
+        f.rows = FLAME_REMARK_ROWS;
+        flame_write_svg(&f);
+        return 0;
+    }
     f.tree = tree_new(p, options->full_filenames, options->show_lines);
     f.names = calloc(p->n_frames + 1, sizeof(*f.names));
     if (f.tree != NULL) {

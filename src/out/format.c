@@ -63,6 +63,8 @@ void format_frame(const struct profile_frame *frame, const struct out_options *o
         return;
     }
     text_print_safe(out, frame->func->name);
+    if (*frame->func->filename == '\0' && frame->line <= 0)
+        return; /* a line of another profiler had no more than a name */
     fputs(" (", out);
     text_print_safe(out, options->full_filenames ? frame->func->filename : frame->func->short_filename);
     if (options->show_lines && frame->line > 0)

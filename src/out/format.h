@@ -13,7 +13,8 @@ struct out_options {
     const char *title;    /* the command line that was profiled */
     const char *exporter; /* "spyglass 0.1.0" or "py-spy 0.4.3 (spyglass …)" */
     bool full_filenames;
-    bool show_lines; /* false with --nolineno */
+    bool show_lines;    /* false with --nolineno */
+    const char *remark; /* what a reader must know: that nothing ran, and why; NULL for nothing */
 };
 
 struct format {
@@ -33,7 +34,8 @@ const struct format *format_by_path(const char *path);
 /* All of them, ended by NULL. */
 const struct format *const *format_all(void);
 
-/* "leaf (b.py:4)", "leaf (b.py)" when there is no line or they are off, the label of a made-up root. */
+/* "leaf (b.py:4)", "leaf (b.py)" when there is no line or they are off, "leaf" when there is no file either, the label
+ * of a made-up root. */
 void format_frame(const struct profile_frame *frame, const struct out_options *options, FILE *out);
 
 #endif

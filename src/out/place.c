@@ -5,6 +5,7 @@
  */
 #include "out/place.h"
 
+#include "base/clock.h"
 #include "base/utf8.h"
 
 #include <ctype.h>

@@ -3,10 +3,12 @@
  *
  *     <module> (a.py:6);f (a.py:3) 99
  *
- * A line always parses: ';' only between frames, the last blank before the count, no control characters.
+ * A line always parses: ';' only between frames, the last blank before the count, no control characters. A remark is
+ * a line too, of no samples: [all 200 stacks were idle] 0
  */
 #include "base/err.h"
 #include "base/grow.h"
+#include "base/text.h"
 #include "out/format.h"
 #include "profile/tree.h"
 
@@ -64,6 +66,9 @@ static int raw_line_put(struct raw_line *line, uint32_t depth, const char *text)
 static int raw_write_tree(const struct profile *p, const struct tree *tree, const struct out_options *options,
                           struct raw_line *line, char **texts, FILE *out)
 {
+    /* Whole stacks that were folded away are in the root. */
+    if (tree->nodes[0].self > 0)
+        fprintf(out, "[rare calls] %" PRIu64 "\n", tree->nodes[0].self);
     for (uint32_t i = tree_next(tree, 0, true); i != 0; i = tree_next(tree, i, true)) {
         const struct tree_node *node = &tree->nodes[i];
         const char *text = raw_frame(p, node->frame, options, texts);
@@ -78,6 +83,23 @@ static int raw_write_tree(const struct profile *p, const struct tree *tree, cons
     return 0;
 }
 
+/* Readers of the format add its nothing to the others' counts; people read it. */
+static void raw_write_remark(const char *remark, FILE *out)
+{
+    char *text = NULL;
+    size_t len = 0;
+    FILE *mem = open_memstream(&text, &len);
+
+    if (mem == NULL)
+        return;
+    text_print_safe(mem, remark);
+    if (fclose(mem) == 0) {
+        raw_clean(text, len);
+        fprintf(out, "[%s] 0\n", text);
+    }
+    free(text);
+}
+
 static int raw_write(const struct profile *p, const struct out_options *options, FILE *out)
 {
     struct tree *tree = tree_new(p, options->full_filenames, options->show_lines);
@@ -89,6 +111,8 @@ static int raw_write(const struct profile *p, const struct out_options *options,
         line.ends = calloc((size_t)tree->max_depth + 1, sizeof(*line.ends));
     if (tree != NULL && texts != NULL && line.ends != NULL)
         r = raw_write_tree(p, tree, options, &line, texts, out);
+    if (r == 0 && options->remark != NULL)
+        raw_write_remark(options->remark, out);
     for (size_t i = 0; texts != NULL && i < p->n_frames; i++)
         free(texts[i]);
     free(texts);

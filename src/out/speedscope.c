@@ -10,25 +10,36 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Numbers the frames that are functions: threads and processes are in the profiles' names. */
+#define SPEEDSCOPE_UNUSED UINT32_MAX
+
+/*
+ * Numbers the frames that are functions: threads and processes are in the profiles' names. A profile that was made
+ * smaller has frames that no call uses any more.
+ */
 static uint32_t *speedscope_number_frames(const struct profile *p)
 {
-    uint32_t *number = calloc(p->n_frames + 1, sizeof(*number)), n = 0;
+    uint32_t *number = malloc((p->n_frames + 1) * sizeof(*number)), n = 0;
 
     for (size_t i = 0; number != NULL && i < p->n_frames; i++)
-        if (p->frames[i].label == NULL)
+        number[i] = SPEEDSCOPE_UNUSED;
+    for (size_t i = 1; number != NULL && i < p->n_nodes; i++)
+        number[p->nodes[i].frame] = 0;
+    for (size_t i = 0; number != NULL && i < p->n_frames; i++)
+        if (p->frames[i].label != NULL)
+            number[i] = SPEEDSCOPE_UNUSED;
+        else if (number[i] != SPEEDSCOPE_UNUSED)
             number[i] = n++;
     return number;
 }
 
-static void speedscope_write_frames(const struct profile *p, FILE *out)
+static void speedscope_write_frames(const struct profile *p, const uint32_t *number, FILE *out)
 {
     const char *comma = "";
 
     for (size_t i = 0; i < p->n_frames; i++) {
         const struct profile_frame *frame = &p->frames[i];
 
-        if (frame->label != NULL)
+        if (number[i] == SPEEDSCOPE_UNUSED)
             continue;
         fprintf(out, "%s{\"name\":", comma);
         json_string(out, frame->func->name);
@@ -41,6 +52,7 @@ static void speedscope_write_frames(const struct profile *p, FILE *out)
 
 static int speedscope_write_name(const struct profile *p, const struct profile_thread *t, FILE *out)
 {
+    bool is_thread = t->os_thread_id > 0 || t->thread_id != 0; /* else a root of merged profiles */
     char *name = NULL;
     size_t len = 0;
     FILE *mem = open_memstream(&name, &len);
@@ -51,10 +63,10 @@ static int speedscope_write_name(const struct profile *p, const struct profile_t
         fprintf(mem, "Process %d ", (int)t->process->pid);
     if (t->os_thread_id > 0)
         fprintf(mem, "Thread %d", (int)t->os_thread_id);
-    else
+    else if (t->thread_id != 0)
         fprintf(mem, "Thread 0x%" PRIX64, t->thread_id);
     if (t->name != NULL)
-        fprintf(mem, " \"%s\"", t->name);
+        fprintf(mem, is_thread ? " \"%s\"" : "%s", t->name);
     if (fclose(mem) != 0) {
         free(name);
         return ERR_NOMEM;
@@ -104,12 +116,11 @@ static int speedscope_write_thread(const struct profile *p, const struct profile
     return r;
 }
 
-static int speedscope_write_threads(const struct profile *p, FILE *out)
+static int speedscope_write_threads(const struct profile *p, const uint32_t *number, FILE *out)
 {
-    uint32_t *number = speedscope_number_frames(p);
     struct profile_path path = {0};
     const char *comma = "";
-    int r = number == NULL ? ERR_NOMEM : 0;
+    int r = 0;
 
     for (size_t i = 0; i < p->n_threads && r == 0; i++) {
         if (p->threads[i].n_spans == 0)
@@ -119,22 +130,42 @@ static int speedscope_write_threads(const struct profile *p, FILE *out)
         comma = ",";
     }
     profile_path_free(&path);
-    free(number);
     return r;
+}
+
+/* The one text that its page shows: a remark goes there as well. */
+static int speedscope_write_title(const struct out_options *options, FILE *out)
+{
+    char *title = NULL;
+
+    if (options->remark == NULL) {
+        json_string(out, options->title);
+        return 0;
+    }
+    if (asprintf(&title, "%s [%s]", options->title ? options->title : "", options->remark) < 0)
+        return ERR_NOMEM;
+    json_string(out, title);
+    free(title);
+    return 0;
 }
 
 static int speedscope_write(const struct profile *p, const struct out_options *options, FILE *out)
 {
+    uint32_t *number = speedscope_number_frames(p);
     int r;
 
+    if (number == NULL)
+        return ERR_NOMEM;
     fputs("{\"$schema\":\"https://www.speedscope.app/file-format-schema.json\",\"profiles\":[", out);
-    r = speedscope_write_threads(p, out);
+    r = speedscope_write_threads(p, number, out);
     fputs("],\"shared\":{\"frames\":[", out);
-    speedscope_write_frames(p, out);
+    speedscope_write_frames(p, number, out);
+    free(number);
     fputs("]},\"activeProfileIndex\":null,\"exporter\":", out);
     json_string(out, options->exporter);
     fputs(",\"name\":", out);
-    json_string(out, options->title);
+    if (speedscope_write_title(options, out) < 0)
+        return ERR_NOMEM;
     fputs("}\n", out);
     return r;
 }

@@ -10,6 +10,7 @@
 
 #include "base/err.h"
 #include "base/grow.h"
+#include "profile/profile_private.h"
 #include "profile/prune.h"
 #include "profile/table.h"
 
@@ -23,19 +24,7 @@
 
 #define PROFILE_KEYS 65536u
 
-/* The node of a stack that was added before, by its key: one place for each, the newest stays. */
-struct profile_key {
-    uint64_t key;
-    uint32_t node;
-};
-
-struct profile_index {
-    struct table nodes, frames, threads;
-    size_t cap_nodes, cap_frames, cap_threads;
-    struct profile_key *keys; /* PROFILE_KEYS of them */
-};
-
-static int profile_child(struct profile *p, uint32_t parent, uint32_t frame, uint32_t *ret_node)
+int profile_child(struct profile *p, uint32_t parent, uint32_t frame, uint32_t *ret_node)
 {
     struct profile_index *index = p->index;
     uint32_t hash = table_hash(parent, frame), id;
@@ -57,8 +46,8 @@ static int profile_child(struct profile *p, uint32_t parent, uint32_t frame, uin
     return 0;
 }
 
-static int profile_frame_append(struct profile *p, const struct profile_frame *frame, uint32_t hash, bool findable,
-                                uint32_t *ret_frame)
+int profile_frame_append(struct profile *p, const struct profile_frame *frame, uint32_t hash, bool findable,
+                         uint32_t *ret_frame)
 {
     struct profile_index *index = p->index;
     struct table *table = findable ? &index->frames : NULL;
@@ -346,7 +335,7 @@ static void profile_coarsen(struct profile *p)
     p->coarsened++;
 }
 
-static int profile_keep_bounds(struct profile *p)
+int profile_keep_bounds(struct profile *p)
 {
     size_t max_nodes = p->options.max_nodes ? p->options.max_nodes : PROFILE_MAX_NODES;
     size_t max_spans = p->options.max_spans ? p->options.max_spans : PROFILE_MAX_SPANS;
@@ -354,6 +343,12 @@ static int profile_keep_bounds(struct profile *p)
     if (p->n_spans > max_spans)
         profile_coarsen(p);
     return p->n_nodes > max_nodes ? profile_prune(p) : 0;
+}
+
+int profile_shrink(struct profile *p)
+{
+    profile_coarsen(p);
+    return profile_prune(p);
 }
 
 static struct profile_key *profile_key_slot(const struct profile *p, uint64_t key)

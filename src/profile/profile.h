@@ -86,6 +86,9 @@ bool profile_knows(uint64_t key, void *profile);
 /* Adds one stack seen `time_ns` after the start. An empty one is ignored. 0 or ERR_NOMEM. */
 int profile_add(struct profile *p, const struct trace *trace, uint64_t time_ns);
 
+/* Half as many calls and spans: the rarest calls become their callers', neighbours in time are joined. 0 or ERR_NOMEM. */
+int profile_shrink(struct profile *p);
+
 /* Two spans of a thread belong together when no tick was missed between them. */
 bool profile_follows(const struct profile *p, uint64_t last_ns, uint64_t time_ns);
 

@@ -44,11 +44,21 @@ static int begin_still(struct freeze *fz, struct sampler *s, struct known_thread
     return ERR_UNSUPPORTED; /* it moves from core to core faster than we follow */
 }
 
+/* A thread stops when it next gets a CPU. In state D it will not even then. */
+static uint64_t hold_timeout_ns(const struct freeze *fz, const struct sampler *s)
+{
+    uint64_t left_ns = s->options.patience_ns > s->waited_ns ? s->options.patience_ns - s->waited_ns : 0;
+
+    return fz->look.state != 'D' && left_ns > HOLD_TIMEOUT_NS ? left_ns : HOLD_TIMEOUT_NS;
+}
+
 static int begin_held(struct freeze *fz, struct sampler *s, struct known_thread *k)
 {
-    int r = stop_hold(&s->stop, k->tid, HOLD_TIMEOUT_NS, s->core.cpu >= 0 && fz->look.cpu == s->core.cpu);
+    uint64_t timeout_ns = hold_timeout_ns(fz, s);
+    int r = stop_hold(&s->stop, k->tid, timeout_ns, s->core.cpu >= 0 && fz->look.cpu == s->core.cpu);
 
     fz->way = FREEZE_HELD;
+    s->waited_ns += r == ERR_STOP ? timeout_ns : 0;
     /* Another tracer, a filter or a missing right: reading may still be allowed. */
     s->hold_refused |= r == ERR_PERMISSION;
     return r;
@@ -101,6 +111,9 @@ int freeze_begin(struct freeze *fz, struct sampler *s, struct known_thread *k, b
     way = fz->way;
     if (!s->options.nonblocking && !s->hold_refused) {
         r = begin_held(fz, s, k);
+        /* It gets no CPU to stop on: so it does not run either, and can be read without its registers. */
+        if (r == ERR_STOP && firm && begin_still(fz, s, k) == 0)
+            return 0;
         if (r != ERR_PERMISSION)
             return r;
     }

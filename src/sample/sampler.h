@@ -20,6 +20,8 @@ struct sampler_options {
     bool core;        /* read running threads from their own core rather than hold them */
     unsigned locals;  /* local variables too: 0 none, 1 short values, 2 and more longer ones */
     bool show_secrets;
+    /* How long all of it may wait for threads that get no CPU to stop on: a nice process on a busy machine. 0: not. */
+    uint64_t patience_ns;
     /* True when the receiver has the stack of this key already: its frames are not made again. NULL: never. */
     bool (*knows)(uint64_t key, void *arg);
     void *knows_arg;
@@ -36,7 +38,8 @@ struct sampler {
     struct intern *names;
     struct stop stop;
     struct core core;
-    bool hold_refused; /* ptrace said no: read without holding instead */
+    bool hold_refused;  /* ptrace said no: read without holding instead */
+    uint64_t waited_ns; /* of options.patience_ns, in vain */
     /* Counts over the session. */
     uint64_t stacks;                 /* delivered */
     uint64_t idle;                   /* seen and left out because their thread did not run */

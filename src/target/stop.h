@@ -35,7 +35,7 @@ struct stop {
     bool blocked;    /* SIGCHLD is, since the first wait */
 };
 
-/* 0; ERR_GONE; ERR_PERMISSION (also when another tracer has it); ERR_STOP when it does not stop within
+/* 0; ERR_GONE; ERR_PERMISSION (also when a debugger has it); ERR_STOP when it does not stop within
  * `timeout_ns`: then it is let go as soon as it stops. `same_core`: we are on the core that it runs on. */
 int stop_hold(struct stop *s, pid_t tid, uint64_t timeout_ns, bool same_core);
 void stop_release(struct stop *s);

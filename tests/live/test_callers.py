@@ -167,3 +167,21 @@ def test_control_characters(launch):
     for flags in ([], ["--full-filenames"], ["-j"]):
         out = call("dump", "-p", target.pid, *flags).check().out
         assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]", out), repr(out)
+
+
+def test_many_at_once(spawn, tmp_path):
+    """A thread has one tracer at a time: those who press Ray's buttons together all get native stacks, of a process
+    that is nice as Ray's workers are."""
+    target = spawn(DEBIAN, "busy.py", preexec_fn=lambda: os.nice(15))
+    dumps = [start("dump", "-p", target.pid, "--native-all", "--json", program=PY_SPY) for _ in range(6)]
+    out = [tmp_path / ("raw_%d_cpu_profiling.txt" % i) for i in range(2)]
+    records = [start("record", "-p", target.pid, "--native-all", "-f", "raw", "-d", "2", "-o", o,
+                     program=PY_SPY) for o in out]
+    for process in dumps:
+        result = finish(process).check()
+        assert "could not" not in result.err and "may not" not in result.err, result
+        assert any(frame["module"] for thread in json.loads(result.out) for frame in thread["frames"]), result
+    for process, o in zip(records, out):
+        result = finish(process).check()
+        assert "may not be held" not in result.out and "no native frames" not in result.out, result
+        assert "__libc_start_main" in o.read_text(), result

@@ -81,6 +81,7 @@ static void test_commands(void)
         {"spyglass doctor --pid 5 --json", ARGS_DOCTOR},
         {"py-spy d -p 5", ARGS_DUMP},
         {"spyglass c bash", ARGS_COMPLETIONS},
+        {"spyglass merge a.txt", ARGS_MERGE},
         {"spyglass completions fish", ARGS_COMPLETIONS},
     };
 
@@ -90,6 +91,27 @@ static void test_commands(void)
         CHECK_INT(p->o.command, rows[i].command);
         CHECK(!p->o.show_help && !p->o.show_version && !p->o.bare);
     }
+}
+
+/* All its words are the package's own; `r` is record, as it was before. */
+static void test_outer(void)
+{
+    struct parsed *p = parse("spyglass ray record --help -p x -V");
+
+    CHECK_INT(p->r, 0);
+    CHECK_INT(p->o.command, ARGS_RAY);
+    CHECK(!p->o.show_help && !p->o.show_version);
+    CHECK_STR(p->o.program[0], "record");
+    CHECK_STR(p->o.program[4], "-V");
+    CHECK(p->o.program[5] == NULL);
+    p = parse("spyglass ray");
+    CHECK(p->r == 0 && p->o.bare && p->o.show_help);
+    CHECK(parse("spyglass ray --help")->o.show_help && parse("spyglass ray -V")->o.show_version);
+    CHECK_INT(parse("spyglass ray --address auto")->r, ERR_USAGE);
+    CHECK_INT(parse("spyglass ra")->o.command, ARGS_RAY);
+    p = parse("spyglass help ray");
+    CHECK(p->r == 0 && p->o.show_help);
+    CHECK_INT(p->o.command, ARGS_RAY);
 }
 
 static void test_help_and_version(void)
@@ -301,6 +323,39 @@ static void test_program(void)
     check_error("spyglass -", "unexpected word '-'", "");
 }
 
+static int collect(const char *word, void *arg)
+{
+    char *all = arg;
+
+    if (strcmp(word, "stop") == 0)
+        return 7;
+    strcat(strcat(all, word), "|");
+    return 0;
+}
+
+static void test_files(void)
+{
+    struct parsed *p = parse("spyglass merge a.txt -o out.svg n;w=b.txt --title=x -f raw - --rate 50 -- c=d=e");
+    char all[256] = "";
+
+    CHECK_INT(p->r, 0);
+    CHECK_INT(p->o.n_files, 4);
+    CHECK_STR(p->o.output, "out.svg");
+    CHECK_STR(p->o.title, "x");
+    CHECK_INT(p->o.rate, 50);
+    CHECK_INT(args_each_file(&p->o, collect, all), 0);
+    CHECK_STR(all, "a.txt|n;w=b.txt|-|c=d=e|");
+    all[0] = '\0';
+    p = parse("py-spy m -oout.svg a stop b");
+    CHECK_INT(args_each_file(&p->o, collect, all), 7);
+    CHECK_STR(all, "a|");
+    check_error("spyglass merge -o x.svg", "merge needs at least one raw profile",
+                "For example: spyglass merge -o all.svg 'node 1=one.txt' 'node 2=two.txt'");
+    check_error("spyglass merge --pid 5 a", "merge takes no flag '--pid'",
+                "See the flags it takes with: spyglass merge --help");
+    CHECK(parse("spyglass merge -h")->o.show_help);
+}
+
 static void test_values_missing(void)
 {
     check_error("spyglass dump -p", "--pid needs a value: --pid PID", "");
@@ -345,7 +400,7 @@ static void test_unknown_flags(void)
 
 static void test_unknown_words(void)
 {
-    static const char all[] = "The commands are record, dump, doctor, completions, help.";
+    static const char all[] = "The commands are record, dump, merge, ray, doctor, completions, help.";
     static const char shells[] = "The shells are bash, zsh, fish, elvish, powershell.";
     char hint[128];
 
@@ -467,6 +522,7 @@ int main(int argc, char **argv)
     TEST_RUN(test_names);
     TEST_RUN(test_no_argv);
     TEST_RUN(test_commands);
+    TEST_RUN(test_outer);
     TEST_RUN(test_help_and_version);
     TEST_RUN(test_defaults);
     TEST_RUN(test_pid);
@@ -477,6 +533,7 @@ int main(int argc, char **argv)
     TEST_RUN(test_booleans);
     TEST_RUN(test_clusters);
     TEST_RUN(test_program);
+    TEST_RUN(test_files);
     TEST_RUN(test_values_missing);
     TEST_RUN(test_unknown_flags);
     TEST_RUN(test_unknown_words);

@@ -7,6 +7,7 @@
  */
 #include "base/err.h"
 #include "base/text.h"
+#include "cmd/limit.h"
 #include "out/assets.h"
 #include "out/dump.h"
 #include "out/format.h"
@@ -352,6 +353,30 @@ static void test_nothing_sampled(void)
     profile_free(p);
 }
 
+/* A remark goes where people read it, and breaks no format. */
+static void test_nothing_sampled_remark(void)
+{
+    struct profile *p = profile_new(&(struct profile_options){.timeline = true});
+    struct out_options options = plain;
+    char *text;
+
+    options.remark = "all <9>; were" ESC " idle";
+    text = write_format("raw", p, &options, 0);
+    CHECK(strncmp(text, "[all <9>: were", 14) == 0 && strchr(text, ';') == NULL && strstr(text, " idle] 0\n") != NULL);
+    CHECK(strchr(text, '\x1b') == NULL);
+    free(text);
+    text = write_format("chrometrace", p, &options, 0);
+    CHECK_STR(text, "[]\n");
+    free(text);
+    text = write_format("speedscope", p, &options, 0);
+    CHECK(strstr(text, "\"profiles\":[]") != NULL && strstr(text, "[all <9>; were\\u001b idle]\"}") != NULL);
+    free(text);
+    text = write_format("flamegraph", p, &options, 0);
+    CHECK(strstr(text, "all &lt;9&gt;; were") != NULL && strstr(text, "all (0 samples, 100%)") != NULL);
+    free(text);
+    profile_free(p);
+}
+
 static void test_dump_text(void)
 {
     struct written w;
@@ -466,6 +491,77 @@ static void test_deep_stack(void)
     profile_free(p);
 }
 
+/* Ray's bound: each format fits, a list says that it was made coarser, and no sample is lost from it. */
+static void check_limit(struct profile *p, const char *format)
+{
+    struct options o = {.as_py_spy = true, .output = "/logs/raw_1_cpu_profiling.txt"};
+    struct written w;
+    uint64_t samples = p->samples, sum = 0;
+
+    written_open(&w);
+    CHECK_INT(limit_write(format_by_name(format), p, &plain, limit_of(&o), w.file), 0);
+    written_close(&w);
+    CHECK(w.len > 100000 && w.len < 4 << 20);
+    CHECK_INT(p->samples, samples);
+    if (strcmp(format, "flamegraph") != 0)
+        CHECK(strstr(w.text, "made coarser") != NULL);
+    for (char *line = strtok(w.text, "\n"); strcmp(format, "raw") == 0 && line; line = strtok(NULL, "\n"))
+        sum += strtoull(strrchr(line, ' '), NULL, 10);
+    CHECK_INT(sum, strcmp(format, "raw") == 0 ? samples : 0);
+    free(w.text);
+}
+
+static void test_limit(void)
+{
+    static const char *const formats[] = {"flamegraph", "raw", "speedscope"};
+    struct frame frames[40];
+    struct trace trace = {.process = &server, .thread_id = 1, .frames = frames, .n_frames = N_ELEMENTS(frames)};
+
+    for (size_t f = 0; f < N_ELEMENTS(formats); f++) {
+        struct profile *p = profile_new(&(struct profile_options){.interval_ns = 10 * MS, .timeline = true});
+        int failed = 0;
+
+        for (size_t i = 0; i < N_ELEMENTS(frames); i++)
+            frames[i] = (struct frame){.func = &funcs[i % 7], .line = 7};
+        for (int i = 0; i < 40000; i++) {
+            frames[0].line = i + 1;
+            frames[39].line = i / 200 + 1;
+            failed += profile_add(p, &trace, (uint64_t)i * 10 * MS) != 0;
+        }
+        CHECK_INT(failed, 0);
+        check_limit(p, formats[f]);
+        profile_free(p);
+    }
+    CHECK_INT(limit_of(&(struct options){.output = "raw_1_cpu_profiling.txt"}), 0);
+    CHECK_INT(limit_of(&(struct options){.as_py_spy = true, .output = "x.txt"}), 0);
+    CHECK_INT(limit_of(&(struct options){.as_py_spy = true}), 0);
+}
+
+/* A dump within a bound: the innermost and outermost frames of each thread stay, and the gap is told. */
+static void test_limit_dump(void)
+{
+    static struct frame frames[1000];
+    struct trace trace = {.process = &server, .thread_id = 1, .frames = frames, .n_frames = N_ELEMENTS(frames)};
+    size_t sizes[] = {1000000, 9000, 600};
+
+    for (size_t i = 0; i < N_ELEMENTS(frames); i++)
+        frames[i] = (struct frame){.func = &funcs[1], .line = (int)i + 1};
+    for (size_t i = 0; i < N_ELEMENTS(sizes); i++) {
+        struct written w;
+        size_t used;
+
+        written_open(&w);
+        used = limit_dump(&server, &trace, 1, &(struct dump_options){0}, true, sizes[i], w.file);
+        written_close(&w);
+        CHECK_INT(used, w.len);
+        CHECK(w.len <= sizes[i]);
+        CHECK_INT(strstr(w.text, "frames are left out") != NULL, i > 0);
+        CHECK(strstr(w.text, "views.py:1)\n") != NULL && strstr(w.text, "views.py:1000)\n") != NULL);
+        CHECK_INT(strstr(w.text, "views.py:500)\n") != NULL, i == 0);
+        free(w.text);
+    }
+}
+
 /* Two hundred thousand stacks, all about as wide, forty deep. */
 static void test_many_stacks(void)
 {
@@ -499,11 +595,14 @@ int main(int argc, char **argv)
     TEST_RUN(test_goldens);
     TEST_RUN(test_goldens_with_roots);
     TEST_RUN(test_nothing_sampled);
+    TEST_RUN(test_nothing_sampled_remark);
     TEST_RUN(test_dump_text);
     TEST_RUN(test_dump_json);
     TEST_RUN(test_assets);
     TEST_RUN(test_svg_hostile);
     TEST_RUN(test_deep_stack);
+    TEST_RUN(test_limit);
+    TEST_RUN(test_limit_dump);
     TEST_RUN(test_many_stacks);
     return test_finish("test_out");
 }

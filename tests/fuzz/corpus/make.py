@@ -40,6 +40,14 @@ def maps():
     write("maps", "numbers", b"ffffffffffffffffffffffff-fffffffffffffffffffffffff r-xp -1 0x8:ffffffffff -5 /x\n")
 
 
+def folded():
+    plain = b"<module> (a.py:6) 2\n<module> (a.py:6);f (a.py:3) 99\n<module> (a.py:6);g (libc.so.6);[not sure] (x) 1\n"
+    write("folded", "plain", b"0" + plain)
+    write("folded", "roots", b'1process 1:"a b";thread (2): w;f (a.py:3) 7\nthread (0x7F);f (a.py:3) 7\nn 1;w;f (a.py:3) 7\n')
+    write("folded", "others", b"2main;foo;bar 4\r\n\n;;; 3\nf (a (copy)/b) (x:1);( );) ( 5\n\xff;\xe2\x80\xae 2")
+    write("folded", "counts", b"3f (a.py:1) 900000000000\nf (a.py:1) 999999999999999999\nf 0\nf 12345678901234567890\n")
+
+
 def debug_offsets():
     """What real versions tell, by the rows of layouts.c, and texts of versions."""
     text = (ROOT / "src/python/layouts.c").read_text()
@@ -278,6 +286,7 @@ def unwind(image, text):
 if __name__ == "__main__":
     lines()
     maps()
+    folded()
     debug_offsets()
     elf()
     core()

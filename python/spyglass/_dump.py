@@ -1,0 +1,141 @@
+"""`spyglass dump --json` -> typed objects."""
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from dataclasses import dataclass
+from typing import Any, Dict, List, Optional, Tuple
+
+from ._binary import binary as find_binary
+from ._errors import SpyglassError, error_from
+from ._ptracer import allow_children
+
+
+@dataclass(frozen=True)
+class Local:
+    """A variable of a frame. `repr` is its value as repr() shows it, cut when it is long."""
+
+    name: str
+    repr: str
+    arg: bool  # an argument of the function
+    addr: int  # of the object in the process
+
+
+@dataclass(frozen=True)
+class Frame:
+    """A call. `line` is 0 when unknown; `module` is the ELF file of a native function, None for Python."""
+
+    name: str
+    filename: str
+    short_filename: Optional[str]
+    module: Optional[str]
+    line: int
+    locals: Optional[Tuple[Local, ...]]  # arguments first; None when they were not asked for
+
+    def __str__(self) -> str:
+        where = self.short_filename or self.filename
+        return "%s (%s:%d)" % (self.name, where, self.line) if self.line else "%s (%s)" % (self.name, where)
+
+
+@dataclass(frozen=True)
+class Process:
+    """A child of the process that was asked for, with its line of parents."""
+
+    pid: int
+    command_line: str
+    parent: Optional["Process"]
+
+
+@dataclass(frozen=True)
+class Thread:
+    """A thread at one instant. `frames` is innermost first."""
+
+    pid: int
+    thread_id: int  # threading.get_ident()
+    os_thread_id: Optional[int]  # threading.get_native_id()
+    name: Optional[str]
+    active: bool  # it ran
+    owns_gil: bool
+    frames: Tuple[Frame, ...]
+    process: Optional[Process]  # None in the process that was asked for
+
+    @property
+    def status(self) -> str:
+        """`idle`, `active` or `active+gil`."""
+        return ("active" if self.active else "idle") + ("+gil" if self.owns_gil else "")
+
+    def __str__(self) -> str:
+        ident = self.os_thread_id if self.os_thread_id is not None else "0x%X" % self.thread_id
+        head = "Thread %s (%s)" % (ident, self.status) + (': "%s"' % self.name if self.name else "")
+        return "\n    ".join([head] + [str(frame) for frame in self.frames])
+
+
+def _frame(fields: Dict[str, Any]) -> Frame:
+    variables = fields.get("locals")
+    return Frame(
+        name=fields["name"],
+        filename=fields["filename"],
+        short_filename=fields.get("short_filename"),
+        module=fields.get("module"),
+        line=fields.get("line") or 0,
+        locals=None if variables is None else tuple(
+            Local(v["name"], v.get("repr") or "", bool(v.get("arg")), v.get("addr") or 0) for v in variables))
+
+
+def _process(fields: Optional[Dict[str, Any]]) -> Optional[Process]:
+    if fields is None:
+        return None
+    return Process(fields["pid"], fields.get("command_line") or "", _process(fields.get("parent")))
+
+
+def _thread(fields: Dict[str, Any]) -> Thread:
+    return Thread(
+        pid=fields["pid"],
+        thread_id=fields["thread_id"],
+        os_thread_id=fields.get("os_thread_id"),
+        name=fields.get("thread_name"),
+        active=fields["active"],
+        owns_gil=fields["owns_gil"],
+        frames=tuple(_frame(f) for f in fields["frames"]),
+        process=_process(fields.get("process_info")))
+
+
+def dump(
+    pid: Optional[int] = None,
+    *,
+    native: bool = False,
+    native_all: bool = False,
+    locals: int = 0,
+    show_secrets: bool = False,
+    subprocesses: bool = False,
+    nonblocking: bool = False,
+    timeout: Optional[float] = 60.0,
+    binary: Optional[str] = None,
+) -> List[Thread]:
+    """The stack of every thread of a process right now, main thread first; of this process when `pid` is None.
+
+    `locals` is 0 to 3: none, the variables of each frame, longer values and attributes, still longer ones.
+
+    Raises PermissionError, ProcessLookupError, TimeoutError, FileNotFoundError when the program is missing, else
+    SpyglassError: with the program's own words.
+    """
+    if pid is None:
+        pid = os.getpid()
+    command = [find_binary(binary), "dump", "--json", "--pid", str(pid)]
+    command += ["--native"] * native + ["--native-all"] * native_all + ["--locals"] * int(locals)
+    command += ["--show-secrets"] * show_secrets + ["--subprocesses"] * subprocesses + ["--nonblocking"] * nonblocking
+    if pid == os.getpid():
+        allow_children()
+    try:
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                              timeout=timeout)
+    except subprocess.TimeoutExpired:
+        raise TimeoutError("no dump of process %d within %g seconds" % (pid, timeout or 0)) from None
+    said = done.stderr.decode("utf-8", "replace")
+    if done.returncode != 0:
+        raise error_from(said, done.returncode, command)
+    try:
+        return [_thread(fields) for fields in json.loads(done.stdout.decode("utf-8"))]
+    except (ValueError, KeyError, TypeError) as error:
+        raise SpyglassError("%s gave a dump that cannot be read: %s" % (command[0], error), 0, command) from None

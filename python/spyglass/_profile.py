@@ -1,0 +1,170 @@
+"""Profiles: stacks with counts, as `spyglass record -f raw` writes them. Pictures of them are drawn by the program."""
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import tempfile
+from typing import Dict, Iterable, List, Optional, Sequence, Tuple, Union
+
+from ._binary import binary as find_binary
+from ._errors import error_from
+
+Stack = Tuple[str, ...]
+Path = Union[str, "os.PathLike[str]"]
+
+# As the program has them: src/out/format.c.
+ENDINGS = (
+    (".chrometrace.json", "chrometrace"),
+    (".trace.json", "chrometrace"),
+    (".json", "speedscope"),
+    (".svg", "flamegraph"),
+    (".txt", "raw"),
+    (".raw", "raw"),
+    (".folded", "raw"),
+    (".collapsed", "raw"),
+)
+LINE = re.compile(r"(.+) ([0-9]{1,18})")
+UNSAFE = re.compile(r"[\x00-\x1f\x7f\x85\u2028\u2029]")
+
+
+def format_of(path: Path) -> Optional[str]:
+    """The format that a path's extension names, or None."""
+    name = os.fspath(path).lower()
+    return next((format for ending, format in ENDINGS if name.endswith(ending)), None)
+
+
+def _clean(frame: str) -> str:
+    """A frame as it may stand in a line: ';' is between frames, a line's end ends the stack."""
+    return UNSAFE.sub(" ", frame).replace(";", ":") or "?"
+
+
+class Profile:
+    """Where time went: `stacks` are (frames, count), root first, each stack once.
+
+    A recording in another format than raw gives a profile that holds a finished file only: `data`, in `format`. It can
+    be saved, but it has no stacks to read or merge.
+    """
+
+    def __init__(
+        self,
+        stacks: Iterable[Tuple[Sequence[str], int]] = (),
+        *,
+        rate: float = 100.0,
+        title: str = "",
+        errors: int = 0,
+    ) -> None:
+        counts: Dict[Stack, int] = {}
+        for frames, count in stacks:
+            stack = tuple(frames)
+            counts[stack] = counts.get(stack, 0) + count
+        self._stacks: List[Tuple[Stack, int]] = list(counts.items())
+        self.samples: int = sum(counts.values())
+        self.rate = rate  # samples a second
+        self.title = title  # of a picture
+        self.errors = errors  # stacks that could not be read
+        self.format = "raw"
+        self._data: Optional[bytes] = None
+
+    @classmethod
+    def _finished(cls, data: bytes, format: str, samples: int) -> Profile:
+        profile = cls()
+        profile.format = format
+        profile.samples = samples
+        profile._data = data
+        return profile
+
+    @property
+    def stacks(self) -> List[Tuple[Stack, int]]:
+        if self._data is not None:
+            raise ValueError("this profile is a finished %s file: record with format='raw' to have its stacks"
+                             % self.format)
+        return self._stacks
+
+    @property
+    def data(self) -> bytes:
+        """The profile as a file holds it, in `format`."""
+        return self.to_raw().encode("utf-8", "replace") if self._data is None else self._data
+
+    def __repr__(self) -> str:
+        if self._data is not None:
+            return "<spyglass.Profile: %d samples, a finished %s>" % (self.samples, self.format)
+        return "<spyglass.Profile: %d samples in %d stacks>" % (self.samples, len(self._stacks))
+
+    def to_raw(self) -> str:
+        """One line a stack: `a (x.py:6);b (x.py:3) 99`."""
+        return "".join("%s %d\n" % (";".join(_clean(frame) for frame in frames) or "?", count)
+                       for frames, count in self.stacks)
+
+    @classmethod
+    def from_raw(cls, text: str, *, rate: float = 100.0, title: str = "", errors: int = 0) -> Profile:
+        """The profile of raw lines. Raises ValueError that names a line which is none."""
+        stacks = []
+        for number, line in enumerate(text.split("\n"), 1):
+            line = line.rstrip("\r")
+            if not line:
+                continue
+            match = LINE.fullmatch(line)
+            if match is None:
+                raise ValueError("line %d is no line of a raw profile: %.80r" % (number, line))
+            if int(match.group(2)):  # a remark is a line of no samples
+                stacks.append((tuple(match.group(1).split(";")), int(match.group(2))))
+        return cls(stacks, rate=rate, title=title, errors=errors)
+
+    @classmethod
+    def load(cls, path: Path, *, rate: float = 100.0) -> Profile:
+        """Reads a raw profile, as save() and `spyglass record -f raw` write them."""
+        with open(path, encoding="utf-8", errors="replace", newline="") as file:
+            try:
+                return cls.from_raw(file.read(), rate=rate, title=os.path.basename(os.fspath(path)))
+            except ValueError as error:
+                raise ValueError("%s: %s" % (os.fspath(path), error)) from None
+
+    def render(
+        self, format: str = "flamegraph", *, title: Optional[str] = None, binary: Optional[str] = None,
+    ) -> bytes:
+        """The profile in one of the program's formats: flamegraph, raw, speedscope, chrometrace."""
+        format = format.lower()
+        if format == self.format:
+            return self.data
+        command = [find_binary(binary), "merge", "--output", "-", "--format", format, "--rate", repr(float(self.rate))]
+        if title or self.title:
+            command += ["--title=" + UNSAFE.sub(" ", title or self.title)]
+        done = subprocess.run(command + ["-"], input=self.to_raw().encode("utf-8", "replace"), stdout=subprocess.PIPE,
+                              stderr=subprocess.PIPE)
+        if done.returncode != 0:
+            raise error_from(done.stderr.decode("utf-8", "replace"), done.returncode, command)
+        return done.stdout
+
+    def save(
+        self, path: Path, format: Optional[str] = None, *, title: Optional[str] = None, binary: Optional[str] = None,
+    ) -> None:
+        """Writes a file, whole or not at all. Without `format` the extension decides; else it is a flame graph."""
+        if format is None:
+            format = format_of(path) or (self.format if self._data is not None else "flamegraph")
+        data = self.render(format, title=title, binary=binary)
+        place = os.path.abspath(os.fspath(path))
+        handle, name = tempfile.mkstemp(prefix=".spyglass-", dir=os.path.dirname(place))
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(data)
+            mask = os.umask(0)
+            os.umask(mask)
+            os.chmod(name, 0o666 & ~mask)
+            os.replace(name, place)
+        except BaseException:
+            os.unlink(name)
+            raise
+
+
+def merge(parts: Iterable[Tuple[Union[str, Sequence[str]], Profile]], *, title: str = "") -> Profile:
+    """One profile of several, each below a root of its own, or below several: `[("node 1", p), (("node 2", "w"), q)]`."""
+    stacks: List[Tuple[Stack, int]] = []
+    rate: Optional[float] = None
+    errors = 0
+    for root, profile in parts:
+        above = (root,) if isinstance(root, str) else tuple(root)
+        stacks += [(above + frames, count) for frames, count in profile.stacks]
+        rate = rate or profile.rate
+        errors += profile.errors
+    return Profile(stacks, rate=rate or 100.0, title=title, errors=errors)

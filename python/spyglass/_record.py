@@ -1,0 +1,321 @@
+"""`spyglass record` as a child process -> profiles.
+
+The child writes into a file without a name that it inherits, so that nothing is left behind however we end. It runs in
+a session of its own: a Ctrl-C at the terminal is ours alone. It stops when told so by SIGINT, when its duration is
+over, when its target ends, and when we end (--with-parent): PR_SET_PDEATHSIG would end it with the thread that
+happened to start it.
+"""
+from __future__ import annotations
+
+import os
+import re
+import select
+import signal
+import subprocess
+import tempfile
+import threading
+import time
+import weakref
+from types import TracebackType
+from typing import IO, List, Optional, Sequence, Type
+
+from ._binary import binary as find_binary
+from ._errors import error_from
+from ._profile import Path, Profile, format_of
+from ._ptracer import allow_children
+
+START_PATIENCE = 60.0  # seconds until a child that has not begun counts as hanging
+STOP_PATIENCE = 120.0  # a large profile takes its time to be written
+EXIT_PATIENCE = 10.0  # and this much when nobody waits for it
+WROTE = re.compile(r"Samples: (\d+)(?: Errors: (\d+))?")
+
+
+def _end(process: "subprocess.Popen[bytes]", owner: int) -> None:
+    """For a recording that is dropped, and at the interpreter's exit: no profiler and no zombie stays."""
+    if os.getpid() != owner:
+        return  # a copy of the recording in a forked child
+    if process.poll() is None:
+        process.send_signal(signal.SIGINT)
+        try:
+            process.wait(EXIT_PATIENCE)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+    if process.stdout:
+        process.stdout.close()
+
+
+def _nameless_file() -> IO[bytes]:
+    if hasattr(os, "memfd_create"):
+        try:
+            return os.fdopen(os.memfd_create("spyglass"), "w+b", buffering=0)
+        except OSError:
+            pass
+    return tempfile.TemporaryFile(buffering=0)
+
+
+def _content(file: IO[bytes]) -> bytes:
+    """All of it, without moving the position, which we share with the child."""
+    parts: List[bytes] = []
+    at = 0
+    while True:
+        part = os.pread(file.fileno(), 1 << 20, at)
+        if not part:
+            return b"".join(parts)
+        parts.append(part)
+        at += len(part)
+
+
+class Recording:
+    """A recording that can be started once. Made by record(); its methods may be called from any thread."""
+
+    def __init__(self, pid: Optional[int], command: Sequence[str], output: Optional[str], format: str,
+                 rate: float) -> None:
+        self._pid = pid
+        self._command = list(command)
+        self._argv: List[str] = []
+        self._output = output
+        self._format = format
+        self._rate = rate
+        self._owner = 0  # the process that started it
+        self._process: Optional["subprocess.Popen[bytes]"] = None
+        self._file: Optional[IO[bytes]] = None
+        self._messages: Optional[IO[bytes]] = None
+        self._heard = b""
+        self._profile: Optional[Profile] = None
+        self._failure: Optional[Exception] = None
+        self._finalizer: Optional["weakref.finalize[[subprocess.Popen[bytes], int], Recording]"] = None
+        self._lock = threading.RLock()
+
+    # ---- what a user calls ----
+
+    @property
+    def pid(self) -> int:
+        """The process that is recorded."""
+        return os.getpid() if self._pid is None else self._pid
+
+    @property
+    def running(self) -> bool:
+        """It was started and samples still."""
+        return self._process is not None and self._profile is None and self._process.poll() is None
+
+    @property
+    def profile(self) -> Profile:
+        """The result, once the recording was stopped."""
+        if self._profile is None:
+            raise self._failure or RuntimeError("the recording was not stopped yet: call stop(), or snapshot() for "
+                                                "what there is so far")
+        return self._profile
+
+    def start(self) -> Recording:
+        """Returns when sampling has begun."""
+        with self._lock:
+            if self._process is not None:
+                raise RuntimeError("a recording can be started once only: make another")
+            self._owner = os.getpid()
+            if self._pid is None:
+                self._pid = os.getpid()
+            self._launch()
+            self._wait_for_start()
+        return self
+
+    def snapshot(self, timeout: float = STOP_PATIENCE) -> Profile:
+        """What there is so far; the recording goes on. If it has ended by itself: all of it."""
+        self._check()
+        with self._lock:
+            process = self._child()
+            if self._profile is not None or process.poll() is not None:
+                return self.stop(timeout)
+            before = len(self._said())
+            process.send_signal(signal.SIGUSR1)
+            line = self._read_line("Wrote what there is so far", timeout, before)
+            if line is None:
+                return self.stop(timeout)
+            return self._result(line)
+
+    def stop(self, timeout: float = STOP_PATIENCE) -> Profile:
+        """Ends the recording and gives its profile; the same one when it is called again."""
+        self._check()
+        with self._lock:
+            process = self._child()
+            if self._profile is None and self._failure is None and process.poll() is None:
+                process.send_signal(signal.SIGINT)
+            return self._collect(timeout)
+
+    def wait(self, timeout: Optional[float] = None) -> Profile:
+        """Waits until the recording ends by itself: after its duration, or with its target. TimeoutError if not."""
+        self._check()
+        try:
+            # Without the lock, so that another thread can stop it. What the child says fits into the pipe.
+            self._child().wait(timeout)
+        except subprocess.TimeoutExpired:
+            raise TimeoutError("process %s is still recorded after %g seconds" % (self._pid, timeout or 0)) from None
+        return self.stop()
+
+    def __enter__(self) -> Recording:
+        return self.start()
+
+    def __exit__(self, kind: Optional[Type[BaseException]], error: Optional[BaseException],
+                 trace: Optional[TracebackType]) -> None:
+        if kind is None:
+            self.stop()
+            return
+        try:
+            self.stop()
+        except Exception:
+            pass  # what the block raised is what matters
+
+    # ---- the child ----
+
+    def _check(self) -> None:
+        if self._process is None:
+            raise RuntimeError("the recording was not started")
+        if os.getpid() != self._owner:
+            raise RuntimeError("the recording belongs to process %d, which forked this one" % self._owner)
+
+    def _child(self) -> "subprocess.Popen[bytes]":
+        assert self._process is not None
+        return self._process
+
+    def _launch(self) -> None:
+        if self._output is None:
+            self._file = _nameless_file()
+            place, inherited = "/dev/fd/%d" % self._file.fileno(), [self._file.fileno()]
+        else:
+            place, inherited = self._output, []
+        self._messages = tempfile.TemporaryFile(buffering=0)
+        self._argv = self._command + ["--pid", str(self._pid), "--output", place, "--with-parent", str(os.getpid())]
+        if self._pid == os.getpid():
+            allow_children()
+        self._process = subprocess.Popen(self._argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                         stderr=self._messages, pass_fds=inherited, start_new_session=True, bufsize=0)
+        self._finalizer = weakref.finalize(self, _end, self._process, self._owner)
+
+    def _wait_for_start(self) -> None:
+        try:
+            if self._read_line("Sampling process", START_PATIENCE) is not None:
+                return
+            self._child().wait(START_PATIENCE)
+        except (TimeoutError, subprocess.TimeoutExpired):
+            self._child().kill()
+            self._child().wait()
+            self._release()
+            raise TimeoutError("no profiler of process %s began within %g seconds: %s"
+                               % (self._pid, START_PATIENCE, self._said())) from None
+        self._fail()
+
+    def _said(self) -> str:
+        """What the child wrote to its standard error so far."""
+        return _content(self._messages).decode("utf-8", "replace") if self._messages else ""
+
+    def _read_line(self, wanted: str, timeout: float, said: Optional[int] = None) -> Optional[str]:
+        """The next line of the child's messages that holds `wanted`; None when it has ended.
+
+        With `said`: an error when the child says more than so much on its standard error instead.
+        """
+        end = time.monotonic() + timeout
+        stream = self._child().stdout
+        assert stream is not None
+        poll = select.poll()
+        poll.register(stream.fileno(), select.POLLIN)
+        while True:
+            while b"\n" in self._heard:
+                line, self._heard = self._heard.split(b"\n", 1)
+                if wanted in line.decode("utf-8", "replace"):
+                    return line.decode("utf-8", "replace")
+            left = end - time.monotonic()
+            if left <= 0:
+                raise TimeoutError("the profiler of process %s did not answer within %g seconds" % (self._pid, timeout))
+            if poll.poll(int(min(left, 0.1) * 1000) + 1):
+                data = os.read(stream.fileno(), 1 << 16)
+                if not data:
+                    return None
+                self._heard += data
+            elif said is not None and "Error: " in self._said()[said:]:
+                raise error_from(self._said()[said:], 1, self._argv)
+
+    def _collect(self, timeout: float) -> Profile:
+        if self._failure is not None:
+            raise self._failure
+        if self._profile is not None:
+            return self._profile
+        try:
+            line = self._read_line("Wrote ", timeout)
+            while line is not None and "so far" in line:
+                line = self._read_line("Wrote ", STOP_PATIENCE)
+            status = self._child().wait(STOP_PATIENCE)
+        except subprocess.TimeoutExpired:
+            raise TimeoutError("the profiler of process %s did not end" % self._pid) from None
+        if status != 0 or line is None:
+            self._fail()
+        assert line is not None
+        self._profile = self._result(line)
+        self._release()
+        return self._profile
+
+    def _result(self, wrote: str) -> Profile:
+        """The profile from what the child has just written, and said so."""
+        found = WROTE.search(wrote)
+        samples, errors = (int(found.group(1)), int(found.group(2) or 0)) if found else (0, 0)
+        if self._file is not None:
+            data = _content(self._file)
+        else:
+            assert self._output is not None
+            with open(self._output, "rb") as file:
+                data = file.read()
+        if self._format != "raw":
+            return Profile._finished(data, self._format, samples)
+        return Profile.from_raw(data.decode("utf-8", "replace"), rate=self._rate, errors=errors,
+                                title="process %s" % self._pid)
+
+    def _fail(self) -> None:
+        process = self._child()
+        self._failure = error_from(self._said(), process.returncode, self._argv)
+        self._release()
+        raise self._failure
+
+    def _release(self) -> None:
+        if self._finalizer is not None:
+            self._finalizer()
+        for file in (self._file, self._messages):
+            if file is not None:
+                file.close()
+        self._file = self._messages = None
+
+
+def record(
+    pid: Optional[int] = None,
+    *,
+    rate: float = 100,
+    duration: Optional[float] = None,
+    native: bool = False,
+    idle: bool = False,
+    gil: bool = False,
+    threads: bool = False,
+    subprocesses: bool = False,
+    function: bool = False,
+    nonblocking: bool = False,
+    format: Optional[str] = None,
+    output: Optional[Path] = None,
+    extra_args: Sequence[str] = (),
+    binary: Optional[str] = None,
+) -> Recording:
+    """A recording of a process, or of this one when `pid` is None. It begins with start(), or in a `with`:
+
+        with spyglass.record() as recording:
+            work()
+        recording.profile.save("profile.svg")
+
+    `format` is raw unless the extension of `output` says otherwise. Without `output` no file is left. `extra_args` are
+    more flags of `spyglass record`.
+    """
+    if format is None:
+        format = (format_of(output) if output is not None else None) or "raw"
+    format = format.lower()
+    command = [find_binary(binary), "record", "--hideprogress", "--format", format, "--rate", repr(float(rate))]
+    command += ["--duration", repr(float(duration))] if duration is not None else []
+    for flag, wanted in (("--native", native), ("--idle", idle), ("--gil", gil), ("--threads", threads),
+                         ("--subprocesses", subprocesses), ("--function", function), ("--nonblocking", nonblocking)):
+        command += [flag] if wanted else []
+    command += list(extra_args)
+    return Recording(pid, command, None if output is None else os.fspath(output), format, float(rate))

@@ -1,0 +1,291 @@
+/*
+ * merge: raw profiles -> one file in any of record's formats, each profile below the roots that it was given.
+ */
+#include "base/clock.h"
+#include "base/utf8.h"
+#include "cmd/cmd.h"
+#include "out/place.h"
+#include "profile/folded.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#define CHUNK ((size_t)1 << 16)
+
+struct merge {
+    const struct options *o;
+    const struct format *format;
+    struct profile *profile;
+    struct folded *folded;
+    struct place *place;
+    FILE *messages;
+    char title[256];
+    bool stdin_taken;
+    struct err_note *note;
+};
+
+/* A file that is being read: the bytes of `buf` up to `used` are not yet taken. */
+struct source {
+    int fd;
+    const char *path; /* as given */
+    char *root;       /* valid UTF-8 */
+    char *buf;
+    size_t used, cap;
+    uint64_t line; /* of the last one taken, from 1 on */
+};
+
+/* A word of the command line as messages may show it. */
+struct shown {
+    char text[256];
+};
+
+static struct shown show(const char *word)
+{
+    struct shown s = {0};
+    size_t n = strlen(word), used = 0, step;
+    uint32_t cp;
+
+    for (size_t i = 0; i < n && used < sizeof(s.text) - 8; i += step) {
+        step = utf8_decode(word + i, n - i, &cp);
+        if (cp < ' ' || (cp >= 0x7f && cp < 0xa0) || cp == UTF8_REPLACEMENT || (cp >= 0x2028 && cp <= 0x202e))
+            s.text[used++] = '?';
+        else {
+            memcpy(s.text + used, word + i, step);
+            used += step;
+        }
+    }
+    return s;
+}
+
+__attribute__((format(printf, 2, 3))) static void say(struct merge *m, const char *fmt, ...)
+{
+    va_list args;
+
+    fputs(args_prefix(m->o), m->messages);
+    va_start(args, fmt);
+    vfprintf(m->messages, fmt, args);
+    va_end(args);
+    fputc('\n', m->messages);
+}
+
+/* ---- reading ---- */
+
+static int fail_line(struct merge *m, const struct source *s, const char *why)
+{
+    return err_note_what(m->note, ERR_PROFILE, "%s, line %llu: %s", show(s->path).text, (unsigned long long)s->line,
+                         why);
+}
+
+static int take_line(struct merge *m, struct source *s, const char *line, size_t len)
+{
+    const char *why = NULL;
+    int r;
+
+    s->line++;
+    r = folded_add(m->folded, s->root, line, len, &why);
+    return r == ERR_PROFILE ? fail_line(m, s, why) : r;
+}
+
+/* Takes all whole lines out of the buffer. */
+static int take_lines(struct merge *m, struct source *s)
+{
+    size_t from = 0;
+    char *end;
+    int r = 0;
+
+    while (r == 0 && (end = memchr(s->buf + from, '\n', s->used - from)) != NULL) {
+        r = take_line(m, s, s->buf + from, (size_t)(end - s->buf) - from);
+        from = (size_t)(end - s->buf) + 1;
+    }
+    memmove(s->buf, s->buf + from, s->used - from);
+    s->used -= from;
+    return r;
+}
+
+static int make_room(struct merge *m, struct source *s)
+{
+    char *bigger;
+
+    if (s->cap - s->used >= CHUNK)
+        return 0;
+    if (s->used > FOLDED_MAX_LINE) {
+        s->line++;
+        return fail_line(m, s, "it is too long");
+    }
+    bigger = realloc(s->buf, 2 * s->cap + CHUNK);
+    if (bigger == NULL)
+        return ERR_NOMEM;
+    s->buf = bigger;
+    s->cap = 2 * s->cap + CHUNK;
+    return 0;
+}
+
+static int read_source(struct merge *m, struct source *s)
+{
+    ssize_t n;
+    int r;
+
+    do {
+        size_t old;
+
+        r = make_room(m, s);
+        if (r < 0)
+            return r;
+        old = s->used;
+        n = read(s->fd, s->buf + s->used, s->cap - s->used);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return err_note_what(m->note, ERR_PROFILE, "%s: %s", show(s->path).text, strerror(errno));
+        s->used += (size_t)n;
+        if (memchr(s->buf + old, '\n', (size_t)n) != NULL)
+            r = take_lines(m, s);
+    } while (r == 0 && n != 0);
+    return r == 0 && s->used > 0 ? take_line(m, s, s->buf, s->used) : r;
+}
+
+/* ---- the words of the command line ---- */
+
+/* "ROOT=FILE": a root may hold '=', so the last one counts; a word that names a file as it is has no root. */
+static int split_word(struct merge *m, const char *word, struct source *s)
+{
+    const char *equals = strrchr(word, '=');
+    size_t n, levels = 1;
+
+    if (equals == NULL || access(word, F_OK) == 0)
+        equals = NULL;
+    s->path = equals != NULL ? equals + 1 : word;
+    n = equals != NULL ? (size_t)(equals - word) : 0;
+    for (size_t i = 0; i < n; i++)
+        levels += word[i] == ';';
+    if (levels > FOLDED_MAX_LEVELS)
+        return err_note_what(m->note, ERR_USAGE, "a root has %d levels at most", FOLDED_MAX_LEVELS);
+    s->root = calloc(3 * n + 1, 1);
+    if (s->root == NULL)
+        return ERR_NOMEM;
+    utf8_clean(word, n, s->root);
+    return 0;
+}
+
+static int open_source(struct merge *m, struct source *s)
+{
+    struct stat st;
+
+    if (strcmp(s->path, "-") == 0) {
+        if (m->stdin_taken)
+            return err_note_what(m->note, ERR_USAGE, "standard input (-) can be read once only");
+        m->stdin_taken = true;
+        s->fd = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3);
+    } else {
+        s->fd = open(s->path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
+    }
+    if (s->fd < 0)
+        return err_note_what(m->note, ERR_PROFILE, "%s: %s", show(s->path).text, strerror(errno));
+    if (fstat(s->fd, &st) == 0 && S_ISDIR(st.st_mode))
+        return err_note_what(m->note, ERR_PROFILE, "%s: it is a directory", show(s->path).text);
+    return 0;
+}
+
+static int merge_word(const char *word, void *arg)
+{
+    struct merge *m = arg;
+    struct source s = {.fd = -1};
+    int r = split_word(m, word, &s);
+
+    if (r == 0)
+        r = open_source(m, &s);
+    if (r == 0)
+        r = read_source(m, &s);
+    if (s.fd >= 0)
+        close(s.fd);
+    free(s.root);
+    free(s.buf);
+    return r;
+}
+
+/* ---- writing ---- */
+
+static int fill(FILE *out, void *arg)
+{
+    struct merge *m = arg;
+    struct out_options options = {.title = m->title, .exporter = args_version(m->o), .show_lines = true};
+
+    return m->format->write(m->profile, &options, out);
+}
+
+static int open_place(struct merge *m)
+{
+    char name[512];
+
+    if (m->o->output)
+        return place_open(m->o->output, &m->place, m->note);
+    place_default_name(name, sizeof(name), "merged", m->format->extension, time(NULL));
+    return place_open(name, &m->place, m->note);
+}
+
+static int prepare(struct merge *m)
+{
+    const struct options *o = m->o;
+    const struct format *by_path = o->output ? format_by_path(o->output) : NULL;
+    struct profile_options options = {.interval_ns = (uint64_t)((double)NS_PER_S / o->rate)};
+    int r;
+
+    m->format = o->format ? o->format : by_path ? by_path : format_by_name("flamegraph");
+    options.timeline = m->format->timeline;
+    if (o->title)
+        snprintf(m->title, sizeof(m->title), "%s", show(o->title).text);
+    else
+        snprintf(m->title, sizeof(m->title), "%zu profile%s", o->n_files, o->n_files == 1 ? "" : "s");
+    r = open_place(m);
+    if (r < 0)
+        return r;
+    m->messages = place_is_stdout(m->place) ? stderr : stdout;
+    m->profile = profile_new(&options);
+    m->folded = m->profile ? folded_new(m->profile) : NULL;
+    return m->folded ? 0 : ERR_NOMEM;
+}
+
+static int write_result(struct merge *m)
+{
+    const struct profile *p = m->profile;
+    const char *at = m->format->look ? strstr(m->format->look, "%s") : NULL;
+    int r = place_write(m->place, fill, m, m->note);
+
+    if (r == ERR_NO_SAMPLES)
+        err_note_what(m->note, r, "there is no stack in what was given");
+    if (r < 0)
+        return r;
+    if (p->pruned)
+        say(m, "The profile outgrew its memory: %llu of its rarest calls were folded into their callers (pruned).",
+            (unsigned long long)p->pruned);
+    if (p->coarsened)
+        say(m, "The stacks outgrew their memory: neighbouring ones were joined %llu time(s).",
+            (unsigned long long)p->coarsened);
+    say(m, "Wrote %s to '%s'. Samples: %llu", m->format->wrote, show(place_path(m->place)).text,
+        (unsigned long long)p->samples);
+    if (at && !place_is_stdout(m->place))
+        say(m, "%.*s%s%s", (int)(at - m->format->look), m->format->look, show(place_path(m->place)).text, at + 2);
+    return 0;
+}
+
+int cmd_merge(const struct options *o)
+{
+    struct err_note note = {0};
+    struct merge m = {.o = o, .note = &note, .messages = stdout};
+    int r = prepare(&m);
+
+    if (r == 0)
+        r = args_each_file(o, merge_word, &m);
+    if (r == 0)
+        r = write_result(&m);
+    profile_free(m.profile);
+    folded_free(m.folded);
+    place_close(m.place);
+    return r < 0 ? err_print(stderr, r, &note) : 0;
+}

@@ -1,0 +1,520 @@
+/*
+ * Lines of folded stacks -> nodes, frames and threads of a profile. Called by cmd/merge and its tests.
+ *
+ * Equal texts of a frame are one frame, found through a table. The tree is bounded by profile.c; what is not in the
+ * tree (names, roots, the line at hand) is bounded here.
+ */
+#include "profile/folded.h"
+
+#include "base/err.h"
+#include "base/grow.h"
+#include "base/hash.h"
+#include "base/intern.h"
+#include "base/utf8.h"
+#include "profile/profile_private.h"
+
+#include <ctype.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_DIGITS  18
+#define MAX_SAMPLES UINT64_C(1000000000000000)
+
+/* The text of a frame, or of a root, and its frame in the profile. */
+struct folded_name {
+    const char *text;
+    bool is_root;
+    uint32_t frame;
+    struct func func; /* of a frame */
+};
+
+/* A distinct line of roots: the profile's thread of the same index. */
+struct folded_root {
+    uint32_t *frames;
+    size_t n;
+    char *name;
+    struct proc_info process;
+};
+
+struct folded {
+    struct profile *p;
+    struct intern *texts;
+    struct folded_name **names;
+    size_t n_names, cap_names;
+    struct table by_text;
+    struct folded_root **roots;
+    size_t n_roots, cap_roots;
+    struct table by_frames;
+    char *text; /* of the line at hand: its stack, as valid UTF-8 */
+    size_t cap_text;
+    uint32_t *frames; /* of the line at hand, from the roots on */
+    size_t n_frames, cap_frames;
+};
+
+/* A piece of a line. */
+struct part {
+    const char *s;
+    size_t len;
+};
+
+/* "name (file:3)" taken apart. */
+struct location {
+    struct part name, file;
+    int line;
+};
+
+struct folded *folded_new(struct profile *p)
+{
+    struct folded *f = calloc(1, sizeof(*f));
+
+    if (f == NULL)
+        return NULL;
+    f->p = p;
+    f->texts = intern_new();
+    return f->texts == NULL ? folded_free(f) : f;
+}
+
+struct folded *folded_free(struct folded *f)
+{
+    if (f == NULL)
+        return NULL;
+    for (size_t i = 0; i < f->n_names; i++)
+        free(f->names[i]);
+    for (size_t i = 0; i < f->n_roots; i++) {
+        free(f->roots[i]->frames);
+        free(f->roots[i]->name);
+        free(f->roots[i]);
+    }
+    intern_free(f->texts);
+    free(f->names);
+    free(f->by_text.slots);
+    free(f->roots);
+    free(f->by_frames.slots);
+    free(f->text);
+    free(f->frames);
+    free(f);
+    return NULL;
+}
+
+/* ---- taking lines apart ---- */
+
+/* Cuts the next piece off, at ';'. False when there is none left. */
+static bool part_next(struct part *rest, struct part *ret)
+{
+    const char *end;
+
+    if (rest->s == NULL)
+        return false;
+    end = memchr(rest->s, ';', rest->len);
+    *ret = (struct part){rest->s, end != NULL ? (size_t)(end - rest->s) : rest->len};
+    *rest = end != NULL ? (struct part){end + 1, rest->len - ret->len - 1} : (struct part){NULL, 0};
+    return true;
+}
+
+/* The line's number at the end of "a.py:3", which is cut off; 0 when there is none. */
+static int part_cut_line(struct part *file)
+{
+    size_t digits = 0;
+    int line = 0;
+
+    while (digits < file->len && isdigit((unsigned char)file->s[file->len - digits - 1]))
+        digits++;
+    if (digits == 0 || digits > 9 || digits == file->len || file->s[file->len - digits - 1] != ':' ||
+        file->s[file->len - digits] == '0')
+        return 0;
+    for (size_t i = file->len - digits; i < file->len; i++)
+        line = line * 10 + (file->s[i] - '0');
+    file->len -= digits + 1;
+    return line;
+}
+
+/* The brace that the last one closes: names and files may have some of their own. */
+static bool part_locate(struct part text, struct location *ret)
+{
+    size_t depth = 0, i = text.len;
+
+    if (text.len < 4 || text.s[text.len - 1] != ')')
+        return false;
+    while (i-- > 2) {
+        depth += text.s[i] == ')';
+        depth -= text.s[i] == '(';
+        if (depth == 0)
+            break;
+    }
+    if (depth != 0 || text.s[i - 1] != ' ' || i + 2 >= text.len)
+        return false;
+    ret->name = (struct part){text.s, i - 1};
+    ret->file = (struct part){text.s + i + 1, text.len - i - 2};
+    ret->line = part_cut_line(&ret->file);
+    return ret->file.len > 0;
+}
+
+static size_t part_digits(struct part text, size_t from)
+{
+    size_t n = 0;
+
+    while (from + n < text.len && isxdigit((unsigned char)text.s[from + n]))
+        n++;
+    return n;
+}
+
+/* `process 1:"cmd"`, `thread (2)`, `thread (0x7F): name`: the roots that record makes up. */
+static bool part_is_made_up(struct part text)
+{
+    size_t n;
+
+    if (text.len > 8 && memcmp(text.s, "process ", 8) == 0) {
+        n = 8 + part_digits(text, 8);
+        return n > 8 && n + 1 < text.len && text.s[n] == ':' && text.s[n + 1] == '"';
+    }
+    if (text.len > 8 && memcmp(text.s, "thread (", 8) == 0) {
+        size_t from = text.len > 10 && memcmp(text.s + 8, "0x", 2) == 0 ? 10 : 8;
+
+        n = from + part_digits(text, from);
+        return n > from && n < text.len && text.s[n] == ')' && (n + 1 == text.len || text.s[n + 1] == ':');
+    }
+    return false;
+}
+
+/* How many of the first pieces are roots. Where no frame has a file, another profiler wrote it: none is. */
+static size_t part_count_roots(struct part stack)
+{
+    size_t made_up = 0, n = 0;
+    struct location where;
+    struct part text;
+
+    while (part_next(&stack, &text)) {
+        bool is_made_up = part_is_made_up(text);
+
+        if (!is_made_up && part_locate(text, &where))
+            return n < FOLDED_MAX_LEVELS ? n : FOLDED_MAX_LEVELS;
+        if (stack.s == NULL)
+            break; /* the innermost is always a frame */
+        n++;
+        if (is_made_up && made_up == n - 1)
+            made_up = n;
+    }
+    return made_up < FOLDED_MAX_LEVELS ? made_up : FOLDED_MAX_LEVELS;
+}
+
+/* Cuts " 99" off the line. */
+static const char *part_cut_count(struct part *line, uint64_t *ret_count)
+{
+    size_t digits = 0;
+    uint64_t count = 0;
+
+    while (digits < line->len && isdigit((unsigned char)line->s[line->len - digits - 1]))
+        digits++;
+    if (digits == 0 || digits + 2 > line->len || line->s[line->len - digits - 1] != ' ')
+        return "it is not a stack that is followed by a blank and a count";
+    if (digits > MAX_DIGITS)
+        return "its count is too large";
+    for (size_t i = line->len - digits; i < line->len; i++)
+        count = count * 10 + (uint64_t)(line->s[i] - '0');
+    line->len -= digits + 1;
+    *ret_count = count;
+    return NULL;
+}
+
+/* ---- names ---- */
+
+static int name_fill(struct folded *f, struct folded_name *name, struct part text)
+{
+    struct profile_frame frame = {.func = &name->func};
+    struct location where = {.name = text};
+    int r;
+
+    if (name->is_root) {
+        frame = (struct profile_frame){.label = strdup(name->text)};
+        if (frame.label == NULL)
+            return ERR_NOMEM;
+    } else {
+        const char *file;
+
+        if (!part_locate(text, &where))
+            where = (struct location){.name = text};
+        file = intern_bytes(f->texts, where.file.len > 0 ? where.file.s : "", where.file.len);
+        name->func.name = intern_bytes(f->texts, where.name.s, where.name.len);
+        if (file == NULL || name->func.name == NULL)
+            return ERR_NOMEM;
+        name->func.filename = name->func.short_filename = file;
+        frame.line = where.line;
+    }
+    r = profile_frame_append(f->p, &frame, 0, false, &name->frame);
+    if (r < 0)
+        free(frame.label);
+    return r;
+}
+
+static int name_add(struct folded *f, struct part text, bool is_root, uint32_t hash, uint32_t *ret_frame)
+{
+    struct folded_name *name = calloc(1, sizeof(*name));
+    int r = name == NULL ? ERR_NOMEM : 0;
+
+    if (r == 0)
+        r = table_reserve_item((void **)&f->names, &f->cap_names, f->n_names, sizeof(struct folded_name *),
+                               &f->by_text);
+    if (r == 0) {
+        *name = (struct folded_name){.text = text.s, .is_root = is_root};
+        r = name_fill(f, name, text);
+    }
+    if (r < 0) {
+        free(name);
+        return r;
+    }
+    table_add(&f->by_text, hash, (uint32_t)f->n_names);
+    f->names[f->n_names++] = name;
+    *ret_frame = name->frame;
+    return 0;
+}
+
+/* The profile's frame of a text, made when it is first met. */
+static int name_find(struct folded *f, struct part text, bool is_root, uint32_t *ret_frame)
+{
+    static const char full[] = "[too many names]", unnamed[] = "?";
+    const char *interned;
+    uint32_t hash, id;
+    size_t pos;
+
+    if (text.len == 0)
+        text = (struct part){unnamed, sizeof(unnamed) - 1};
+    if (f->n_names >= FOLDED_MAX_NAMES)
+        text = (struct part){full, sizeof(full) - 1};
+    interned = intern_bytes(f->texts, text.s, text.len);
+    if (interned == NULL)
+        return ERR_NOMEM;
+    text = (struct part){interned, strlen(interned)}; /* not the same when there are too many of them */
+    hash = table_hash((uintptr_t)interned, is_root);
+    pos = hash;
+    while ((id = table_next(&f->by_text, hash, &pos)) != TABLE_NONE)
+        if (f->names[id]->text == interned && f->names[id]->is_root == is_root) {
+            *ret_frame = f->names[id]->frame;
+            return 0;
+        }
+    return name_add(f, text, is_root, hash, ret_frame);
+}
+
+static int name_push(struct folded *f, struct part text, bool is_root)
+{
+    uint32_t frame;
+    int r = name_find(f, text, is_root, &frame);
+
+    if (r == 0)
+        r = grow_array((void **)&f->frames, &f->cap_frames, f->n_frames + 1, sizeof(*f->frames));
+    if (r == 0)
+        f->frames[f->n_frames++] = frame;
+    return r;
+}
+
+/* ---- roots ---- */
+
+static uint32_t roots_hash(const struct folded *f, size_t n)
+{
+    uint64_t hash = n;
+
+    for (size_t i = 0; i < n; i++)
+        hash = hash_mix(hash, f->frames[i]);
+    return (uint32_t)(hash >> 32);
+}
+
+/* "node 1 / worker 3", or "all" without a root. */
+static char *roots_name(const struct folded *f, size_t n)
+{
+    char *text = NULL;
+    size_t len = 0;
+    FILE *mem = open_memstream(&text, &len);
+
+    if (mem == NULL)
+        return NULL;
+    if (n == 0)
+        fputs("all", mem);
+    for (size_t i = 0; i < n; i++)
+        fprintf(mem, "%s%s", i > 0 ? " / " : "", f->p->frames[f->frames[i]].label);
+    if (fclose(mem) == 0)
+        return text;
+    free(text);
+    return NULL;
+}
+
+static int roots_add_thread(struct folded *f, struct folded_root *root)
+{
+    struct profile_thread thread = {.process = &root->process, .name = root->name};
+    int r = grow_array((void **)&f->p->threads, &f->p->index->cap_threads, f->p->n_threads + 1, sizeof(thread));
+
+    for (size_t i = 0; i < root->n && r == 0; i++)
+        r = profile_child(f->p, thread.root, root->frames[i], &thread.root);
+    if (r == 0)
+        f->p->threads[f->p->n_threads++] = thread;
+    return r;
+}
+
+static int roots_fill(struct folded *f, struct folded_root *root, size_t n)
+{
+    root->n = n;
+    root->frames = calloc(n + 1, sizeof(*root->frames));
+    root->name = roots_name(f, n);
+    if (root->frames == NULL || root->name == NULL)
+        return ERR_NOMEM;
+    if (n > 0)
+        memcpy(root->frames, f->frames, n * sizeof(*root->frames));
+    root->process = (struct proc_info){.pid = (pid_t)f->n_roots + 1, .command = root->name};
+    return roots_add_thread(f, root);
+}
+
+static int roots_add(struct folded *f, size_t n, uint32_t hash, uint32_t *ret_id)
+{
+    struct folded_root *root = calloc(1, sizeof(*root));
+    int r = root == NULL ? ERR_NOMEM : 0;
+
+    if (r == 0)
+        r = table_reserve_item((void **)&f->roots, &f->cap_roots, f->n_roots, sizeof(struct folded_root *),
+                               &f->by_frames);
+    if (r == 0)
+        r = roots_fill(f, root, n);
+    if (r < 0) {
+        if (root != NULL) {
+            free(root->frames);
+            free(root->name);
+        }
+        free(root);
+        return r;
+    }
+    *ret_id = (uint32_t)f->n_roots;
+    table_add(&f->by_frames, hash, *ret_id);
+    f->roots[f->n_roots++] = root;
+    return 0;
+}
+
+/* The thread of the first `n` frames of the line at hand. */
+static int roots_find(struct folded *f, size_t n, uint32_t *ret_id)
+{
+    uint32_t hash = roots_hash(f, n), id;
+    size_t pos = hash;
+
+    while ((id = table_next(&f->by_frames, hash, &pos)) != TABLE_NONE) {
+        const struct folded_root *root = f->roots[id];
+
+        if (root->n == n && (n == 0 || memcmp(root->frames, f->frames, n * sizeof(*f->frames)) == 0)) {
+            *ret_id = id;
+            return 0;
+        }
+    }
+    return roots_add(f, n, hash, ret_id);
+}
+
+/* ---- the line ---- */
+
+/* Reads the line's frames, of which the first `n_roots` are roots, into f->frames. */
+static int line_fill(struct folded *f, const char *root, struct part stack, size_t n_roots, const char **ret_why)
+{
+    struct part above = {*root != '\0' ? root : NULL, strlen(root)}, text;
+    bool many = f->n_roots >= FOLDED_MAX_ROOTS;
+    int r = 0;
+
+    f->n_frames = 0;
+    while (r == 0 && part_next(&above, &text))
+        r = name_push(f, text, !many);
+    for (size_t i = 0; r == 0 && part_next(&stack, &text); i++) {
+        r = name_push(f, text, i < n_roots && !many);
+        if (f->n_frames > FOLDED_MAX_DEPTH) {
+            *ret_why = "its stack is too deep";
+            return ERR_PROFILE;
+        }
+    }
+    return r;
+}
+
+static int line_add_spans(struct profile *p, struct profile_thread *t, uint32_t node, uint64_t count)
+{
+    uint64_t interval = p->options.interval_ns;
+
+    while (count > 0) {
+        uint32_t n = count < UINT32_MAX ? (uint32_t)count : UINT32_MAX;
+        uint64_t begin = t->n_spans > 0 ? t->spans[t->n_spans - 1].last_ns + interval : 0;
+
+        if (grow_array((void **)&t->spans, &t->cap_spans, t->n_spans + 1, sizeof(*t->spans)) < 0)
+            return ERR_NOMEM;
+        t->spans[t->n_spans++] = (struct profile_span){begin, begin + (n - 1) * interval, node, n};
+        p->n_spans++;
+        count -= n;
+    }
+    return 0;
+}
+
+/* Hangs the line's frames below their roots. */
+static int line_count(struct folded *f, size_t n_roots, uint64_t count)
+{
+    struct profile *p = f->p;
+    uint32_t thread, node;
+    int r = roots_find(f, n_roots, &thread);
+
+    if (r < 0)
+        return r;
+    node = p->threads[thread].root;
+    for (size_t i = n_roots; i < f->n_frames && r == 0; i++)
+        r = profile_child(p, node, f->frames[i], &node);
+    if (r == 0 && p->options.timeline)
+        r = line_add_spans(p, &p->threads[thread], node, count);
+    if (r < 0)
+        return r;
+    p->nodes[node].self += count;
+    p->samples += count;
+    return profile_keep_bounds(p);
+}
+
+static int line_clean(struct folded *f, struct part *stack)
+{
+    if (grow_array((void **)&f->text, &f->cap_text, 3 * stack->len + 1, 1) < 0)
+        return ERR_NOMEM;
+    *stack = (struct part){f->text, utf8_clean(stack->s, stack->len, f->text)};
+    return 0;
+}
+
+static bool too_many_samples(const struct profile *p, uint64_t count)
+{
+    uint64_t most = INT64_MAX / (p->options.interval_ns > 0 ? p->options.interval_ns : 1);
+
+    if (most > MAX_SAMPLES)
+        most = MAX_SAMPLES;
+    return count > most || p->samples > most - count;
+}
+
+/* How many of the line's frames are roots in fact. */
+static size_t count_levels(const struct folded *f, const char *root, size_t n_roots)
+{
+    struct part above = {*root != '\0' ? root : NULL, strlen(root)}, text;
+
+    if (f->n_roots >= FOLDED_MAX_ROOTS)
+        return 0;
+    while (part_next(&above, &text))
+        n_roots++;
+    return n_roots;
+}
+
+int folded_add(struct folded *f, const char *root, const char *line, size_t len, const char **ret_why)
+{
+    struct part stack = {line, len};
+    uint64_t count = 0;
+    size_t n_roots;
+    int r;
+
+    if (stack.len > 0 && stack.s[stack.len - 1] == '\r')
+        stack.len--;
+    if (stack.len == 0)
+        return 0;
+    *ret_why = stack.len > FOLDED_MAX_LINE ? "it is too long" : part_cut_count(&stack, &count);
+    if (*ret_why == NULL && too_many_samples(f->p, count))
+        *ret_why = "its count is too large";
+    if (*ret_why != NULL)
+        return ERR_PROFILE;
+    if (count == 0)
+        return 0;
+    r = line_clean(f, &stack);
+    if (r < 0)
+        return r;
+    n_roots = part_count_roots(stack);
+    r = line_fill(f, root, stack, n_roots, ret_why);
+    return r < 0 ? r : line_count(f, count_levels(f, root, n_roots), count);
+}

@@ -1,0 +1,100 @@
+"""Fixtures of the tests against the real Ray, Dask and Dagster, as `tests/run platforms` runs them.
+
+pytest runs on the Python of the environment that tools/platforms makes, so that the tests can import these packages.
+SPYGLASS names the program (default build/spyglass; `py-spy` must lie beside it): its directory comes first in PATH.
+What a test starts it ends, by its own process ids; nothing here sleeps and hopes.
+"""
+import contextlib
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+HERE = pathlib.Path(__file__).resolve().parent
+PROGRAMS = HERE / "programs"
+SPYGLASS = pathlib.Path(os.environ.get("SPYGLASS", ROOT / "build" / "spyglass")).resolve()
+PACKAGE = ROOT / "python"
+BIN = pathlib.Path(sys.executable).parent
+WAIT = 180  # seconds until a thing that must happen counts as hanging
+
+sys.path.insert(0, str(PACKAGE))
+os.environ["PATH"] = os.pathsep.join([str(SPYGLASS.parent), str(BIN), os.environ["PATH"]])
+os.environ["PYTHONPATH"] = os.pathsep.join([str(PACKAGE), str(PROGRAMS)])
+os.environ["SPYGLASS_BINARY"] = str(SPYGLASS)
+# Ray: no token of the user's, no telemetry, no look at newer releases. Dagster: no telemetry.
+os.environ.update(RAY_AUTH_MODE="disabled", RAY_USAGE_STATS_ENABLED="0", RAY_DISABLE_IMPORT_WARNING="1",
+                  DAGSTER_DISABLE_TELEMETRY="1", PYTHONDONTWRITEBYTECODE="1")
+sys.path.insert(0, str(PROGRAMS))
+
+
+def wait_until(condition, what, timeout=WAIT):
+    """Polls a condition that must come true; gives what it gave."""
+    end = time.monotonic() + timeout
+    while True:
+        found = condition()
+        if found:
+            return found
+        assert time.monotonic() < end, "waited in vain for: " + what
+        time.sleep(0.05)
+
+
+def end_tree(process, patience=60):
+    """Ends a process that we started as the leader of a session, with all that it left behind in that session."""
+    if process.poll() is None:
+        process.terminate()
+        try:
+            process.wait(patience)
+        except subprocess.TimeoutExpired:
+            pass
+    for pid in session_of(process.pid):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    process.wait()
+
+
+def session_of(leader):
+    found = []
+    for entry in pathlib.Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with contextlib.suppress(OSError, ValueError, IndexError):
+                fields = (entry / "stat").read_text().rpartition(")")[2].split()
+                if int(fields[3]) == leader:
+                    found.append(int(entry.name))
+    return found
+
+
+def run(*args, status=0, **options):
+    done = subprocess.run([str(a) for a in args], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE, timeout=WAIT, **options)
+    out, err = done.stdout.decode("utf-8"), done.stderr.decode("utf-8", "replace")
+    assert done.returncode == status, "%s -> %d\n%s\n%s" % (args, done.returncode, out[-3000:], err[-3000:])
+    return out, err
+
+
+@pytest.fixture
+def started():
+    """Starts programs in sessions of their own; all of them are ended after the test."""
+    processes = []
+
+    def start(*args, **options):
+        process = subprocess.Popen([str(a) for a in args], stdin=subprocess.DEVNULL, start_new_session=True, **options)
+        processes.append(process)
+        return process
+
+    yield start
+    for process in processes:
+        end_tree(process)
+
+
+def functions(profile):
+    """function name -> samples whose stack holds it, of a spyglass.Profile."""
+    counts = {}
+    for frames, count in profile.stacks:
+        for name in {frame.partition(" (")[0] for frame in frames}:
+            counts[name] = counts.get(name, 0) + count
+    return counts

@@ -1,0 +1,94 @@
+"""A driver: actors and a task with known functions; prints a line of JSON about them when all are at their work."""
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+
+import ray
+
+CHILD = "def child_spins():\n    while True:\n        sum(range(300))\nprint(1, flush=True)\nchild_spins()\n"
+
+
+@ray.remote(num_cpus=0)
+class Busy:
+    def begin(self):
+        child = subprocess.Popen([sys.executable, "-c", CHILD], stdout=subprocess.PIPE)
+        child.stdout.readline()
+        return os.getpid()
+
+    def spin(self):
+        while True:
+            sum(range(300))
+
+
+@ray.remote(num_cpus=0)
+class Resting:
+    def begin(self):
+        return os.getpid()
+
+    def rests(self):
+        time.sleep(10000)
+
+
+def a_function_with_a_name_that_is_long_enough_to_make_an_answer_large_when_it_calls_itself_many_times(depth, ready):
+    if depth:
+        return a_function_with_a_name_that_is_long_enough_to_make_an_answer_large_when_it_calls_itself_many_times(
+            depth - 1, ready)
+    ready.release()
+    time.sleep(10000)
+
+
+@ray.remote(num_cpus=0)
+class Deep:
+    """Stacks that are many, deep and different: any listing of them is larger than Ray's answers may be."""
+
+    def begin(self):
+        ready = threading.Semaphore(0)
+        threading.stack_size(16 << 20)
+        for i in range(100):
+            deep = a_function_with_a_name_that_is_long_enough_to_make_an_answer_large_when_it_calls_itself_many_times
+            code = deep.__code__.replace(co_name="deep_%d_%s" % (i, deep.__name__), co_firstlineno=1000 * (i + 1))
+            copy = type(deep)(code, dict(deep.__globals__), "deep")
+            copy.__globals__[deep.__name__] = copy
+            threading.Thread(target=copy, args=(600, ready), daemon=True).start()
+        for _ in range(100):
+            ready.acquire()
+        return os.getpid()
+
+
+@ray.remote(num_cpus=0)
+class Dead:
+    def begin(self):
+        return os.getpid()
+
+
+@ray.remote(num_cpus=0)
+def long_running_task():
+    while True:
+        sum(range(300))
+
+
+def main():
+    ray.init(address=sys.argv[1], log_to_driver=False)
+    wanted = sys.argv[2].split(",")
+    actors = {name: {"Busy": Busy, "Resting": Resting, "Deep": Deep, "Dead": Dead}[name].remote() for name in wanted}
+    facts = {"pids": {name: ray.get(actor.begin.remote()) for name, actor in actors.items()}}
+    pending = []
+    if "Busy" in actors:
+        pending += [actors["Busy"].spin.remote(), long_running_task.remote()]
+        facts["task"] = pending[1].task_id().hex()
+    if "Resting" in actors:
+        pending.append(actors["Resting"].rests.remote())
+    if "Dead" in actors:
+        ray.kill(actors["Dead"])
+        while os.path.exists("/proc/%d" % facts["pids"]["Dead"]):
+            time.sleep(0.01)
+    facts["node"] = ray.get_runtime_context().get_node_id()
+    facts["raylet"] = int(open("/proc/%d/stat" % next(iter(facts["pids"].values()))).read().rpartition(")")[2].split()[1])
+    print(json.dumps(facts), flush=True)
+    sys.stdin.read()
+
+
+main()

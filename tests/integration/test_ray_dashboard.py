@@ -1,0 +1,267 @@
+"""A real Ray with our py-spy first in PATH: "Stack Trace" and "CPU Flame Graph" of its dashboard, with every parameter,
+as root, through sudo and as a plain user."""
+import concurrent.futures
+import itertools
+import json
+import os
+import pathlib
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+
+import pytest
+from conftest import BIN, PROGRAMS, SPYGLASS, WAIT, end_tree, wait_until
+from readers import READ, ends_with
+
+pytestmark = pytest.mark.timeout(900)
+LIMIT = 4 << 20
+ROOT_USER = os.geteuid() == 0
+USER = 23456  # of nobody on the machine; in a namespace of its own it has a name
+FORMATS = ["flamegraph", "raw", "speedscope"]
+WAYS = ["root", "sudo", "user", "user-sudo"] if ROOT_USER else ["user"]
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+class Head:
+    """A head node, started one of the ways in which Ray's users do."""
+
+    def __init__(self, way):
+        self.directory = pathlib.Path(tempfile.mkdtemp(prefix="sg-", dir="/tmp"))  # Ray's socket names must be short
+        self.dashboard, self.port = free_port(), free_port()
+        self.env = dict(os.environ, RAY_DASHBOARD_ENABLE_PROFILING="1", HOME=str(self.directory),
+                        RAY_worker_niceness="0")  # else what runs beside the tests leaves the workers no time
+        self.prefix = self.make_prefix(way)
+        self.log = open(self.directory / "head.log", "w+")
+        self.process = subprocess.Popen(
+            self.prefix + ["start", "--head", "--block", "--port", str(self.port), "--dashboard-port", str(self.dashboard),
+                           "--dashboard-agent-listen-port", str(free_port()), "--include-dashboard", "true",
+                           "--num-cpus", "2", "--temp-dir", str(self.directory / "ray"),
+                           "--object-store-memory", str(100 << 20), "--disable-usage-stats"],
+            stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log, env=self.env, start_new_session=True)
+        wait_until(self.answers, "the dashboard of Ray: " + (self.directory / "head.log").read_text())
+
+    def make_prefix(self, way):
+        """The words before `start`. A plain user has mounts of its own: the environment where it can read it, and for
+        sudo its name and its right, so that nothing of the machine is changed."""
+        ray = ["-m", "ray.scripts.scripts"]
+        no_sudo = self.directory / "bin"
+        no_sudo.mkdir()
+        (no_sudo / "sudo").write_text("#!/bin/sh\nexit 1\n")
+        (no_sudo / "sudo").chmod(0o755)
+        os.chmod(self.directory, 0o777)
+        if way in ("root", "user") :
+            self.env["PATH"] = "%s:%s" % (no_sudo, self.env["PATH"])
+        if not way.startswith("user") or not ROOT_USER:
+            return [sys.executable] + ray
+        place, tool = self.directory / "env", self.directory / "tool"
+        place.mkdir()
+        shutil.copytree(SPYGLASS.parent, tool, symlinks=True, ignore=lambda d, names: [
+            n for n in names if n not in ("spyglass", "py-spy")])
+        self.env["PATH"] = "%s:%s:%s/bin:/usr/bin:/bin" % (no_sudo if way == "user" else tool, tool, place)
+        self.env["SPYGLASS_BINARY"] = str(tool / "spyglass")
+        (self.directory / "passwd").write_text("root:*:0:0::/root:/bin/sh\nray:*:%d:%d::%s:/bin/sh\n" % (USER, USER, self.directory))
+        (self.directory / "sudoers").write_text("root ALL=(ALL:ALL) ALL\nray ALL=(ALL:ALL) NOPASSWD: ALL\n")
+        os.chmod(self.directory / "sudoers", 0o440)
+        mounts = "mount --bind %s %s && mount --bind %s/passwd /etc/passwd && mount --bind %s/sudoers /etc/sudoers" % (
+            BIN.parent, place, self.directory, self.directory)
+        become = "exec setpriv --reuid %d --regid %d --clear-groups %s/bin/python \"$@\"" % (USER, USER, place)
+        return ["unshare", "-m", "sh", "-c", "%s && %s" % (mounts, become), "sh"] + ray
+
+    def answers(self):
+        assert self.process.poll() is None, (self.directory / "head.log").read_text()
+        try:
+            return urllib.request.urlopen("http://127.0.0.1:%d/api/version" % self.dashboard, timeout=5).status == 200
+        except OSError:
+            return False
+
+    def run_driver(self, wanted):
+        script = [str(PROGRAMS / "ray_actors.py"), "127.0.0.1:%d" % self.port, wanted]
+        prefix = self.prefix[:-2] if len(self.prefix) > 3 else [sys.executable]
+        if len(self.prefix) > 3:
+            shutil.copy(script[0], self.directory / "ray_actors.py")
+            script[0] = str(self.directory / "ray_actors.py")
+        self.driver = subprocess.Popen(prefix + script, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.log,
+                                       env=self.env, start_new_session=True)
+        line = self.driver.stdout.readline()
+        assert line, (self.directory / "head.log").read_text()[-3000:]
+        self.facts = json.loads(line)
+        # The agent of the node comes up some seconds after the head.
+        wait_until(lambda: self.get("worker/traceback", pid=self.facts["pids"]["Busy"])[0] != 500 or None, "the agent")
+        return self
+
+    def get(self, path, **query):
+        if "task_id" not in query or query.get("node_id") is None:
+            query.setdefault("node_id", self.facts["node"])
+        url = "http://127.0.0.1:%d/%s?%s" % (self.dashboard, path, urllib.parse.urlencode(query))
+        try:
+            with urllib.request.urlopen(url, timeout=WAIT) as answer:
+                body, status, kind = answer.read(), answer.status, answer.headers.get_content_type()
+        except urllib.error.HTTPError as error:
+            body, status, kind = error.read(), error.code, error.headers.get_content_type()
+        assert len(body) < LIMIT
+        return status, body.decode("utf-8"), kind
+
+    def close(self):
+        for process in (getattr(self, "driver", None), self.process):
+            if process is not None:
+                end_tree(process)
+        self.log.close()
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+
+@pytest.fixture(scope="module", params=WAYS)
+def head(request):
+    head = Head(request.param)
+    head.way = request.param
+    try:
+        yield head.run_driver("Busy,Resting,Dead" + (",Deep" if request.param in ("root", "user") else ""))
+    finally:
+        head.close()
+
+
+def together(calls):
+    """Requests side by side, as impatient people make them: key -> its answer. Those whose key begins with the same word
+    come one after the other: Ray has one file for a process and format, and mixes up two requests for it."""
+    answers, lanes = {}, {}
+    for key, call in calls.items():
+        lanes.setdefault(key[0], []).append((key, call))
+
+    def run_lane(lane):
+        for key, call in lane:
+            answers[key] = call()
+
+    with concurrent.futures.ThreadPoolExecutor(6) as pool:
+        list(pool.map(run_lane, lanes.values()))
+    return answers
+
+
+def flags(names):
+    """Every way to set them: not at all, 0, 1."""
+    for values in itertools.product((None, "0", "1"), repeat=len(names)):
+        yield {name: value for name, value in zip(names, values) if value is not None}
+
+
+def some_flags(head, names):
+    """All ways for root; each alone for the others, since they differ in rights, not in flags."""
+    if head.way in ("root", "user") and len(WAYS) == 1 or head.way == "root":
+        return list(flags(names))
+    return [{}] + [{name: "1"} for name in names] + [{name: "1" for name in names}]
+
+
+def test_worker_stack_trace(head):
+    pid = head.facts["pids"]["Busy"]
+    calls = {(i,) + tuple(sorted(query.items())): lambda query=query: head.get("worker/traceback", pid=pid, **query)
+             for i, query in enumerate(some_flags(head, ["native", "subprocesses"]))}
+    for (_, *query), (status, text, _) in together(calls).items():
+        assert status == 200, text
+        query = dict(query)
+        assert text.startswith("Process %d: ray::Busy.spin" % pid) and "Busy.spin (" in text
+        assert ("ray::core::CoreWorker" in text) == (query.get("native") == "1")
+        assert ("child_spins (" in text) == (query.get("subprocesses") == "1")
+
+
+def test_worker_flame_graph(head):
+    pid = head.facts["pids"]["Busy"]
+    calls = {(format,) + tuple(sorted(query.items())): lambda format=format, query=query: head.get(
+        "worker/cpu_profile", pid=pid, duration=1, format=format, **query)
+        for format in FORMATS for query in some_flags(head, ["native", "idle", "subprocesses"])}
+    for (format, *query), (status, text, kind) in together(calls).items():
+        assert status == 200, text
+        assert kind == ("image/svg+xml" if format == "flamegraph" else "text/plain")
+        names, samples = READ[format](text)
+        query = dict(query)
+        assert ends_with(names, "spin") and samples > 0, (query, names)
+        assert any("ray::core::CoreWorker" in name for name in names) == (query.get("native") == "1")
+        assert ends_with(names, "child_spins") == (query.get("subprocesses") == "1")
+        if query.get("idle") == "1":  # without it a thread that wakes for a moment may be seen, too
+            assert "PythonGCThread.run" in names or "run" in names
+
+
+def test_defaults(head):
+    """What a click on the button asks for: no parameter but the process, five seconds."""
+    status, text, _ = head.get("worker/cpu_profile", pid=head.facts["pids"]["Busy"])
+    assert status == 200 and ends_with(READ["flamegraph"](text)[0], "spin")
+
+
+def test_task(head):
+    query = dict(task_id=head.facts["task"], attempt_number=0)
+    calls = {("trace",): lambda: head.get("task/traceback", **query),
+             ("native",): lambda: head.get("task/traceback", native=1, **query)}
+    for format in FORMATS:
+        calls[format, "plain"] = lambda format=format: head.get("task/cpu_profile", format=format, duration=1, **query)
+        calls[format, "all"] = lambda format=format: head.get(
+            "task/cpu_profile", format=format, duration=1, native=1, idle=1, subprocesses=1, **query)
+    for (name, *_), (status, text, _) in together(calls).items():
+        assert status == 200, text
+        if name in ("trace", "native"):
+            assert "long_running_task (" in text and ("ray::core::CoreWorker" in text) == (name == "native")
+        else:
+            assert ends_with(READ[name](text)[0], "long_running_task")
+
+
+def test_idle_worker(head):
+    """Where py-spy fails with `No stack counts found` there is an answer that says what to do."""
+    pid = head.facts["pids"]["Resting"]
+    for format in FORMATS:
+        status, text, _ = head.get("worker/cpu_profile", pid=pid, duration=1, format=format)
+        assert status == 200, text
+        names, samples = READ[format](text)
+        assert samples == 0 and "stacks were idle" in text and "--idle" in text
+        status, text, _ = head.get("worker/cpu_profile", pid=pid, duration=1, format=format, idle=1)
+        names, samples = READ[format](text)
+        assert status == 200 and ends_with(names, "rests") and samples > 0
+
+
+def test_dead_worker(head):
+    pid = head.facts["pids"]["Dead"]
+    for path in ("worker/traceback", "worker/cpu_profile"):
+        status, text, _ = head.get(path, pid=pid)
+        assert status == 500 and "Check that the process is running" in text and str(pid) in text
+
+
+def test_raylet(head):
+    """No Python; its children are."""
+    for path in ("worker/traceback", "worker/cpu_profile"):
+        status, text, _ = head.get(path, pid=head.facts["raylet"])
+        assert status == 500 and "Failed to find python version from target process" in text and "--subprocesses" in text
+    status, text, _ = head.get("worker/traceback", pid=head.facts["raylet"], subprocesses=1)
+    assert status == 200 and "Busy.spin (" in text and "long_running_task (" in text
+
+
+def test_not_ours(head):
+    """A process of root's: a plain user without sudo is told of the permission, and Ray adds how to get it."""
+    if head.way != "user" or not ROOT_USER:
+        pytest.skip("for a plain user on a machine where we are root")
+    with subprocess.Popen([sys.executable, "-c", "import time; print(1, flush=True); time.sleep(1000)"],
+                          stdout=subprocess.PIPE) as process:
+        process.stdout.readline()
+        try:
+            status, text, _ = head.get("worker/traceback", pid=process.pid)
+        finally:
+            process.kill()
+    assert status == 500 and "Permission Denied" in text and "requires `py-spy` to be installed with root permissions" in text
+
+
+def test_large_answers(head):
+    """A hundred threads, six hundred calls deep: what would be too large is folded, and says so."""
+    if "Deep" not in head.facts["pids"]:
+        pytest.skip("the same for all ways")
+    pid = head.facts["pids"]["Deep"]
+    for format in FORMATS:
+        status, text, _ = head.get("worker/cpu_profile", pid=pid, duration=1, format=format, idle=1)  # get() bounds it
+        assert status == 200, text[:3000]
+        names, samples = READ[format](text)
+        assert samples > 0 and any(name.startswith("deep_") or "a_function_with_a_name" in name for name in names)
+        said = {"flamegraph": "smallest or deepest frames are left out", "raw": "made coarser"}.get(format, "")
+        assert said in text
