@@ -49,10 +49,10 @@ def inside(places):
 
 
 @pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize("python", SUPPORTED, ids=repr)
-def test_from_inside(python, case, inside):
-    script, env, scratch = inside(python)
-    done = subprocess.run([*python.command, script, case, scratch], env=env, stdin=subprocess.DEVNULL,
+@pytest.mark.parametrize("host", SUPPORTED, ids=repr)
+def test_from_inside(host, case, inside):
+    script, env, scratch = inside(host)
+    done = subprocess.run([*host.command, script, case, scratch], env=env, stdin=subprocess.DEVNULL,
                           stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=4 * WAIT)
     assert done.returncode == 0, done.stderr.decode()
     assert json.loads(done.stdout) == {}
@@ -60,11 +60,11 @@ def test_from_inside(python, case, inside):
 
 
 @pytest.mark.parametrize("way", ["exit", "raise", "_exit", "kill"])
-@pytest.mark.parametrize("python", SUPPORTED, ids=repr)
-def test_nothing_stays(python, way, inside):
+@pytest.mark.parametrize("host", SUPPORTED, ids=repr)
+def test_nothing_stays(host, way, inside):
     """However the interpreter ends: no profiler, and no zombie of one."""
-    script, env, _ = inside(python)
-    process = subprocess.Popen([*python.command, script, "leaves", way], env=env, stdin=subprocess.PIPE,
+    script, env, _ = inside(host)
+    process = subprocess.Popen([*host.command, script, "leaves", way], env=env, stdin=subprocess.PIPE,
                                stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     try:
         own, other, sleeper = json.loads(process.stdout.readline())
