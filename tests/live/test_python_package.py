@@ -48,11 +48,19 @@ def inside(places):
     return go
 
 
+def command_of(python):
+    """How to start it: in a chroot there is no /proc, which the profiler needs; a mount of its own is gone with it."""
+    if python.kind != "chroot":
+        return python.command
+    script = 'mount --rbind /proc "$0/proc" && exec chroot "$0" "$@"'
+    return ["unshare", "--mount", "--propagation", "private", "sh", "-c", script, *python.command[1:]]
+
+
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("host", SUPPORTED, ids=repr)
 def test_from_inside(host, case, inside):
     script, env, scratch = inside(host)
-    done = subprocess.run([*host.command, script, case, scratch], env=env, stdin=subprocess.DEVNULL,
+    done = subprocess.run([*command_of(host), script, case, scratch], env=env, stdin=subprocess.DEVNULL,
                           stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=4 * WAIT)
     assert done.returncode == 0, done.stderr.decode()
     assert json.loads(done.stdout) == {}
@@ -64,7 +72,7 @@ def test_from_inside(host, case, inside):
 def test_nothing_stays(host, way, inside):
     """However the interpreter ends: no profiler, and no zombie of one."""
     script, env, _ = inside(host)
-    process = subprocess.Popen([*host.command, script, "leaves", way], env=env, stdin=subprocess.PIPE,
+    process = subprocess.Popen([*command_of(host), script, "leaves", way], env=env, stdin=subprocess.PIPE,
                                stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     try:
         own, other, sleeper = json.loads(process.stdout.readline())
@@ -72,9 +80,10 @@ def test_nothing_stays(host, way, inside):
         process.stdin.write(b"\n")
         process.stdin.close()
         process.wait(WAIT)
+        if way in ("exit", "raise"):  # an interpreter that ends in order has waited for them
+            assert process_state(own) is None and process_state(other) is None
+        # Else they end by themselves; whose parent has ended is reaped by the system's first process, in its own time.
         wait_until(lambda: process_state(own) in (None, "Z") and process_state(other) in (None, "Z"), "both to end")
-        # Whose parent has ended is reaped by the system's first process, in its own time.
-        assert way in ("exit", "raise", "_exit", "kill")
     finally:
         process.kill()
         process.wait()
@@ -160,7 +169,7 @@ def test_permission(spawn, inside, places):
     code = ("import sys, spyglass\n"
             "for call in (lambda pid: spyglass.dump(pid), lambda pid: spyglass.record(pid).start()):\n"
             "    try: call(int(sys.argv[1]))\n"
-            "    except PermissionError as error: assert 'Permission Denied' in str(error) and 'root' in str(error), error\n"
+            "    except PermissionError as error: assert 'Permission Denied' in str(error) and 'belongs to another user' in str(error), error\n"
             "    else: raise SystemExit('allowed')\n")
     subprocess.run(["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups", DEBIAN.command[0], "-c", code,
                     str(target.pid)], env=env, check=True, timeout=WAIT)

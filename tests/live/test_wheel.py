@@ -44,14 +44,36 @@ def wheel(tmp_path_factory):
     return backend("build_wheel", tmp_path_factory.mktemp("wheel"))
 
 
-def make_venv(python, place):
-    call(python.command[0], "-m", "venv", place, env=clean_env())
-    return place / "bin"
+@pytest.fixture(scope="module")
+def pips(tmp_path_factory):
+    """pips(python) -> one pip for all environments of that interpreter: to put one into each takes most of the time."""
+    made = {}
+
+    def get(python):
+        if python.label not in made:
+            made[python.label] = tmp_path_factory.mktemp("pip") / "venv"
+            call(python.command[0], "-m", "venv", made[python.label], env=clean_env())
+        return made[python.label] / "bin" / "python"
+
+    return get
 
 
-def pip(commands, *args, **options):
-    return call(commands / "python", "-m", "pip", "--disable-pip-version-check", "--no-cache-dir", *args,
-                env=options.pop("env", clean_env(PIP_NO_INDEX="1")), **options)
+class Environment:
+    """A fresh environment, without pip in it; `bin` has its commands."""
+
+    def __init__(self, python, place, pip):
+        call(python.command[0], "-m", "venv", "--without-pip", place, env=clean_env())
+        self.place, self.bin, self.with_pip = place, place / "bin", pip
+
+    def pip(self, *args, status=0, env=None):
+        return call(self.with_pip, "-m", "pip", "--disable-pip-version-check", "--no-cache-dir", "--python",
+                    self.bin / "python", *args, status=status, env=env or clean_env(PIP_NO_INDEX="1"))
+
+
+@pytest.fixture
+def fresh(tmp_path, pips):
+    """fresh(python) -> Environment."""
+    return lambda python=DEBIAN: Environment(python, tmp_path / "venv", pips(python))
 
 
 def test_content(wheel):
@@ -99,11 +121,12 @@ def test_versions():
 
 
 @pytest.mark.parametrize("host", EDGES, ids=repr)
-def test_installed(host, wheel, tmp_path):
+def test_installed(host, wheel, fresh, tmp_path):
     """Both commands, the package, the man page and the completions; and all of it goes away again."""
-    commands = make_venv(host, tmp_path / "venv")
+    venv = fresh(host)
+    commands = venv.bin
     before = {p for p in (tmp_path / "venv").rglob("*") if "__pycache__" not in p.parts}
-    pip(commands, "install", wheel)
+    venv.pip("install", wheel)
     assert call(commands / "spyglass", "--version") == "spyglass %s\n" % VERSION
     assert call(commands / "py-spy", "--version") == "py-spy 0.4.3 (spyglass %s)\n" % VERSION
     code = ("import os, sys, spyglass\n"
@@ -118,30 +141,32 @@ def test_installed(host, wheel, tmp_path):
     for name in ("man/man1/spyglass.1", "bash-completion/completions/spyglass.bash", "zsh/site-functions/_spyglass",
                  "fish/vendor_completions.d/py-spy.fish"):
         assert (share / name).stat().st_size > 15, name
-    assert "spyglass" in pip(commands, "show", "--files", "spyglass")
-    pip(commands, "check")
-    pip(commands, "uninstall", "-y", "spyglass")
+    assert "spyglass" in venv.pip("show", "--files", "spyglass")
+    venv.pip("check")
+    venv.pip("uninstall", "-y", "spyglass")
     after = {p for p in (tmp_path / "venv").rglob("*") if "__pycache__" not in p.parts}
     assert {p for p in after - before if p.is_file()} == set()
 
 
 @pytest.mark.parametrize("way", ["target", "prefix", "user", "editable"])
-def test_ways_to_install(way, wheel, tmp_path):
+def test_ways_to_install(way, wheel, fresh, pips, tmp_path):
     """The program is found wherever pip was told to put it."""
-    commands = make_venv(DEBIAN, tmp_path / "venv")
+    venv = fresh()
+    commands = venv.bin
     place = tmp_path / "place"
     env = clean_env(PIP_NO_INDEX="1", PYTHONUSERBASE=str(place), SPYGLASS_PREBUILT=str(SPYGLASS), PATH="/usr/bin:/bin")
     code = "import spyglass; print(spyglass.binary())"
     if way == "editable":
-        pip(commands, "install", "--editable", ROOT, env=env)
+        venv.pip("install", "--editable", ROOT, env=env)
         assert call(commands / "python", "-c", code, env=env) == "%s\n" % (commands / "spyglass")
         assert call(commands / "python", "-c", "import spyglass; print(spyglass.__file__)", env=env).startswith(str(ROOT))
         return
     if way == "user":  # a venv has none of its own: the interpreter below it
-        call(DEBIAN.command[0], "-m", "pip", "install", "--user", "--break-system-packages", "--ignore-installed", wheel, env=env)
+        call(pips(DEBIAN), "-m", "pip", "--python", DEBIAN.command[0], "install", "--user", "--break-system-packages",
+             "--ignore-installed", wheel, env=env)
         assert call(DEBIAN.command[0], "-c", code, env=env) == "%s\n" % (place / "bin" / "spyglass")
         return
-    pip(commands, "install", "--" + way, place, wheel, env=env)
+    venv.pip("install", "--" + way, place, wheel, env=env)
     lib = place if way == "target" else next(place.glob("lib/python*/site-packages"))
     found = call(commands / "python", "-c", code, env=dict(env, PYTHONPATH=str(lib)))
     assert found == "%s\n" % (place / "bin" / "spyglass")
@@ -163,35 +188,37 @@ def fake_py_spy(place):
     return path
 
 
-def test_together_with_py_spy(wheel, tmp_path):
-    commands = make_venv(DEBIAN, tmp_path / "venv")
+def test_together_with_py_spy(wheel, fresh, tmp_path):
+    venv = fresh()
+    commands = venv.bin
     other = fake_py_spy(tmp_path)
-    pip(commands, "install", other)
-    pip(commands, "install", wheel)
+    venv.pip("install", other)
+    venv.pip("install", wheel)
     assert "spyglass" in call(commands / "py-spy", "--version")  # the last one wins
-    pip(commands, "install", "--force-reinstall", "--no-deps", other)
+    venv.pip("install", "--force-reinstall", "--no-deps", other)
     assert call(commands / "py-spy", "--version") == "the other one\n"
     assert call(commands / "spyglass", "--version") == "spyglass %s\n" % VERSION
 
 
 @pytest.mark.parametrize("told", ["setting", "variable"])
-def test_without_py_spy(told, tmp_path):
+def test_without_py_spy(told, fresh, tmp_path):
     """Each under its own name, in any order, and neither takes the other along."""
-    commands = make_venv(DEBIAN, tmp_path / "venv")
+    venv = fresh()
+    commands = venv.bin
     env = clean_env(PIP_NO_INDEX="1", SPYGLASS_PREBUILT=str(SPYGLASS), **({"SPYGLASS_PY_SPY": "no"} if told == "variable" else {}))
     more = ["--config-settings", "py-spy=no"] if told == "setting" else []
-    pip(commands, "install", fake_py_spy(tmp_path))
-    pip(commands, "wheel", "--no-deps", "--wheel-dir", tmp_path, *more, ROOT, env=env)
+    venv.pip("install", fake_py_spy(tmp_path))
+    venv.pip("wheel", "--no-deps", "--wheel-dir", tmp_path, *more, ROOT, env=env)
     path = tmp_path / ("spyglass-%s-0nopyspy-%s.whl" % (VERSION, TAG))
     assert not [n for n in zipfile.ZipFile(path).namelist() if "py-spy" in n]
-    pip(commands, "install", path)
+    venv.pip("install", path)
     assert call(commands / "py-spy", "--version") == "the other one\n"
-    pip(commands, "uninstall", "-y", "spyglass")
+    venv.pip("uninstall", "-y", "spyglass")
     assert call(commands / "py-spy", "--version") == "the other one\n"
     assert not (commands / "spyglass").exists()
 
 
-def test_source_archive(tmp_path):
+def test_source_archive(fresh, tmp_path):
     """pip builds the program from the archive, without the tree, without Git, and without an index."""
     path = backend("build_sdist", tmp_path)
     assert path.name == "spyglass-%s.tar.gz" % VERSION
@@ -200,13 +227,14 @@ def test_source_archive(tmp_path):
         assert all(n.startswith("spyglass-%s/" % VERSION) and ".." not in n for n in names)
         assert not [n for n in names if "/build/" in n or "/.git/" in n or n.endswith((".pyc", ".whl"))]
         assert "Name: spyglass" in archive.extractfile("spyglass-%s/PKG-INFO" % VERSION).read().decode()
-    commands = make_venv(DEBIAN, tmp_path / "venv")
-    pip(commands, "install", path)
+    venv = fresh()
+    commands = venv.bin
+    venv.pip("install", path)
     assert call(commands / "py-spy", "--version") == "py-spy 0.4.3 (spyglass %s)\n" % VERSION
     assert "INTERP" not in call("readelf", "-lW", commands / "spyglass")
 
 
-def test_what_is_missing_is_named(tmp_path):
+def test_what_is_missing_is_named(fresh, tmp_path):
     """Without the packages of the build: an error with their names, and nothing is installed."""
     tools = tmp_path / "bin"
     tools.mkdir()
@@ -214,10 +242,9 @@ def test_what_is_missing_is_named(tmp_path):
         for file in pathlib.Path(directory).iterdir():
             if file.name not in ("meson", "ninja", "apt-get") and not (tools / file.name).exists():
                 (tools / file.name).symlink_to(file)
-    commands = make_venv(DEBIAN, tmp_path / "venv")
+    venv = fresh()
     env = clean_env(PIP_NO_INDEX="1", PATH=str(tools))
-    command = [commands / "python", "-m", "pip", "--disable-pip-version-check", "wheel", "--no-deps", "-w", tmp_path, ROOT]
-    text = call(*command, status=1, env=env)
+    text = venv.pip("wheel", "--no-deps", "-w", tmp_path, ROOT, status=1, env=env)
     assert "missing packages: meson ninja-build" in text and "apt-get install" in text, text
     assert "Traceback" not in text, text
 
