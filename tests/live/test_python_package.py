@@ -125,6 +125,17 @@ def test_found_program(tmp_path, monkeypatch):
     assert done.returncode == 0 and done.stdout.decode().split() == ["spyglass", spyglass.__version__]
 
 
+def test_nobodys_program(tmp_path):
+    """A copy of the package somewhere does not run what lies in a `bin` above it, where anyone could have put it."""
+    lib = tmp_path / "x" / "y" / "lib"
+    shutil.copytree(ROOT / "python" / "spyglass", lib / "spyglass", ignore=shutil.ignore_patterns("__pycache__"))
+    (tmp_path / "bin").mkdir()
+    shutil.copy(SPYGLASS, tmp_path / "bin" / "spyglass")
+    code = "import sys; sys.path.insert(0, %r); import spyglass; spyglass.binary()" % str(lib)
+    done = subprocess.run([DEBIAN.command[0], "-c", code], env=clean_env(PATH=str(lib)), stderr=subprocess.PIPE, timeout=WAIT)
+    assert done.returncode == 1 and b"FileNotFoundError" in done.stderr
+
+
 def test_no_such_process():
     for call in (lambda: spyglass.dump(2**22 + 5), lambda: spyglass.record(2**22 + 5).start()):
         with pytest.raises(ProcessLookupError, match="Check that the process is running"):
