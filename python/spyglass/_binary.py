@@ -15,9 +15,11 @@ def _installed() -> Iterator[str]:
     """Where pip puts a command that comes with this package, whatever the scheme: --user, --prefix, --target."""
     package = os.path.dirname(os.path.abspath(__file__))
     site = os.path.dirname(package)
-    # lib/python3.X/site-packages -> bin; --target DIR has DIR/bin.
-    yield os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(site))), "bin", NAME)
-    yield os.path.join(site, "bin", NAME)
+    # lib/python3.X/site-packages -> bin. Not for any directory: three above a copy in /tmp/x/y may be anybody's /tmp/bin.
+    if os.path.basename(site) in ("site-packages", "dist-packages"):
+        yield os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(site))), "bin", NAME)
+    else:
+        yield os.path.join(site, "bin", NAME)  # --target
     yield os.path.join(sysconfig.get_path("scripts"), NAME)
     yield os.path.join(os.path.dirname(os.path.abspath(sys.executable or "python")), NAME)
     # A working copy of the source: python/spyglass beside build/.

@@ -1,7 +1,7 @@
 """What the program said when it failed -> an exception of Python. Called by the modules that run it."""
 from __future__ import annotations
 
-from typing import Sequence
+from typing import Sequence, Tuple
 
 
 class SpyglassError(RuntimeError):
@@ -16,7 +16,7 @@ class SpyglassError(RuntimeError):
         self.status = status
         self.command = tuple(command)
 
-    def __reduce__(self) -> object:
+    def __reduce__(self) -> Tuple[object, ...]:
         # Comes back whole from a worker process, where only args would.
         return (type(self), (str(self), self.status, self.command))
 

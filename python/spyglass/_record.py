@@ -17,7 +17,7 @@ import threading
 import time
 import weakref
 from types import TracebackType
-from typing import IO, List, Optional, Sequence, Type
+from typing import IO, Callable, List, Optional, Sequence, Type
 
 from ._binary import binary as find_binary
 from ._errors import error_from
@@ -84,7 +84,7 @@ class Recording:
         self._heard = b""
         self._profile: Optional[Profile] = None
         self._failure: Optional[Exception] = None
-        self._finalizer: Optional["weakref.finalize[[subprocess.Popen[bytes], int], Recording]"] = None
+        self._finalizer: Optional[Callable[[], object]] = None
         self._lock = threading.RLock()
 
     # ---- what a user calls ----

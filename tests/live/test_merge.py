@@ -1,0 +1,200 @@
+"""merge: files as record writes them, and as nobody should; and the flag of record that Python's recordings rely on."""
+import json
+import os
+import re
+import resource
+import signal
+import subprocess
+import threading
+import xml.etree.ElementTree
+
+import pytest
+
+from conftest import DEBIAN, PY_SPY, SANITIZED, SPYGLASS, WAIT, clean_env, finish, process_state, run, start, wait_until
+
+LINES = "<module> (a.py:6) 2\n<module> (a.py:6);f (a.py:3) 99\n"
+
+
+@pytest.fixture
+def files(tmp_path):
+    (tmp_path / "a.txt").write_text(LINES)
+    (tmp_path / "b.txt").write_text("g (b.py:1) 7\n")
+    return tmp_path
+
+
+def merge(files, *args, **options):
+    return run("merge", *args, cwd=files, **options)
+
+
+def parse_raw(text):
+    return {tuple(line.rsplit(" ", 1)[0].split(";")): int(line.rsplit(" ", 1)[1]) for line in text.splitlines()}
+
+
+@pytest.mark.parametrize("flags", [[], ["--threads"], ["--threads", "--subprocesses"], ["--function", "--native"]], ids=" ".join)
+def test_what_record_writes(flags, spawn, tmp_path):
+    """A raw profile goes through merge unchanged, and each of its stacks is in each format."""
+    target = spawn(DEBIAN, "busy.py", "2")
+    run("record", "--pid", target.pid, "-d", "1", "-o", tmp_path / "a.txt", *flags).check()
+    text = (tmp_path / "a.txt").read_text()
+    stacks = parse_raw(text)
+    assert len(stacks) > 1 and merge(tmp_path, "-f", "raw", "-o", "-", "a.txt").check().out == text
+    samples = sum(stacks.values())
+    below = merge(tmp_path, "-f", "raw", "-o", "-", "node 1;worker=a.txt", "node 2=a.txt").check().out
+    assert parse_raw(below) == {root + stack: n for stack, n in stacks.items() for root in (("node 1", "worker"), ("node 2",))}
+
+    merge(tmp_path, "-o", "all.svg", "node 1=a.txt", "node 2=a.txt").check()
+    titles = [e.text for e in xml.etree.ElementTree.parse(tmp_path / "all.svg").iter("{http://www.w3.org/2000/svg}title")]
+    assert "node 1 (%s samples, 50.00%%)" % format(samples, ",") in titles and titles[0] == "2 profiles"
+
+    shown = json.loads(merge(tmp_path, "-f", "speedscope", "-o", "-", "node 1=a.txt", "node 2=a.txt").check().out)
+    assert all(p["name"].split(" / ")[0] in ("node 1", "node 2") for p in shown["profiles"])
+    assert sum(len(p["samples"]) for p in shown["profiles"]) == 2 * len(stacks)
+    assert sum(round(w * 100) for p in shown["profiles"] for w in p["weights"]) == 2 * samples
+    assert all(abs(sum(p["weights"]) - p["endValue"]) < 1e-6 for p in shown["profiles"])
+
+    events = json.loads(merge(tmp_path, "-f", "chrometrace", "-o", "-", "a.txt").check().out)
+    depth = {}
+    for event in events:
+        if event["ph"] in "BE":
+            depth[event["pid"]] = depth.get(event["pid"], 0) + (1 if event["ph"] == "B" else -1)
+            assert depth[event["pid"]] >= 0
+    assert set(depth.values()) == {0}
+
+
+def test_words(files):
+    (files / "x=y.txt").write_text("h (c.py:1) 1\n")
+    raw = lambda *args: parse_raw(merge(files, "-f", "raw", "-o", "-", *args).check().out)
+    assert raw("x=y.txt") == {("h (c.py:1)",): 1}  # a file as it is
+    assert raw("r=x=b.txt") == {("r=x", "g (b.py:1)"): 7}  # the last '=' counts
+    assert raw("=b.txt") == {("g (b.py:1)",): 7}
+    assert raw("b.txt", "b.txt") == {("g (b.py:1)",): 14}
+    assert raw("ä;б=b.txt") == {("ä", "б", "g (b.py:1)"): 7}
+    assert raw(";=b.txt") == {("?", "?", "g (b.py:1)"): 7}
+    assert raw("\udcff\n=b.txt") == {("\ufffd\\n", "g (b.py:1)"): 7}
+    assert parse_raw(merge(files, "-f", "raw", "-o", "-", "in=-", "b.txt").check().out) == {
+        ("g (b.py:1)",): 7}  # nothing on standard input
+
+
+def test_standard_input(files):
+    done = subprocess.run([SPYGLASS, "merge", "-f", "raw", "-o", "-", "in=-"], input=b"f (a.py:3) 5", env=clean_env(),
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=WAIT)
+    assert done.returncode == 0 and done.stdout == b"in;f (a.py:3) 5\n", done
+    assert b"Wrote raw flamegraph data to '-'. Samples: 5" in done.stderr
+
+
+def test_pieces(files):
+    """Lines come in pieces of any size, through a FIFO that is closed in the middle of one."""
+    os.mkfifo(files / "pipe")
+
+    def write():
+        with open(files / "pipe", "wb", buffering=0) as pipe:
+            for piece in (b"f (a.p", b"y:1) 3\nlong", b"x" * 300000, b" (b.py:2) 4\n", b"\r\nh (c.py:9) 5"):
+                pipe.write(piece)
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    out = merge(files, "-f", "raw", "-o", "-", "pipe").check().out
+    writer.join()
+    assert sorted(parse_raw(out).values()) == [3, 4, 5]
+
+
+def test_messages(files):
+    result = merge(files, "-o", "all.svg", "a.txt", "b.txt").check()
+    assert result.out == "spyglass> Wrote flamegraph data to 'all.svg'. Samples: 108\nspyglass> Open it in a browser: all.svg\n"
+    result = merge(files, "-o", "all.svg", "--title", "<b>", "a.txt", program=PY_SPY).check()
+    assert result.out.startswith("py-spy> Wrote ") and "<title>&lt;b&gt;</title>" in (files / "all.svg").read_text()
+    result = merge(files, "a.txt").check()
+    assert re.search(r"Wrote flamegraph data to 'merged-\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d.svg'", result.out), result
+    shown = json.loads(merge(files, "-o", "-", "-f", "speedscope", "-r", "50", "b.txt").check().out)
+    assert shown["profiles"][0]["endValue"] == 7 / 50 and shown["name"] == "1 profile"
+
+
+@pytest.mark.parametrize("args, words", [
+    (["missing.txt"], "missing.txt: No such file or directory"),
+    (["r=missing.txt"], "missing.txt: No such file or directory"),
+    (["."], "it is a directory"),
+    (["a.txt", "bad.txt"], "bad.txt, line 2: it is not a stack that is followed by a blank and a count"),
+    (["big.txt"], "big.txt, line 1: its count is too large"),
+    (["empty.txt"], "No stack counts found"),
+    (["-o", "nowhere/x.svg", "a.txt"], "the directory 'nowhere' does not exist"),
+    (["esc\x1b[31m.txt"], "esc?[31m.txt"),
+])
+def test_errors(args, words, files):
+    (files / "bad.txt").write_text("f 1\nno count\nf 2\n")
+    (files / "big.txt").write_text("f 99999999999999999\n")
+    (files / "empty.txt").write_text("")
+    out = [] if "-o" in args else ["-o", "out.svg"]
+    (files / "out.svg").write_text("as it was")
+    result = merge(files, *out, *args).check(1)
+    assert words in result.err and result.out == ""
+    assert (files / "out.svg").read_text() == "as it was"
+
+
+def test_usage(files):
+    for args, words in ((["-o", "x.svg"], "at least one raw profile"), (["-", "-"], "once only"), (["--pid", "5", "a.txt"], "no flag"),
+                        ([";" * 64 + "=a.txt"], "64 levels at most")):
+        assert words in merge(files, *args).check(2).err
+
+
+def test_empty_is_no_error_where_a_file_can_be(files):
+    (files / "empty.txt").write_text("\n\n")
+    assert merge(files, "-f", "raw", "-o", "-", "empty.txt").check().out == ""
+    assert json.loads(merge(files, "-f", "speedscope", "-o", "-", "empty.txt").check().out)["profiles"] == []
+    assert json.loads(merge(files, "-f", "chrometrace", "-o", "-", "empty.txt").check().out) == []
+
+
+def limited():
+    resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))
+
+
+def test_huge_line(files):
+    """A file without a line's end is given up, not swallowed."""
+    with open(files / "huge.txt", "wb") as file:
+        file.truncate(3 << 30)  # all zeros, and not on the disk
+    result = merge(files, "-o", "x.svg", "huge.txt", preexec_fn=None if SANITIZED else limited).check(1)
+    assert "huge.txt, line 1: it is too long" in result.err
+
+
+def test_many_lines(files):
+    """A hundred thousand different stacks, in bounded memory."""
+    with open(files / "many.txt", "w") as file:
+        for i in range(100000):
+            file.write("root %d;f%d (a%d.py:%d);g%d (b.py:%d) %d\n" % (i % 20000, i, i % 99, i + 1, i % 1000, i % 7, i % 3 + 1))
+    result = merge(files, "-o", "x.svg", "many.txt", preexec_fn=None if SANITIZED else limited).check()
+    assert "Samples: %d" % sum(i % 3 + 1 for i in range(100000)) in result.out
+    assert (files / "x.svg").stat().st_size < 4 << 20
+
+
+# ---- record --with-parent ----
+
+def test_ends_with_its_parent(spawn, tmp_path):
+    """However the parent ends, also when it is not the target."""
+    target = spawn(DEBIAN, "busy.py")
+    out = tmp_path / "out.txt"
+    code = ("import os, subprocess, sys\n"
+            "child = subprocess.Popen([sys.argv[1], 'record', '--pid', sys.argv[2], '-o', sys.argv[3], '--with-parent',"
+            " str(os.getpid())], stdout=subprocess.PIPE)\n"
+            "child.stdout.readline()\n"
+            "print(child.pid, flush=True)\n"
+            "sys.stdin.readline()\n")
+    parent = subprocess.Popen([DEBIAN.command[0], "-c", code, SPYGLASS, str(target.pid), out], stdin=subprocess.PIPE,
+                              stdout=subprocess.PIPE, env=clean_env())
+    profiler = int(parent.stdout.readline())
+    wait_until(lambda: os.kill(profiler, signal.SIGUSR1) or (out.exists() and "root" in out.read_text()), "samples")
+    assert process_state(profiler) not in (None, "Z")
+    out.unlink()
+    parent.send_signal(signal.SIGKILL)
+    parent.wait()
+    wait_until(lambda: process_state(profiler) in (None, "Z"), "the profiler to end")
+    assert "root" in out.read_text()
+    parent.stdin.close()
+    parent.stdout.close()
+
+
+def test_has_lost_its_parent_before(spawn, tmp_path):
+    target = spawn(DEBIAN, "busy.py")
+    result = run("record", "--pid", target.pid, "-o", tmp_path / "x.txt", "--with-parent", "1").check()
+    assert "because the process that started it has ended" in result.out
+    process = start("record", "--pid", target.pid, "-o", tmp_path / "y.txt", "-d", "0.3", "--with-parent", os.getpid())
+    assert "because" not in finish(process).check().out
+    assert "root" in (tmp_path / "y.txt").read_text()

@@ -1,0 +1,331 @@
+"""The package spyglass: its objects against what the process itself knows, on every interpreter that it supports.
+
+tests/targets/package.py uses it from inside; here are the ways to run it, and what needs no process at all.
+"""
+import json
+import os
+import pathlib
+import pickle
+import shutil
+import signal
+import subprocess
+import sys
+import xml.etree.ElementTree
+
+import pytest
+
+from conftest import DEBIAN, PYTHONS, ROOT, SANITIZED, SPYGLASS, WAIT, clean_env, process_state, wait_until
+
+sys.path.insert(0, str(ROOT / "python"))
+import spyglass  # noqa: E402
+from spyglass import _ptracer  # noqa: E402
+
+SUPPORTED = [p for p in PYTHONS if p.version >= (3, 8) and not (SANITIZED and p.kind == "chroot")]
+CASES = ["dump", "dump_subprocesses", "record", "thread", "fork", "dropped", "duration", "formats", "flags", "session"]
+
+
+@pytest.fixture(autouse=True)
+def the_program(monkeypatch):
+    monkeypatch.setenv("SPYGLASS_BINARY", str(SPYGLASS))
+
+
+@pytest.fixture
+def inside(places):
+    """inside(python) -> (script, environment, scratch directory), as that interpreter sees them."""
+    def go(python):
+        place = places(python.root)
+        lib = place.parent / "lib"
+        if not lib.exists():
+            lib.mkdir()
+            shutil.copytree(ROOT / "python" / "spyglass", lib / "spyglass", ignore=shutil.ignore_patterns("__pycache__"))
+            shutil.copy(SPYGLASS, lib / "program")
+        scratch = place.parent / "scratch"
+        scratch.mkdir(exist_ok=True)
+        seen = lambda path: "/" + str(path.relative_to(python.root))
+        env = clean_env(PYTHONPATH=seen(lib), SPYGLASS_BINARY=seen(lib / "program"), TMPDIR="/tmp")
+        return seen(place / "package.py"), env, seen(scratch)
+
+    return go
+
+
+def command_of(python):
+    """How to start it: in a chroot there is no /proc, which the profiler needs; a mount of its own is gone with it."""
+    if python.kind != "chroot":
+        return python.command
+    script = 'mount --rbind /proc "$0/proc" && exec chroot "$0" "$@"'
+    return ["unshare", "--mount", "--propagation", "private", "sh", "-c", script, *python.command[1:]]
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("host", SUPPORTED, ids=repr)
+def test_from_inside(host, case, inside):
+    script, env, scratch = inside(host)
+    done = subprocess.run([*command_of(host), script, case, scratch], env=env, stdin=subprocess.DEVNULL,
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=4 * WAIT)
+    assert done.returncode == 0, done.stderr.decode()
+    assert json.loads(done.stdout) == {}
+    assert b"Sanitizer" not in done.stderr, done.stderr.decode()
+
+
+@pytest.mark.parametrize("way", ["exit", "raise", "_exit", "kill"])
+@pytest.mark.parametrize("host", SUPPORTED, ids=repr)
+def test_nothing_stays(host, way, inside):
+    """However the interpreter ends: no profiler, and no zombie of one."""
+    script, env, _ = inside(host)
+    process = subprocess.Popen([*command_of(host), script, "leaves", way], env=env, stdin=subprocess.PIPE,
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    try:
+        own, other, sleeper = json.loads(process.stdout.readline())
+        assert process_state(own) and process_state(other)
+        process.stdin.write(b"\n")
+        process.stdin.close()
+        process.wait(WAIT)
+        if way in ("exit", "raise"):  # an interpreter that ends in order has waited for them
+            assert process_state(own) is None and process_state(other) is None
+        # Else they end by themselves; whose parent has ended is reaped by the system's first process, in its own time.
+        wait_until(lambda: process_state(own) in (None, "Z") and process_state(other) in (None, "Z"), "both to end")
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+        process.stderr.close()
+        os.kill(sleeper, signal.SIGKILL)
+
+
+# ---- errors ----
+
+def test_missing_program(tmp_path, monkeypatch):
+    """The message says what to do; nothing is imported from the tree."""
+    shutil.copytree(ROOT / "python" / "spyglass", tmp_path / "spyglass", ignore=shutil.ignore_patterns("__pycache__"))
+    code = ("import spyglass\n"
+            "for call in (spyglass.binary, spyglass.dump, spyglass.record, lambda: spyglass.Profile([(('f',), 1)]).render()):\n"
+            "    try: call()\n"
+            "    except FileNotFoundError as error: assert 'SPYGLASS_BINARY=' in str(error) and 'pip' in str(error), error\n"
+            "    else: raise SystemExit('found')\n")
+    env = clean_env(PYTHONPATH=str(tmp_path), PATH=str(tmp_path))
+    subprocess.run([DEBIAN.command[0], "-I", "-c", "import sys; sys.path.insert(0, %r)\n%s" % (str(tmp_path), code)], env=env,
+                   check=True, timeout=WAIT)
+    done = subprocess.run([DEBIAN.command[0], "-m", "spyglass"], env=env, stderr=subprocess.PIPE, timeout=WAIT)
+    assert done.returncode == 1 and b"SPYGLASS_BINARY=" in done.stderr
+    for path in (str(tmp_path / "nothing"), str(tmp_path), "no-such-program"):
+        monkeypatch.setenv("SPYGLASS_BINARY", path)
+        with pytest.raises(FileNotFoundError, match="SPYGLASS_BINARY"):
+            spyglass.binary()
+    with pytest.raises(FileNotFoundError, match="given"):
+        spyglass.record(binary=str(tmp_path / "nothing"))
+
+
+def test_found_program(tmp_path, monkeypatch):
+    assert spyglass.binary() == str(SPYGLASS)
+    monkeypatch.delenv("SPYGLASS_BINARY")
+    assert spyglass.binary() == str(ROOT / "build" / "spyglass")  # of a working copy
+    assert spyglass.binary(str(SPYGLASS)) == str(SPYGLASS)
+    done = subprocess.run([DEBIAN.command[0], "-m", "spyglass", "--version"], stdout=subprocess.PIPE, timeout=WAIT,
+                          env=clean_env(PYTHONPATH=str(ROOT / "python"), SPYGLASS_BINARY=str(SPYGLASS)))
+    assert done.returncode == 0 and done.stdout.decode().split() == ["spyglass", spyglass.__version__]
+
+
+def test_nobodys_program(tmp_path):
+    """A copy of the package somewhere does not run what lies in a `bin` above it, where anyone could have put it."""
+    lib = tmp_path / "x" / "y" / "lib"
+    shutil.copytree(ROOT / "python" / "spyglass", lib / "spyglass", ignore=shutil.ignore_patterns("__pycache__"))
+    (tmp_path / "bin").mkdir()
+    shutil.copy(SPYGLASS, tmp_path / "bin" / "spyglass")
+    code = "import sys; sys.path.insert(0, %r); import spyglass; spyglass.binary()" % str(lib)
+    done = subprocess.run([DEBIAN.command[0], "-c", code], env=clean_env(PATH=str(lib)), stderr=subprocess.PIPE, timeout=WAIT)
+    assert done.returncode == 1 and b"FileNotFoundError" in done.stderr
+
+
+def test_no_such_process():
+    for call in (lambda: spyglass.dump(2**22 + 5), lambda: spyglass.record(2**22 + 5).start()):
+        with pytest.raises(ProcessLookupError, match="Check that the process is running"):
+            call()
+
+
+def test_not_python(launch):
+    target = launch(["sleep", "1000"], ready=False)
+    for call in (lambda: spyglass.dump(target.pid), lambda: spyglass.record(target.pid).start()):
+        with pytest.raises(spyglass.SpyglassError, match="Failed to find python version") as caught:
+            call()
+        assert caught.value.status == 1 and caught.value.command[0] == str(SPYGLASS)
+        copy = pickle.loads(pickle.dumps(caught.value))
+        assert str(copy) == str(caught.value) and copy.status == 1 and copy.command == caught.value.command
+
+
+def test_bad_values(tmp_path):
+    with pytest.raises(spyglass.SpyglassError, match="the rate must be") as caught:
+        spyglass.record(rate=-1).start()
+    assert caught.value.status == 2
+    with pytest.raises(spyglass.SpyglassError, match="unknown format"):
+        spyglass.record(format="pdf").start()
+    with pytest.raises(spyglass.SpyglassError, match="does not exist"):
+        spyglass.record(output=tmp_path / "nowhere" / "x.svg").start()
+    for call in (spyglass.Recording.stop, spyglass.Recording.snapshot, spyglass.Recording.wait):
+        with pytest.raises(RuntimeError, match="not started"):
+            call(spyglass.record())
+    recording = spyglass.record()
+    with pytest.raises(RuntimeError, match="not stopped"):
+        recording.profile
+    recording.start()
+    with pytest.raises(RuntimeError, match="once only"):
+        recording.start()
+    recording.stop()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
+def test_permission(spawn, inside, places):
+    """A plain user and a process of root: the program's own words."""
+    target = spawn(DEBIAN, "situations.py", "plain")
+    _, env, _ = inside(DEBIAN)
+    code = ("import sys, spyglass\n"
+            "for call in (lambda pid: spyglass.dump(pid), lambda pid: spyglass.record(pid).start()):\n"
+            "    try: call(int(sys.argv[1]))\n"
+            "    except PermissionError as error: assert 'Permission Denied' in str(error) and 'belongs to another user' in str(error), error\n"
+            "    else: raise SystemExit('allowed')\n")
+    subprocess.run(["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups", DEBIAN.command[0], "-c", code,
+                    str(target.pid)], env=env, check=True, timeout=WAIT)
+
+
+def test_a_program_that_hangs_or_crashes(tmp_path, monkeypatch):
+    """Whatever the child does, an error tells, and it does not stay."""
+    program = tmp_path / "program"
+
+    def say(script):
+        program.write_text("#!/bin/sh\n" + script)
+        program.chmod(0o755)
+
+    say("kill -SEGV $$\n")
+    with pytest.raises(spyglass.SpyglassError, match="killed by signal 11"):
+        spyglass.dump(1, binary=str(program))
+    with pytest.raises(spyglass.SpyglassError, match="killed by signal 11"):
+        spyglass.record(1, binary=str(program)).start()
+    say("echo '[{]'\n")
+    with pytest.raises(spyglass.SpyglassError, match="cannot be read"):
+        spyglass.dump(1, binary=str(program))
+    say("exec sleep 1000\n")
+    with pytest.raises(TimeoutError, match="within 0.5 seconds"):
+        spyglass.dump(1, binary=str(program), timeout=0.5)
+    monkeypatch.setattr("spyglass._record.START_PATIENCE", 0.5)
+    recording = spyglass.record(1, binary=str(program))
+    with pytest.raises(TimeoutError, match="began within"):
+        recording.start()
+    assert recording._process.returncode == -9
+
+
+def test_ptracer(tmp_path, monkeypatch):
+    """Asked for only where Yama wants it, with our own pid."""
+    calls = []
+
+    class Libc:
+        def __init__(self, *args, **options):
+            self.prctl = lambda *args: calls.append([getattr(a, "value", a) for a in args])
+
+    monkeypatch.setattr(_ptracer.ctypes, "CDLL", Libc)
+    for text, wanted in (("0\n", False), ("1\n", True), ("2\n", False), (None, False)):
+        scope = tmp_path / "scope"
+        if text is None:
+            scope.unlink()
+        else:
+            scope.write_text(text)
+        monkeypatch.setattr(_ptracer, "SCOPE", str(scope))
+        calls.clear()
+        _ptracer.allow_children()
+        assert calls == ([[0x59616D61, os.getpid(), 0, 0, 0]] if wanted else []), text
+
+
+# ---- profiles ----
+
+STACKS = [(("<module> (a.py:6)", "f (a.py:3)"), 99), (("<module> (a.py:6)",), 2), (("g (lib/b.py:7)",), 40)]
+
+
+def test_profile(tmp_path):
+    profile = spyglass.Profile(STACKS + STACKS[:1])
+    assert profile.samples == 240 and dict(profile.stacks)[STACKS[0][0]] == 198
+    assert profile.to_raw().splitlines()[0] == "<module> (a.py:6);f (a.py:3) 198"
+    profile.save(tmp_path / "p.txt")
+    assert spyglass.Profile.load(tmp_path / "p.txt").stacks == profile.stacks
+    assert spyglass.Profile.from_raw("").stacks == [] and spyglass.Profile.from_raw("a;b 3\r\n\n").stacks == [(("a", "b"), 3)]
+    copy = pickle.loads(pickle.dumps(profile))
+    assert copy.stacks == profile.stacks and repr(copy) == "<spyglass.Profile: 240 samples in 3 stacks>"
+    # What would break a line does not get into it.
+    odd = spyglass.Profile([(("a;b\n", "", "c\r\u2028d"), 1), ((), 2), (("\udc80",), 3)])
+    assert odd.to_raw() == "a:b ;?;c  d 1\n? 2\n\udc80 3\n"
+    assert spyglass.Profile.from_raw(odd.data.decode()).samples == 6
+
+
+@pytest.mark.parametrize("text", ["a", "a b", "a 1\nb", "12", " 12", "a -1", "a 1.0", "a 1111111111111111111"])
+def test_profile_that_is_none(text, tmp_path):
+    (tmp_path / "x.txt").write_text(text)
+    with pytest.raises(ValueError, match="x.txt: line %d is no line" % (text.count("\n") + 1)):
+        spyglass.Profile.load(tmp_path / "x.txt")
+
+
+def test_profile_formats(tmp_path):
+    profile = spyglass.Profile(STACKS, rate=50)
+    profile.save(tmp_path / "p.svg", title="a <title>")
+    texts = [e.text for e in xml.etree.ElementTree.parse(tmp_path / "p.svg").iter("{http://www.w3.org/2000/svg}title")]
+    assert texts[0] == "a <title>" and "f (a.py:3) (99 samples, 70.21%)" in texts
+    profile.save(tmp_path / "p.json")
+    shown = json.loads((tmp_path / "p.json").read_text())
+    assert [p["endValue"] for p in shown["profiles"]] == [141 / 50]
+    profile.save(tmp_path / "p.trace.json")
+    assert {e["name"] for e in json.loads((tmp_path / "p.trace.json").read_text()) if e["ph"] == "B"} == {"<module>", "f", "g"}
+    profile.save(tmp_path / "p.bin", format="SPEEDSCOPE")
+    assert json.loads((tmp_path / "p.bin").read_text()) == shown
+    profile.save(tmp_path / "p.unknown")
+    assert b"<!DOCTYPE svg" in (tmp_path / "p.unknown").read_bytes()
+    umask = os.umask(0o027)
+    try:
+        profile.save(tmp_path / "mode.txt")
+    finally:
+        os.umask(umask)
+    assert (tmp_path / "mode.txt").stat().st_mode & 0o777 == 0o640
+    with pytest.raises(spyglass.SpyglassError, match="No stack counts found"):
+        spyglass.Profile([]).save(tmp_path / "none.svg")
+    with pytest.raises(FileNotFoundError):
+        profile.save(tmp_path / "nowhere" / "p.txt")
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["mode.txt", "p.bin", "p.json", "p.svg", "p.trace.json", "p.unknown"]
+
+
+def test_merge(tmp_path):
+    one, two = spyglass.Profile(STACKS, rate=50, errors=1), spyglass.Profile(STACKS[:1], rate=50, errors=2)
+    profile = spyglass.merge([("node 1", one), (["node 2", "worker 7"], two), ("node 1", two)], title="both")
+    assert profile.samples == one.samples + 2 * two.samples and profile.errors == 5 and profile.rate == 50
+    stacks = dict(profile.stacks)
+    assert stacks[("node 1",) + STACKS[0][0]] == 198 and stacks[("node 2", "worker 7") + STACKS[0][0]] == 99
+    shown = json.loads(profile.render("speedscope"))
+    assert [(p["name"], p["endValue"]) for p in shown["profiles"]] == [("node 1", 240 / 50), ("node 2 / worker 7", 99 / 50)]
+    assert shown["name"] == "both"
+    assert spyglass.merge([]).stacks == []
+    with pytest.raises(ValueError, match="format='raw'"):
+        spyglass.merge([("x", spyglass.Profile._finished(b"", "speedscope", 0))])
+
+
+# ---- types and examples ----
+
+@pytest.mark.skipif(SANITIZED, reason="nothing of it depends on the program")
+@pytest.mark.parametrize("version", ["3.8", "3.13"])
+def test_types(version):
+    made = subprocess.run([ROOT / "tools" / "venv", "mypy", "mypy==1.13.0"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert made.returncode == 0, made.stderr.decode()
+    mypy = pathlib.Path(made.stdout.decode().strip(), "bin", "mypy")
+    done = subprocess.run([mypy, "--python-version", version, "--cache-dir", os.devnull], cwd=ROOT, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, env=clean_env())
+    assert done.returncode == 0, done.stdout.decode()
+
+
+def python_blocks():
+    text = (ROOT / "docs" / "python.md").read_text()
+    return [part.split("```")[0] for part in text.split("```python\n")[1:]]
+
+
+@pytest.mark.parametrize("number", range(len(python_blocks())))
+def test_examples(number, spawn, tmp_path):
+    """Each example of docs/python.md runs as it stands; `pid` and `work` are what its text says they are."""
+    target = spawn(DEBIAN, "busy.py")
+    code = ("import time\npid = %d\ndef work():\n    end = time.monotonic() + 1\n    while time.monotonic() < end: sum(range(100))\n"
+            "work_for_a_while = work\n%s" % (target.pid, python_blocks()[number]))
+    env = clean_env(PYTHONPATH=str(ROOT / "python"), SPYGLASS_BINARY=str(SPYGLASS))
+    done = subprocess.run([DEBIAN.command[0], "-c", code], cwd=tmp_path, env=env, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, timeout=WAIT)
+    assert done.returncode == 0, done.stdout.decode()
