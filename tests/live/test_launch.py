@@ -272,7 +272,9 @@ class Terminal:
                 assert byte, self.text
                 line += byte
             assert time.monotonic() < end, self.text
-        return json.loads(line.decode())
+        row = json.loads(line.decode())
+        self.ended = "ended" in row
+        return row
 
     def drain(self, seconds=0):
         try:
@@ -293,10 +295,8 @@ class Terminal:
         os.write(self.master, text)
 
     def close(self):
-        try:
+        if not self.ended:  # after that its pid may be another's
             os.killpg(self.job, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
         self.process.kill()
         self.process.wait()
         os.close(self.master)
