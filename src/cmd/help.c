@@ -27,6 +27,8 @@ static const struct example examples[] = {
      "record --pid 1234 --subprocesses --threads --idle -d 10 -o profile.svg"},
     {ARGS_RECORD, false, "Time in C, C++, Rust and Cython by their own functions",
      "record --pid 1234 --native -d 30 -o profile.svg"},
+    {ARGS_RECORD, false, "The first minute of a server, which then goes on",
+     "record --subprocesses -d 60 -o start.svg --wait -- gunicorn app:app"},
     {ARGS_RECORD, false, "A time line for https://www.speedscope.app",
      "record --pid 1234 -d 30 -f speedscope -o profile.json"},
     {ARGS_MERGE, false, "Two workers in one flame graph",

@@ -31,6 +31,7 @@
 #define LAUNCH_PATIENCE_NS (10 * NS_PER_S)
 #define KILL_PATIENCE_NS   (5 * NS_PER_S) /* between asking a program to end and ending it */
 #define LOOK_NS            (500 * NS_PER_MS)
+#define STOPPED_NS         (100 * NS_PER_MS)
 #define ATTACH_BUDGET_NS   (5 * NS_PER_MS) /* in one go: the samples must not wait for a thousand new children */
 #define BEHIND_SHARE       0.9             /* below this share of the rate asked for, it is told */
 
@@ -42,7 +43,8 @@ struct record {
     struct family family;
     struct launch launch;
     struct caller caller;
-    bool has_caller; /* somebody called us through sudo */
+    bool has_caller;     /* somebody called us through sudo */
+    uint64_t stopped_ns; /* since when the launched program has been seen stopped; 0: it is not */
     struct profile *profile;
     struct place *place;
     struct progress *progress;
@@ -111,14 +113,27 @@ static void note_end(struct record *rec)
         launch_set_ended(&rec->launch, rec->sampler->stop.exit_status);
 }
 
-/* Has it ended? On a terminal, a program that stopped itself would leave its user with neither it nor the shell. */
-static void look_at_program(struct record *rec)
+/* A program that stopped itself would leave its user with neither it nor the shell. One that is on its way on again
+ * looks stopped for a moment. */
+static bool program_stands(struct record *rec)
 {
-    struct launch *l = &rec->launch;
+    if (!rec->launch.pid || !launch_is_stopped(&rec->launch) || !launch_needs_us()) {
+        rec->stopped_ns = 0;
+        return false;
+    }
+    if (!rec->stopped_ns)
+        rec->stopped_ns = clock_now_ns();
+    return clock_now_ns() - rec->stopped_ns >= STOPPED_NS;
+}
 
-    note_end(rec);
-    if (!launch_poll(l) && launch_is_stopped(l) && launch_needs_us())
-        signals_stop_us();
+/* Between samples, when nothing is held: the target goes on without us. */
+static void stop_if_asked(struct record *rec)
+{
+    if (!signals_take_stop() && !program_stands(rec))
+        return;
+    progress_erase(rec->progress);
+    signals_stop_us();
+    rec->stopped_ns = 0;
 }
 
 static bool tick(void *arg, uint64_t elapsed_ns)
@@ -135,12 +150,11 @@ static bool tick(void *arg, uint64_t elapsed_ns)
     if (signals_take_snapshot())
         take_snapshot(rec, elapsed_ns);
     progress_update(rec->progress, &counts, clock_now_ns());
-    if (rec->launch.pid)
-        look_at_program(rec);
-    if (signals_take_stop()) { /* nothing is held now: the target goes on without us */
-        progress_erase(rec->progress);
-        signals_stop_us();
+    if (rec->launch.pid) {
+        note_end(rec);
+        launch_poll(&rec->launch);
     }
+    stop_if_asked(rec);
     return !signals_ended_by() && !is_orphan(rec->o);
 }
 
@@ -446,15 +460,12 @@ static void kill_program(struct record *rec)
     }
 }
 
-/* Until it ends. Signals go on to it; one more that ends, sent and not typed, lets us go. */
+/* Until it ends. Signals go on to it; who asks us twice to end, by signals that are sent and not typed, lets us go. */
 static void wait_for_program(struct record *rec)
 {
-    int times = signals_ended_times();
-
-    while (!rec->launch.ended && signals_ended_times() == times) {
+    while (!rec->launch.ended && signals_ended_times() < 2) {
         launch_wait(&rec->launch, LOOK_NS);
-        if (signals_take_stop() || (launch_is_stopped(&rec->launch) && launch_needs_us()))
-            signals_stop_us();
+        stop_if_asked(rec);
     }
 }
 

@@ -25,7 +25,7 @@ void launch_origin_read(struct launch_origin *ret)
     sigprocmask(SIG_SETMASK, NULL, &ret->mask);
     sigemptyset(&ret->ignored);
     for (int sig = 1; sig <= SIGRTMAX; sig++)
-        if (sigaction(sig, NULL, &action) == 0 && action.sa_handler == SIG_IGN)
+        if (sig != SIGKILL && sig != SIGSTOP && sigaction(sig, NULL, &action) == 0 && action.sa_handler == SIG_IGN)
             sigaddset(&ret->ignored, sig);
     if (getrlimit(RLIMIT_NOFILE, &ret->files) < 0)
         ret->files = (struct rlimit){RLIM_INFINITY, RLIM_INFINITY};

@@ -28,6 +28,24 @@ def tell(target):
     return target.read_line()
 
 
+@pytest.fixture(autouse=True)
+def nothing_stays(launch):
+    """Workers in sessions of their own do not end with their target. Before that one does: a pid may be used again."""
+    yield
+    kill(*OURS)
+    OURS.clear()
+
+
+OURS = set()
+
+
+def workers_of(target):
+    """Lets it start its workers; gives what each told of itself."""
+    workers = tell(target)["workers"]
+    OURS.update(worker["pid"] for worker in workers)
+    return workers
+
+
 def skip_old(python, kind):
     if python.version < (3, 0) and kind in ONLY_3:
         pytest.skip("Python 2 has no such pool")
@@ -40,7 +58,7 @@ def test_pool(spawn, python, kind):
     """JSON: every frame of every worker, its parent and its command line. Text: pids, parents, commands."""
     skip_old(python, kind)
     target = spawn(python, "pools.py", kind, "3")
-    workers = tell(target)["workers"]
+    workers = workers_of(target)
     below = {pid for pid in descendants(target.pid) if is_python(pid)}
     assert {w["pid"] for w in workers} <= below
     result = run("dump", "--subprocesses", "--json", "--pid", target.pid).check()
@@ -74,7 +92,7 @@ def test_pool_recorded(spawn, tmp_path, host, kind):
     out = tmp_path / "out.txt"
     process = start("record", "--pid", target.pid, "--subprocesses", "-f", "raw", "--function", "-o", out)
     wait_sampling(process)
-    workers = tell(target)["workers"]
+    workers = workers_of(target)
     wait_until(lambda: min(cpu_seconds(w["pid"]) for w in workers) > 1, "all at work")
     process.send_signal(signal.SIGINT)
     finish(process).check()
@@ -127,7 +145,7 @@ class Pid:
 def test_worlds(spawn, worlds, tmp_path, world, kind):
     """Workers that are there, and workers that come, however births are noticed."""
     early = spawn(DEBIAN, "pools.py", kind, "2", "busy")
-    before = tell(early)["workers"]
+    before = workers_of(early)
     target = spawn(DEBIAN, "pools.py", kind, "2", "busy")
     outs = [tmp_path / "early.txt", tmp_path / "late.txt"]
     command = worlds(world)
@@ -137,7 +155,7 @@ def test_worlds(spawn, worlds, tmp_path, world, kind):
     pids = [profiler_in(process) for process in processes]
     for pid in pids:
         wait_sampling(Pid(pid))
-    after = tell(target)["workers"]
+    after = workers_of(target)
     since = {w["pid"]: cpu_seconds(w["pid"]) for w in before + after}
     wait_until(lambda: min(cpu_seconds(pid) - since[pid] for pid in since) > 0.7, "all at work")
     for pid in pids:
@@ -214,6 +232,7 @@ def record_tree(target, tmp_path, *flags, act):
 
 def kill(*pids):
     for pid in pids:
+        assert pid > 1
         try:
             os.kill(pid, signal.SIGKILL)
         except ProcessLookupError:
@@ -238,7 +257,7 @@ def test_reparented(spawn, tmp_path, host):
     try:
         told, tree = record_tree(target, tmp_path, act=act)
     finally:
-        kill(told.get("child", 0) or -1)
+        kill(*[told["child"]] if told else [])
     assert chains_of(tree)[told["child"]] == [target.pid, told["middle"], told["child"]]
     seen = functions_of(tree)[told["child"]]
     assert "before_it_lost_its_parent" in seen and "after_it_lost_its_parent" in seen, seen

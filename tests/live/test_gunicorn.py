@@ -1,0 +1,78 @@
+"""gunicorn, as people run it: a master and its workers, each with the stack of the request that it handles."""
+import json
+import os
+import signal
+import socket
+import subprocess
+
+import pytest
+from conftest import DEBIAN, TARGETS, clean_env, run, wait_until
+from native_build import CACHE, Locked, call
+from stacks import parse_json, rows, same
+from trees import descendants, is_python
+
+VERSION = "23.0.0"
+
+
+@pytest.fixture(scope="session")
+def gunicorn():
+    """Its program, in an environment outside of the tree. PyPI must answer once."""
+    place = CACHE / ("gunicorn-" + VERSION)
+    with Locked(CACHE / "gunicorn.lock"):
+        if not (place / "done").exists():
+            call([DEBIAN.command[0], "-m", "venv", "--clear", place])
+            call([place / "bin" / "pip", "install", "--quiet", "gunicorn==" + VERSION])
+            (place / "done").touch()
+    return place / "bin" / "gunicorn"
+
+
+@pytest.fixture
+def served(gunicorn, tmp_path):
+    """serve(flags) -> (pid of the master, what each worker told)."""
+    started = []
+
+    def serve(workers, *flags):
+        address = tmp_path / "socket"
+        told = tmp_path / "told"
+        process = subprocess.Popen([gunicorn, "--workers", str(workers), "--bind", "unix:%s" % address, "--chdir", TARGETS, *flags,
+                                    "served:application"], env=clean_env(SERVED=str(told)), start_new_session=True,
+                                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        started.append(process)
+        wait_until(lambda: len(descendants(process.pid)) >= workers and address.exists(), "the workers")
+        connections = []
+        while len(answers(told)) < workers:  # each request parks one worker: the next one goes to another
+            connection = socket.socket(socket.AF_UNIX)
+            connection.connect(str(address))
+            connection.sendall(b"GET / HTTP/1.0\r\n\r\n")
+            connections.append(connection)
+            wait_until(lambda: len(answers(told)) == len(connections), "a worker at its request")
+        started.append(connections)
+        return process.pid, answers(told)
+
+    yield serve
+    for one in started:
+        if isinstance(one, list):
+            for connection in one:
+                connection.close()
+        else:
+            os.killpg(one.pid, signal.SIGKILL)
+            one.wait()
+
+
+def answers(path):
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+@pytest.mark.parametrize("flags", [[], ["--preload"], ["--worker-class", "gthread", "--threads", "2", "--workers", "1"]], ids=" ".join)
+def test_workers(served, flags):
+    master, told = served(1 if "gthread" in flags else 3, *flags)
+    result = run("dump", "--subprocesses", "--json", "--pid", master).check()
+    threads = parse_json(result.out)
+    assert {t["pid"] for t in threads} == {master} | {p for p in descendants(master) if is_python(p)}
+    for worker in told:
+        assert worker["parent"] == master
+        mine = [t for t in threads if t["pid"] == worker["pid"]]
+        resting = [t for t in mine if t["frames"] and t["frames"][0]["name"] == "handler_rests"]
+        assert len(resting) == 1, result
+        same(rows(resting[0]["frames"]), rows(worker["frames"]), "worker %d" % worker["pid"])
+        assert resting[0]["process_info"]["parent"]["pid"] == master

@@ -1,0 +1,495 @@
+"""A program that is started through us: its signals, its terminal, its status, its user."""
+import errno
+import json
+import os
+import pathlib
+import pty
+import pwd
+import re
+import select
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+
+import pytest
+from conftest import (DEBIAN, NEWEST_HOST, PY_SPY, PYTHONS, SPYGLASS, TARGETS, WAIT, clean_env, finish, process_state, run,
+                      start, wait_until)
+from test_record import WORK, read_raw, wait_sampling
+from trees import chains_of, cpu_seconds, functions_of, read_tree, stat
+
+HOSTS = [p for p in (next((p for p in PYTHONS if p.version == (2, 7)), None), DEBIAN, NEWEST_HOST) if p]
+
+
+def lines_of(process):
+    """The next JSON line among what a launched program writes to our standard output."""
+    while True:
+        line = process.stdout.readline()
+        assert line, process.stderr.read()
+        if line.startswith(b"{"):
+            return json.loads(line.decode())
+
+
+def launch(out, *args, program=SPYGLASS, flags=(), **options):
+    """The profiler with a target launched: the process, and the target's pid once it has spoken."""
+    process = start("record", "-f", "raw", "--function", "-o", out, *flags, "--", *args, program=program, **options)
+    told = lines_of(process)
+    wait_sampling(process)
+    return process, told["pid"]
+
+
+def send(process, number):
+    os.kill(process.pid, number)
+
+
+# --- signals ---
+
+@pytest.mark.parametrize("host", HOSTS, ids=repr)
+def test_signals_are_passed_on(tmp_path, script, host):
+    """Each once; those that end the recording too; SIGUSR1 is ours."""
+    out = tmp_path / "out"
+    process, pid = launch(out, *host.command, script(host, "signalled.py"))
+    for name in ("SIGUSR2", "SIGWINCH", "SIGALRM", "SIGRTMIN", "SIGIO", "SIGCONT"):
+        send(process, getattr(signal, name))
+        assert lines_of(process) == {"signal": getattr(signal, name)}
+    send(process, signal.SIGUSR1)
+    wait_until(lambda: out.exists() and out.read_text(), "what there is so far")
+    for name in ("SIGHUP", "SIGTERM"):
+        send(process, getattr(signal, name))
+        assert lines_of(process) == {"signal": getattr(signal, name)}
+        wait_until(lambda: process.poll() is not None or waits(process), "the file")
+    os.kill(pid, signal.SIGKILL)
+    result = finish(process)
+    assert '{"signal": %d}' % signal.SIGUSR1 not in result.out
+    assert read_raw(out.read_text())[0]["works"] > 0
+
+
+def waits(process):
+    """The recording is over, and it sleeps until the program ends."""
+    return pathlib.Path("/proc/%d/wchan" % process.pid).exists() and process_state(process.pid) == "S"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT])
+def test_ends_with_its_status(tmp_path, script, number):
+    """A signal to us ends the program; its status is kept, and the file is written."""
+    out = tmp_path / "out"
+    process, pid = launch(out, *DEBIAN.command, "-c", "import os; print('{\"pid\": %d}' % os.getpid(), flush=True)\n" + WORK % 600)
+    send(process, number)
+    result = finish(process)
+    assert result.status == 128 + number, result
+    assert read_raw(out.read_text())[0]["works"] > 0
+    assert process_state(pid) is None
+
+
+@pytest.mark.parametrize("program, status", [(SPYGLASS, 40 + 15), (PY_SPY, 0)])
+def test_tidies_up(tmp_path, script, program, status):
+    """It may take its time to end: we stay, the file is there before it has ended, the status is its own."""
+    process, pid = launch(tmp_path / "out", *DEBIAN.command, script(DEBIAN, "signalled.py"), "ends", program=program)
+    send(process, signal.SIGTERM)
+    assert lines_of(process) == {"signal": 15}
+    finish(process).check(status)
+    assert process_state(pid) is None
+
+
+def test_stays_until_asked_twice(tmp_path, script):
+    """A program that pays no heed to SIGTERM: a second one lets us go, and it goes on."""
+    out = tmp_path / "out"
+    process, pid = launch(out, *DEBIAN.command, script(DEBIAN, "signalled.py"))
+    try:
+        send(process, signal.SIGTERM)
+        while b"Waiting for the program" not in process.stdout.readline():
+            pass
+        assert read_raw(out.read_text())[0]["works"] > 0
+        send(process, signal.SIGTERM)
+        process.wait(WAIT)
+        assert process.returncode == 0 and process_state(pid) in ("R", "S")
+    finally:
+        os.kill(pid, signal.SIGKILL)
+    assert b"goes on: pid %d" % pid in process.communicate()[0]
+
+
+def test_group_signal(tmp_path, script):
+    """What it sends to its whole group comes to us as well, and is not sent back to it."""
+    code = ("import os, signal, time, json\nseen = []\nsignal.signal(signal.SIGUSR2, lambda n, f: seen.append(n))\n"
+            "print(json.dumps({'pid': os.getpid()}), flush=True)\nend = time.time() + 1\n"
+            "while time.time() < end: sum(range(300))\nos.killpg(0, signal.SIGUSR2)\nend = time.time() + 1\n"
+            "while time.time() < end: sum(range(300))\nprint(json.dumps({'seen': seen}), flush=True)\n")
+    process, _ = launch(tmp_path / "out", *DEBIAN.command, "-c", code, start_new_session=True)
+    assert lines_of(process) == {"seen": [signal.SIGUSR2]}
+    finish(process).check()
+
+
+def mask_of(pid, name):
+    text = pathlib.Path("/proc/%s/status" % pid).read_text()
+    return int(re.search(r"^%s:\s*([0-9a-f]+)" % name, text, re.M).group(1), 16)
+
+
+CODE_MASKS = ("import json\nd = dict(l.split(':', 1) for l in open('/proc/self/status').read().splitlines() if ':' in l)\n"
+              "print(json.dumps({k: d[k].strip() for k in ('SigBlk', 'SigIgn')}), flush=True)\n" + WORK % 0.3)
+
+
+def test_begins_as_we_did(tmp_path):
+    """What was blocked or ignored when we were started is so for the program, and nothing else: nohup works through us."""
+    def before():
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+        signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_SETMASK, {signal.SIGUSR2, signal.SIGINT})
+
+    plain = json.loads(subprocess.run([*DEBIAN.command, "-S", "-c", CODE_MASKS], stdout=subprocess.PIPE, preexec_fn=before,
+                                      restore_signals=False).stdout.decode())
+    process = start("record", "-f", "raw", "-o", tmp_path / "x", "--", *DEBIAN.command, "-S", "-c", CODE_MASKS, preexec_fn=before,
+                    restore_signals=False)
+    assert lines_of(process) == plain
+    finish(process).check()
+    assert int(plain["SigBlk"], 16) == 1 << signal.SIGUSR2 - 1 | 1 << signal.SIGINT - 1
+
+
+def test_nohup(tmp_path, script):
+    """Under nohup the end of the terminal ends neither of us."""
+    process = start("record", "-f", "raw", "-o", tmp_path / "x", "--", *DEBIAN.command, "-c",
+                    "import os; print('{\"pid\": %d}' % os.getpid(), flush=True)\n" + WORK % 600,
+                    preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN))
+    pid = lines_of(process)["pid"]
+    wait_sampling(process)
+    send(process, signal.SIGHUP)
+    wait_sampling(process)
+    assert process.poll() is None and process_state(pid) in ("R", "S")
+    send(process, signal.SIGTERM)
+    finish(process)
+
+
+# --- the end of the recording ---
+
+LONG = "import os; print('{\"pid\": %d}' % os.getpid(), flush=True)\n" + WORK % 600
+
+
+def test_duration_leaves_it(tmp_path):
+    """-d ends the recording, not the program."""
+    out = tmp_path / "out"
+    process = start("record", "-d", "0.5", "-f", "raw", "-o", out, "--", *DEBIAN.command, "-c", LONG)
+    pid = lines_of(process)["pid"]
+    try:
+        assert process.wait(WAIT) == 0
+        assert process_state(pid) in ("R", "S")
+        assert read_raw(out.read_text())[0]["works"] > 0
+    finally:
+        os.kill(pid, signal.SIGKILL)
+    assert b"goes on: pid %d" % pid in process.communicate()[0]
+
+
+def test_duration_and_wait(tmp_path):
+    """--wait: its status is ours in the end."""
+    out = tmp_path / "out"
+    result = run("record", "-d", "0.5", "--wait", "-f", "raw", "-o", out, "--", *DEBIAN.command, "-c", WORK % 1.5 + "import sys; sys.exit(9)")
+    result.check(9)
+    assert read_raw(out.read_text())[0]["works"] > 0
+
+
+@pytest.mark.parametrize("code", [LONG, "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)\n" + LONG], ids=["at-once", "by-force"])
+def test_duration_and_kill(tmp_path, code):
+    """--kill: it ends with the recording; one that does not want to is made to."""
+    process = start("record", "-d", "0.5", "--kill", "-f", "raw", "-o", tmp_path / "x", "--", *DEBIAN.command, "-c", code)
+    pid = lines_of(process)["pid"]
+    result = finish(process)
+    assert result.status == 128 + (15 if code is LONG else 9), result
+    assert process_state(pid) is None
+
+
+@pytest.mark.parametrize("args", [["--wait", "--kill", "--", "true"], ["--wait", "-p", "1"], ["--kill", "-p", "1"]], ids=" ".join)
+def test_bad_flags(args):
+    assert run("record", *args).status == 2
+
+
+def test_status_when_nothing_was_sampled(tmp_path):
+    """The program's failure counts for more than that there is nothing to draw."""
+    result = run("record", "-o", tmp_path / "x.svg", "--", *DEBIAN.command, "-c", "import time, sys; time.sleep(0.6); sys.exit(5)")
+    assert result.status == 5, result
+
+
+def test_root_ends_first(tmp_path, script):
+    """With --subprocesses and -d the children that it leaves behind are recorded on; orphans come to us, and are buried."""
+    code = ("import os, sys, time\n%s"
+            "pid = os.fork()\n"
+            "if pid == 0:\n    os.setsid(); works()\n    os._exit(0)\n"
+            "print('{\"child\": %%d}' %% pid, flush=True); time.sleep(0.3)\n" % (WORK % 2.5).replace("works()\n", "", 1).replace("\nworks()\n", "\n"))
+    out = tmp_path / "out"
+    process = start("record", "-s", "-d", "20", "-f", "raw", "--function", "-o", out, "--", *DEBIAN.command, "-c", code)
+    child = lines_of(process)["child"]
+    result = finish(process).check()
+    tree = read_tree(out.read_text())
+    counts = sum(count for chain, functions, count in tree if chain[-1][0] == child and "works" in functions)
+    assert counts > 100, (counts, result)  # of 2.5 seconds, most of them after the parent had ended
+    assert process_state(child) is None
+
+
+def test_orphan_of_a_launched_program(tmp_path):
+    """Who started it has ended at once, and it has a session of its own: nobody but us knows where it came from."""
+    daemon, inner = tmp_path / "daemon.py", tmp_path / "inner.sh"
+    daemon.write_text("import os\nopen(%r, 'w').write(str(os.getpid()))\n%s" % (str(tmp_path / "pid"), WORK % 2))
+    inner.write_text("setsid %s %s &\n" % (DEBIAN.command[0], daemon))
+    out = tmp_path / "out"
+    run("record", "-s", "-f", "raw", "--function", "-o", out, "--", "sh", "-c", "sh %s; sleep 2" % inner).check()
+    pid = int((tmp_path / "pid").read_text())
+    assert "works" in functions_of(read_tree(out.read_text())).get(pid, ()), out.read_text()
+
+
+# --- its terminal ---
+
+class Terminal:
+    """A job-control shell on a terminal of its own, that runs the profiler as its foreground job."""
+
+    def __init__(self, tmp_path, *command):
+        self.go_on = tmp_path / "go-on"
+        self.text = b""
+        master, slave = pty.openpty()
+        self.told, told = os.pipe()
+        self.process = subprocess.Popen(
+            [*DEBIAN.command, str(TARGETS / "job_shell.py"), *map(str, command)], stdin=slave, stdout=slave, stderr=slave,
+            env=clean_env(GO_ON=str(self.go_on), TERM="dumb"), preexec_fn=lambda: self.prepare(told), pass_fds=[3])
+        os.close(slave)
+        os.close(told)
+        self.master = master
+        self.job = self.next()["job"]
+
+    @staticmethod
+    def prepare(told):
+        import fcntl
+        import termios
+        os.setsid()
+        fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+        os.dup2(told, 3)
+
+    def next(self):
+        """What the shell says next."""
+        line = b""
+        end = time.monotonic() + WAIT
+        while not line.endswith(b"\n"):
+            self.drain(0.05)
+            if select.select([self.told], [], [], 0)[0]:
+                byte = os.read(self.told, 1)
+                assert byte, self.text
+                line += byte
+            assert time.monotonic() < end, self.text
+        row = json.loads(line.decode())
+        self.ended = "ended" in row
+        return row
+
+    def drain(self, seconds=0):
+        try:
+            while select.select([self.master], [], [], seconds)[0]:
+                self.text += os.read(self.master, 65536)
+                seconds = 0
+        except OSError as error:  # the other end has gone
+            assert error.errno == errno.EIO
+
+    def expect(self, what):
+        def seen():
+            self.drain(0.02)
+            return what in self.text
+
+        wait_until(seen, "%r on the terminal: %r" % (what, self.text[-2000:]))
+
+    def type(self, text):
+        os.write(self.master, text)
+
+    def close(self):
+        if not self.ended:  # after that its pid may be another's
+            os.killpg(self.job, signal.SIGKILL)
+        self.process.kill()
+        self.process.wait()
+        os.close(self.master)
+        os.close(self.told)
+
+
+@pytest.fixture
+def terminal(tmp_path):
+    made = []
+
+    def go(*command):
+        made.append(Terminal(tmp_path, *command))
+        return made[-1]
+
+    yield go
+    for one in made:
+        one.close()
+
+
+def program_of(job):
+    """The pid of what the profiler has launched."""
+    def children():
+        return [int(p) for p in pathlib.Path("/proc/%d/task/%d/children" % (job, job)).read_text().split()]
+
+    wait_until(children, "the program")
+    return children()[0]
+
+
+def test_reads_its_terminal(terminal, tmp_path):
+    """It is in the foreground: it reads what is typed, and its status is ours."""
+    code = "import sys\n%s\nline = input('name? ')\nprint('hello', line, flush=True); sys.exit(3)" % (WORK % 0.5)
+    t = terminal(SPYGLASS, "record", "--hideprogress", "-f", "raw", "-o", tmp_path / "x", "--", *DEBIAN.command, "-c", code)
+    t.expect(b"name? ")
+    t.type(b"world\n")
+    t.expect(b"hello world")
+    assert t.next() == {"ended": 3}
+
+
+def test_control_c_reaches_it_once(terminal, tmp_path, script):
+    """What is typed goes to everyone in the foreground: it must not be sent again. We stay for it, and its terminal too."""
+    out = tmp_path / "x"
+    t = terminal(SPYGLASS, "record", "--hideprogress", "-f", "raw", "-o", out, "--", *DEBIAN.command, script(DEBIAN, "signalled.py"))
+    t.expect(b'{"pid"')
+    pid = program_of(t.job)
+    wait_until(lambda: cpu_seconds(pid) > 0.3, "it works")
+    t.type(b"\x03")
+    t.expect(b'{"signal": 2}')
+    t.expect(b"Waiting for the program to end")
+    assert read_raw(out.read_text())[0]["works"] > 0
+    before = cpu_seconds(pid)
+    wait_until(lambda: cpu_seconds(pid) > before + 0.3, "it works on")
+    t.drain()
+    assert t.text.count(b'{"signal": 2}') == 1, t.text
+    t.type(b"\x03")
+    wait_until(lambda: t.drain(0.02) or t.text.count(b'{"signal": 2}') == 2, "the second")
+    os.kill(pid, signal.SIGKILL)
+    assert t.next() == {"ended": 137}
+
+
+def test_duration_on_a_terminal(terminal, tmp_path):
+    """On its terminal the program would lose the foreground with us: we stay."""
+    code = "import sys\n%s\nline = input('name? ')\nsys.exit(4)" % (WORK % 1.5)
+    out = tmp_path / "x"
+    t = terminal(SPYGLASS, "record", "--hideprogress", "-d", "0.5", "-f", "raw", "-o", out, "--", *DEBIAN.command, "-c", code)
+    t.expect(b"Waiting for the program to end")
+    assert read_raw(out.read_text())[0]["works"] > 0
+    t.expect(b"name? ")
+    t.type(b"\n")
+    assert t.next() == {"ended": 4}
+
+
+@pytest.mark.parametrize("how", ["typed", "sent to us", "by itself"])
+def test_job_control(terminal, tmp_path, how):
+    """Ctrl-Z stops both, `fg` lets both go on. Also when only one of us was told to."""
+    code = "import os, signal\nprint('ready', flush=True)\n" + WORK % 600
+    if how == "by itself":
+        code = "import os, signal\n" + WORK % 0.5 + "print('ready', flush=True); os.kill(os.getpid(), signal.SIGTSTP)\n" + "works()\n" * 100
+    t = terminal(SPYGLASS, "record", "--hideprogress", "-f", "raw", "-o", tmp_path / "x", "--", *DEBIAN.command, "-c", code)
+    t.expect(b"ready")
+    pid = program_of(t.job)
+    if how != "by itself":
+        wait_until(lambda: cpu_seconds(pid) > 0.3, "it works")
+    if how == "typed":
+        t.type(b"\x1a")
+    elif how == "sent to us":
+        os.kill(t.job, signal.SIGTSTP)
+    assert "stopped" in t.next()
+    wait_until(lambda: process_state(pid) == "T", "the program stopped")
+    t.go_on.write_text("")
+    wait_until(lambda: process_state(pid) in ("R", "S") and process_state(t.job) in ("R", "S"), "both go on")
+    before = cpu_seconds(pid)
+    wait_until(lambda: cpu_seconds(pid) > before + 0.3, "it works on")
+    t.type(b"\x03")
+    assert t.next() == {"ended": 130}
+    assert read_raw((tmp_path / "x").read_text())[0]["works"] > 0
+
+
+def test_control_z_of_a_recording(spawn, terminal, tmp_path):
+    """Stopped by Ctrl-Z while it records another process, it leaves no thread of it held."""
+    target = spawn(DEBIAN, "busy.py", "4")
+    for _ in range(10):
+        t = terminal(SPYGLASS, "record", "--hideprogress", "--native", "-r", "500", "-p", target.pid, "-f", "raw", "-o", tmp_path / "x")
+        wait_until(lambda: "voluntary" in pathlib.Path("/proc/%d/status" % t.job).read_text(), "started")
+        t.expect(b"Sampling process")
+        t.type(b"\x1a")
+        assert "stopped" in t.next()
+        before = cpu_seconds(target.pid)
+        wait_until(lambda: cpu_seconds(target.pid) > before + 0.1, "the target goes on")
+        tracers = {re.search(r"TracerPid:\s*(\d+)", (task / "status").read_text()).group(1)
+                   for task in pathlib.Path("/proc/%d/task" % target.pid).iterdir()}
+        assert tracers == {"0"}
+        t.close()
+        t.close = lambda: None
+
+
+# --- sudo ---
+
+CODE_WHO = ("import os, json\nprint(json.dumps(dict(uid=os.getresuid(), gid=os.getresgid(), groups=sorted(os.getgroups()),"
+            "env={k: os.environ.get(k) for k in ('HOME', 'USER', 'LOGNAME')})), flush=True)\n" + WORK % 0.3)
+ROOT_ONLY = pytest.mark.skipif(os.getuid() != 0, reason="only root can become somebody else")
+
+
+def who_by_sudo(tmp_path, uid, gid, program=SPYGLASS, **options):
+    """What a program launched by root under sudo of that caller says of itself; the output's owner."""
+    place = pathlib.Path(tempfile.mkdtemp(dir="/tmp", prefix="spyglass-"))
+    try:
+        place.chmod(0o777)
+        env = clean_env(SUDO_UID=str(uid), SUDO_GID=str(gid), HOME="/root", USER="root", LOGNAME="root", **options.pop("more", {}))
+        process = start("record", "-f", "raw", "-o", place / "out", "--", *DEBIAN.command, "-c", CODE_WHO, env=env, program=program, cwd="/",
+                        **options)
+        told = lines_of(process)
+        finish(process).check()
+        assert read_raw((place / "out").read_text())[0]["works"] > 0
+        owner = (place / "out").stat()
+        return told, (owner.st_uid, owner.st_gid)
+    finally:
+        shutil.rmtree(place)
+
+
+@ROOT_ONLY
+def test_sudo(tmp_path):
+    """As the caller: uid, gid, groups of /etc/group, HOME and names; what we write is theirs."""
+    user = pwd.getpwnam("nobody")
+    groups = sorted(map(int, subprocess.run(["id", "-G", "nobody"], stdout=subprocess.PIPE).stdout.split()))
+    told, owner = who_by_sudo(tmp_path, user.pw_uid, user.pw_gid)
+    assert told["uid"] == [user.pw_uid] * 3 and told["gid"] == [user.pw_gid] * 3
+    assert told["groups"] == groups
+    assert told["env"] == {"HOME": user.pw_dir, "USER": "nobody", "LOGNAME": "nobody"}
+    assert owner == (user.pw_uid, user.pw_gid)
+
+
+@ROOT_ONLY
+def test_sudo_of_an_unknown_user(tmp_path):
+    """One that is in no file (a directory service knows him): ids at least."""
+    told, owner = who_by_sudo(tmp_path, 54321, 54322)
+    assert told["uid"] == [54321] * 3 and told["gid"] == [54322] * 3 and told["groups"] == [54322]
+    assert owner == (54321, 54322)
+
+
+@ROOT_ONLY
+def test_sudo_takes_the_callers_groups(tmp_path):
+    """The groups are those of the process that called, whatever /etc/group says."""
+    ready, go = os.pipe(), os.pipe()
+
+    def before():
+        """In the child: its parent becomes the caller; it stays root."""
+        child = os.fork()
+        if child:
+            os.setgroups([54322, 7, 8])
+            os.setresgid(54322, 54322, 54322)
+            os.setresuid(54321, 54321, 54321)
+            os.write(go[1], b"x")
+            os._exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+        os.read(go[0], 1)
+
+    told, _ = who_by_sudo(tmp_path, 54321, 54322, preexec_fn=before)
+    assert told["groups"] == [7, 8, 54322]
+    for fd in (*ready, *go):
+        os.close(fd)
+
+
+@ROOT_ONLY
+@pytest.mark.parametrize("uid, gid", [("0", "0"), ("-1", "5"), ("4294967295", "5"), ("12x", "5"), ("", ""), ("5", "x"), ("0x10", "5"), ("99999999999", "5")])
+def test_sudo_that_makes_no_sense(tmp_path, uid, gid):
+    """Then it is as without."""
+    told, owner = who_by_sudo(tmp_path, uid, gid)
+    assert told["uid"] == [0] * 3 and told["env"]["HOME"] == "/root" and owner == (0, 0)
+
+
+@ROOT_ONLY
+def test_sudo_output_of_a_pid(spawn, tmp_path):
+    """What root writes for the caller is theirs with --pid, too: Ray calls us so."""
+    target = spawn(DEBIAN, "busy.py")
+    out = tmp_path / "out"
+    run("record", "-p", target.pid, "-d", "0.3", "-f", "raw", "-o", out, env=clean_env(SUDO_UID="54321", SUDO_GID="54322")).check()
+    assert (out.stat().st_uid, out.stat().st_gid) == (54321, 54322)
