@@ -91,6 +91,7 @@ def ours(stack, names):
     return [name for name in stack if name in names]
 
 
+@pytest.mark.quiet
 @pytest.mark.parametrize("format", READ)
 def test_shares(spawn, tmp_path, python, format):
     """Python and C in the order of the calls, in the shares that the target measured."""
@@ -111,6 +112,7 @@ def test_shares(spawn, tmp_path, python, format):
     assert not any(name.startswith(("_PyEval", "PyEval", "[native frames")) for stack in stacks for name in stack), stacks
 
 
+@pytest.mark.quiet
 def test_dlopen(spawn, tmp_path, python):
     """Two libraries take turns at one place, each for some milliseconds: no name of one while the other is there."""
     target = spawn(python, "native_load.py", directory(python, "spy_load"))

@@ -305,6 +305,7 @@ def test_strangers_are_not_taken(spawn, tmp_path):
     assert set(functions_of(tree)) == {target.pid}
 
 
+@pytest.mark.quiet
 @pytest.mark.parametrize("first", [p for p in (OLD, DEBIAN) if p], ids=repr)
 @pytest.mark.parametrize("second", [p for p in (OLD, DEBIAN, NEWEST_HOST) if p], ids=repr)
 def test_exec(spawn, script, tmp_path, first, second):
@@ -501,7 +502,8 @@ def test_short_lived(spawn, tmp_path):
     grown = resident(process.pid) - memory
     process.send_signal(signal.SIGINT)
     finish(process).check()
-    assert grown < (40 if SANITIZED else 5) << 20, grown
+    # Sanitizers keep what was freed, and look for leaks themselves.
+    assert SANITIZED or grown < 5 << 20, grown
 
 
 def test_a_thousand(spawn, tmp_path):
