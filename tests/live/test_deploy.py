@@ -16,7 +16,7 @@ import time
 
 import pods
 import pytest
-from conftest import DEBIAN, PY_SPY, ROOT, SPYGLASS, WAIT, finish, run, start
+from conftest import DEBIAN, PY_SPY, ROOT, SPYGLASS, WAIT, at_rest, finish, run, start
 from test_record import read_raw, read_speedscope, wait_sampling
 
 DEPLOY = ROOT / "deploy"
@@ -548,7 +548,7 @@ def test_today_dask(spawn, tmp_path):
 def test_today_idle(spawn, tmp_path):
     """Where the guides speak of an error, there is a picture that says that all waited; the flag that they recommend helps."""
     target = spawn(DEBIAN, "situations.py", "plain")
-    args = ["record", "-p", target.pid, "-d", "1", "-o", tmp_path / "x.svg"]
+    args = ["record", "-p", at_rest(target.pid), "-d", "1", "-o", tmp_path / "x.svg"]
     idle = run(*args, program=PY_SPY).check()
     assert "--idle" in idle.out + idle.err
     assert "<!DOCTYPE svg" in (tmp_path / "x.svg").read_text()
