@@ -45,6 +45,7 @@ struct record {
     struct caller caller;
     bool has_caller;     /* somebody called us through sudo */
     uint64_t stopped_ns; /* since when the launched program has been seen stopped; 0: it is not */
+    uint64_t ended_ns;   /* when it was seen to have ended; 0: it has not, or what it has left has been told */
     struct profile *profile;
     struct place *place;
     struct progress *progress;
@@ -136,6 +137,24 @@ static void stop_if_asked(struct record *rec)
     rec->stopped_ns = 0;
 }
 
+/* Looks after the launched program. What it leaves running is recorded on: who waits for us should know. */
+static void look_at_program(struct record *rec)
+{
+    bool ended_before = rec->launch.ended;
+
+    note_end(rec);
+    if (!launch_poll(&rec->launch))
+        return;
+    signals_forget_program();
+    if (!ended_before)
+        rec->ended_ns = clock_now_ns();
+    if (!rec->ended_ns || clock_now_ns() - rec->ended_ns < LOOK_NS || family_is_alone(&rec->family))
+        return;
+    rec->ended_ns = 0;
+    say(rec, "The program has ended, with status %d. What it has left running is sampled on: Control-C ends that.",
+        launch_exit_status(&rec->launch));
+}
+
 static bool tick(void *arg, uint64_t elapsed_ns)
 {
     struct record *rec = arg;
@@ -150,10 +169,8 @@ static bool tick(void *arg, uint64_t elapsed_ns)
     if (signals_take_snapshot())
         take_snapshot(rec, elapsed_ns);
     progress_update(rec->progress, &counts, clock_now_ns());
-    if (rec->launch.pid) {
-        note_end(rec);
-        launch_poll(&rec->launch);
-    }
+    if (rec->launch.pid)
+        look_at_program(rec);
     stop_if_asked(rec);
     return !signals_ended_by() && !is_orphan(rec->o);
 }
@@ -195,6 +212,30 @@ static int start_program(struct record *rec)
     return r;
 }
 
+/* It has ended, and nothing of it was Python. */
+static int gone_without_python(struct record *rec)
+{
+    err_note_what(rec->note, ERR_GONE, "'%s' ended, with status %d, before it ran any Python", rec->o->program[0],
+                  launch_exit_status(&rec->launch));
+    if (!rec->o->subprocesses)
+        err_note_hint(rec->note, "If it leaves Python running behind it, add --subprocesses.");
+    return ERR_GONE;
+}
+
+/* Whoever is launched has its children told from the first on. */
+static int start_tree(struct record *rec)
+{
+    const struct options *o = rec->o;
+    int r = 0;
+
+    rec->family.is_adopter = o->subprocesses && o->program;
+    if (o->subprocesses)
+        r = family_watch(&rec->family);
+    if (r == 0 && o->program)
+        r = start_program(rec);
+    return r;
+}
+
 /* A program that was just started: it becomes Python, ends, or turns out to be something else. */
 static int attach(struct record *rec)
 {
@@ -216,22 +257,17 @@ static int attach(struct record *rec)
                                   .budget_ns = ATTACH_BUDGET_NS};
     if (!rec->sampler)
         return ERR_NOMEM;
-    if (o->program) {
-        r = start_program(rec);
-        if (r < 0)
-            return r;
-    }
+    r = start_tree(rec);
+    if (r < 0)
+        return r;
     /* In a tree the first one may not be Python for long, or never: its children are not to wait for it. */
     r = family_add(&rec->family, o->program ? rec->launch.pid : o->pid,
                    o->subprocesses ? 0 : (o->program ? LAUNCH_PATIENCE_NS : ATTACH_PATIENCE_NS), !o->subprocesses,
                    rec->note);
-    if (r < 0 && o->program && launch_poll(&rec->launch)) {
-        err_note_what(rec->note, ERR_GONE, "'%s' ended, with status %d, before it ran any Python", o->program[0],
-                      launch_exit_status(&rec->launch));
-        err_note_hint(rec->note, "If it leaves Python running behind it, record that by its pid: --pid PID");
-        return ERR_GONE;
-    }
-    return r;
+    if (r == 0 || !o->program || !launch_poll(&rec->launch))
+        return r;
+    signals_forget_program();
+    return rec->launch.adopts && rec->family.n ? 0 : gone_without_python(rec);
 }
 
 static int prepare(struct record *rec)
@@ -258,7 +294,6 @@ static int prepare(struct record *rec)
     rec->loop = (struct loop){.family = &rec->family,
                               .interval_ns = options.interval_ns,
                               .duration_ns = (uint64_t)(o->duration * (double)NS_PER_S),
-                              .ends_with_root = o->program && !(o->subprocesses && o->duration > 0),
                               .tick = tick,
                               .trace = add_trace,
                               .arg = rec};
@@ -439,6 +474,8 @@ static int run(struct record *rec)
     rec->progress = progress_free(rec->progress);
     if (r < 0)
         return r;
+    if (rec->launch.ended && !rec->family.has_python)
+        return gone_without_python(rec);
     say_end(rec);
     say_cost(rec);
     return write_result(rec);

@@ -89,6 +89,11 @@ void signals_release(pid_t pid, const sigset_t *before)
         sigprocmask(SIG_UNBLOCK, &more, NULL);
 }
 
+void signals_forget_program(void)
+{
+    program = 0;
+}
+
 int signals_ended_by(void)
 {
     return ended_by;

@@ -14,6 +14,8 @@ void signals_catch(const struct launch_origin *origin);
 void signals_hold(sigset_t *ret_before);
 /* They go on, to `pid` too; 0: there is none. */
 void signals_release(pid_t pid, const sigset_t *before);
+/* It has ended: its pid may become another's. */
+void signals_forget_program(void);
 
 /* The signal that ended the recording; 0: none. */
 int signals_ended_by(void);
