@@ -62,6 +62,7 @@ struct family {
     struct births births;
     struct forks forks; /* where the kernel tells them, births are not looked for */
     size_t turn;        /* whose image, whose children are looked at next */
+    size_t attach_turn; /* who is attached first the next time */
     struct family_member past[FAMILY_PAST];
     size_t n_past;
     pid_t ancestors[FAMILY_ANCESTORS]; /* of the root, its parent first: where orphans may go */

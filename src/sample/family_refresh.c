@@ -295,17 +295,21 @@ static int look_at_some(struct family *t)
     return r;
 }
 
+/* From where the last time ended: those that are tried again and again, and are no Python, must not use up the time of
+ * all others. */
 static int attach_new(struct family *t)
 {
     uint64_t begin = clock_now_ns(), now = begin;
+    size_t from = t->attach_turn % t->n;
     int r = 0;
 
     for (size_t i = 0; i < t->n && r != ERR_NOMEM; i++) {
-        struct family_entry *e = &t->items[i];
+        struct family_entry *e = &t->items[(from + i) % t->n];
 
         if (e->process || e->given_up || e->left_out || e->dead || now < e->retry_ns)
             continue;
         r = family_try(t, e, 0, NULL);
+        t->attach_turn = from + i + 1;
         now = clock_now_ns();
         if (t->budget_ns && now - begin >= t->budget_ns)
             break;
