@@ -45,7 +45,8 @@ struct record {
     struct caller caller;
     bool has_caller;     /* somebody called us through sudo */
     uint64_t stopped_ns; /* since when the launched program has been seen stopped; 0: it is not */
-    uint64_t ended_ns;   /* when it was seen to have ended; 0: it has not, or what it has left has been told */
+    uint64_t ended_ns;   /* when it was seen to have ended; 0: it has not */
+    bool told_of_left;   /* that it has left something running */
     struct profile *profile;
     struct place *place;
     struct progress *progress;
@@ -140,17 +141,15 @@ static void stop_if_asked(struct record *rec)
 /* Looks after the launched program. What it leaves running is recorded on: who waits for us should know. */
 static void look_at_program(struct record *rec)
 {
-    bool ended_before = rec->launch.ended;
-
     note_end(rec);
     if (!launch_poll(&rec->launch))
         return;
     signals_forget_program();
-    if (!ended_before)
+    if (!rec->ended_ns)
         rec->ended_ns = clock_now_ns();
-    if (!rec->ended_ns || clock_now_ns() - rec->ended_ns < LOOK_NS || family_is_alone(&rec->family))
+    if (rec->told_of_left || clock_now_ns() - rec->ended_ns < LOOK_NS || family_is_alone(&rec->family))
         return;
-    rec->ended_ns = 0;
+    rec->told_of_left = true;
     say(rec, "The program has ended, with status %d. What it has left running is sampled on: Control-C ends that.",
         launch_exit_status(&rec->launch));
 }

@@ -93,5 +93,6 @@ struct kin *lineage_parent(const struct family *t, pid_t pid, const struct proc_
     if (e)
         return e->left_out ? NULL : e->kin;
     /* Of those that were there before us nobody knows any more. */
-    return is_left_to_us(t, pid, st) || (t->settled && takes_orphans(t, st->parent)) ? orphans_parent(t, pid, st) : NULL;
+    return is_left_to_us(t, pid, st) || (t->settled && takes_orphans(t, st->parent)) ? orphans_parent(t, pid, st)
+                                                                                     : NULL;
 }
