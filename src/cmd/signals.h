@@ -19,7 +19,7 @@ void signals_forget_program(void);
 
 /* The signal that ended the recording; 0: none. */
 int signals_ended_by(void);
-/* How many such came that were sent, not typed. */
+/* How often that was asked by signals that were sent, not typed; those of one moment are one. */
 int signals_ended_times(void);
 
 /* True once for each time it was asked for. */
