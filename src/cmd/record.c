@@ -32,8 +32,9 @@
 #define KILL_PATIENCE_NS   (5 * NS_PER_S) /* between asking a program to end and ending it */
 #define LOOK_NS            (500 * NS_PER_MS)
 #define STOPPED_NS         (100 * NS_PER_MS)
-#define ATTACH_BUDGET_NS   (5 * NS_PER_MS) /* in one go: the samples must not wait for a thousand new children */
-#define BEHIND_SHARE       0.9             /* below this share of the rate asked for, it is told */
+#define SETTLE_NS          (200 * NS_PER_MS) /* for threads that are yet to stop for us */
+#define ATTACH_BUDGET_NS   (5 * NS_PER_MS)   /* in one go: the samples must not wait for a thousand new children */
+#define BEHIND_SHARE       0.9               /* below this share of the rate asked for, it is told */
 
 struct record {
     const struct options *o;
@@ -111,7 +112,7 @@ static bool is_orphan(const struct options *o)
 /* Whoever waited for a thread of it that was held may have been told of its end. */
 static void note_end(struct record *rec)
 {
-    if (rec->sampler->stop.exited == rec->launch.pid)
+    if (rec->sampler->stop.exited)
         launch_set_ended(&rec->launch, rec->sampler->stop.exit_status);
 }
 
@@ -134,6 +135,7 @@ static void stop_if_asked(struct record *rec)
     if (!signals_take_stop() && !program_stands(rec))
         return;
     progress_erase(rec->progress);
+    stop_settle(&rec->sampler->stop, SETTLE_NS);
     signals_stop_us();
     rec->stopped_ns = 0;
 }
@@ -208,6 +210,7 @@ static int start_program(struct record *rec)
     r = launch_start(rec->o->program, &options, &rec->launch, rec->note);
     signals_release(r == 0 ? rec->launch.pid : 0, &before);
     rec->family.is_adopter = rec->launch.adopts;
+    rec->sampler->stop.child = rec->launch.pid;
     return r;
 }
 
@@ -480,6 +483,14 @@ static int run(struct record *rec)
     return write_result(rec);
 }
 
+/* Some time, in which it may end. It must not stand still for us meanwhile. */
+static void wait_a_while(struct record *rec)
+{
+    if (rec->sampler)
+        stop_settle(&rec->sampler->stop, SETTLE_NS);
+    launch_wait(&rec->launch, LOOK_NS);
+}
+
 /* Ends the program: first it is asked to. */
 static void kill_program(struct record *rec)
 {
@@ -488,11 +499,11 @@ static void kill_program(struct record *rec)
     kill(rec->launch.pid, SIGTERM);
     kill(rec->launch.pid, SIGCONT);
     while (!rec->launch.ended && clock_now_ns() < deadline)
-        launch_wait(&rec->launch, LOOK_NS);
+        wait_a_while(rec);
     if (!rec->launch.ended) {
         kill(rec->launch.pid, SIGKILL);
         while (!rec->launch.ended)
-            launch_wait(&rec->launch, LOOK_NS);
+            wait_a_while(rec);
     }
 }
 
@@ -500,7 +511,7 @@ static void kill_program(struct record *rec)
 static void wait_for_program(struct record *rec)
 {
     while (!rec->launch.ended && signals_ended_times() < 2) {
-        launch_wait(&rec->launch, LOOK_NS);
+        wait_a_while(rec);
         stop_if_asked(rec);
     }
 }
@@ -513,7 +524,7 @@ static void part_with_program(struct record *rec)
     note_end(rec);
     /* It may be about to end: who samples it notices that first, and a signal takes its time. */
     if (!launch_poll(l) && (rec->loop.end == LOOP_GONE || signals_ended_by()))
-        launch_wait(l, LOOK_NS);
+        wait_a_while(rec);
     if (l->ended)
         return;
     if (rec->o->kill)
