@@ -238,6 +238,18 @@ static int start_tree(struct record *rec)
     return r;
 }
 
+/* The program could not be attached. If that is because it has ended, what it has left may be Python. */
+static int look_at_failed(struct record *rec, int r)
+{
+    /* Its first thread may have ended a moment before the others: until then its status cannot be had. */
+    if (r == ERR_GONE || r == ERR_NO_PROCESS)
+        launch_wait(&rec->launch, LOOK_NS);
+    if (!launch_poll(&rec->launch))
+        return r;
+    signals_forget_program();
+    return rec->launch.adopts && rec->family.n ? 0 : gone_without_python(rec);
+}
+
 /* A program that was just started: it becomes Python, ends, or turns out to be something else. */
 static int attach(struct record *rec)
 {
@@ -266,10 +278,7 @@ static int attach(struct record *rec)
     r = family_add(&rec->family, o->program ? rec->launch.pid : o->pid,
                    o->subprocesses ? 0 : (o->program ? LAUNCH_PATIENCE_NS : ATTACH_PATIENCE_NS), !o->subprocesses,
                    rec->note);
-    if (r == 0 || !o->program || !launch_poll(&rec->launch))
-        return r;
-    signals_forget_program();
-    return rec->launch.adopts && rec->family.n ? 0 : gone_without_python(rec);
+    return r == 0 || !o->program ? r : look_at_failed(rec, r);
 }
 
 static int prepare(struct record *rec)
