@@ -133,13 +133,14 @@ class _Report:
         return os.path.join(directory, "%s.%s" % (name, EXTENSIONS[self._format]))
 
     def _save(self, profile: Profile) -> Dict[str, Any]:
-        if not profile.samples:
+        samples = profile.samples
+        if not samples:
             profile = Profile([(("[nothing was seen: it took too little time]",), 1)], rate=profile.rate, title=profile.title)
         place = self._place()
         profile.save(place, self._format)
         key = "spyglass %s" % self._name if self._name else "spyglass"
         metadata: Dict[str, Any] = {key + " file": MetadataValue.path(place),
-                                    key + " samples": MetadataValue.int(profile.samples)}
+                                    key + " samples": MetadataValue.int(samples)}
         # In an <img> no script runs, and without it the picture is whole still.
         picture = SCRIPT.sub(b"", profile.render("flamegraph"))
         if len(picture) <= MAX_PICTURE:
@@ -148,15 +149,21 @@ class _Report:
         return metadata
 
     def attach(self, metadata: Dict[str, Any], output: Optional[str] = None) -> None:
+        """To the output named so, or to the first."""
         names = [output] if output else list(getattr(self._context, "selected_output_names", None) or
                                              [o.name for o in self._context.op_def.output_defs])
-        if metadata and names:
+        if not metadata or not names:
+            return
+        try:
             self._context.add_output_metadata(metadata, output_name=names[0])
+        except Exception as error:  # an output that is there already, or one of many
+            self._context.log.warning("spyglass could not attach the profile: %s" % error)
+            self.log(metadata)
 
     def log(self, metadata: Dict[str, Any]) -> None:
         for key, value in metadata.items():
             if key.endswith(" file"):
-                self._context.log.info("The profile of what failed: %s" % value.value)
+                self._context.log.info("The profile of %s: %s" % (self._step(), value.value))
 
 
 def _context_of(args: Tuple[Any, ...]) -> Any:
@@ -322,7 +329,7 @@ def profiled(
     return wrap if function is None else wrap(function)
 
 
-class Spyglass(ConfigurableResource):  # type: ignore[misc]
+class Spyglass(ConfigurableResource):
     """The resource: `with spyglass.profile(context): ...` profiles a part of an op. `enabled` switches it in the run's
     configuration, without a change of code."""
 
