@@ -41,6 +41,7 @@ MAX_PICTURE = 600_000  # bytes of a picture that goes into the event log; a larg
 EXTENSIONS = {"flamegraph": "svg", "speedscope": "json", "chrometrace": "trace.json", "raw": "txt"}
 THREAD = re.compile(r"thread \((\d+)\)")
 SCRIPT = re.compile(rb"<script>.*</script>", re.S)
+SIZE = re.compile(rb'(<svg [^>]*?) width="([0-9]+)" height="([0-9]+)"')
 OURS = "(spyglass/dagster.py:"  # below the op: the start and the end of the recording
 MARK = "_spyglass_calls"  # the function of ours that calls the op's: what is above it is Dagster
 
@@ -141,22 +142,22 @@ class _Report:
         key = "spyglass %s" % self._name if self._name else "spyglass"
         metadata: Dict[str, Any] = {key + " file": MetadataValue.path(place),
                                     key + " samples": MetadataValue.int(samples)}
-        # In an <img> no script runs, and without it the picture is whole still.
-        picture = SCRIPT.sub(b"", profile.render("flamegraph"))
+        # In an <img> no script runs, and without it the picture is whole still. It gets as wide as the page lets it.
+        picture = SIZE.sub(rb'\1 viewBox="0 0 \2 \3"', SCRIPT.sub(b"", profile.render("flamegraph")), count=1)
         if len(picture) <= MAX_PICTURE:
             encoded = base64.b64encode(picture).decode("ascii")
             metadata[key] = MetadataValue.md("![flame graph](data:image/svg+xml;base64,%s)" % encoded)
         return metadata
 
-    def attach(self, metadata: Dict[str, Any], output: Optional[str] = None) -> None:
+    def attach(self, metadata: Dict[str, Any], output: Optional[str] = None, mapping_key: Optional[str] = None) -> None:
         """To the output named so, or to the first."""
         names = [output] if output else list(getattr(self._context, "selected_output_names", None) or
                                              [o.name for o in self._context.op_def.output_defs])
         if not metadata or not names:
             return
         try:
-            self._context.add_output_metadata(metadata, output_name=names[0])
-        except Exception as error:  # an output that is there already, or one of many
+            self._context.add_output_metadata(metadata, output_name=names[0], mapping_key=mapping_key)
+        except Exception as error:  # an output that was given already
             self._context.log.warning("spyglass could not attach the profile: %s" % error)
             self.log(metadata)
 
@@ -175,11 +176,6 @@ def _context_of(args: Tuple[Any, ...]) -> Any:
         return OpExecutionContext.get()
     except Exception:
         return None
-
-
-def _output_of(event: Any) -> Optional[str]:
-    """The name of the output that an event of a generator is; None for other events."""
-    return getattr(event, "output_name", None)
 
 
 @contextlib.contextmanager
@@ -235,7 +231,8 @@ class _Events:
             if failed:
                 self._report.log(metadata)
             else:
-                self._report.attach(metadata, _output_of(self._held[0]) if self._held else None)
+                last = self._held[0] if self._held else None
+                self._report.attach(metadata, getattr(last, "output_name", None), getattr(last, "mapping_key", None))
             self._report = None
         ready, self._held = self._held, []
         return ready
