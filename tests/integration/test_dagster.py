@@ -7,10 +7,11 @@ import re
 import shutil
 import socket
 import subprocess
+import urllib.error
 import urllib.request
 
 import pytest
-from conftest import BIN, PROGRAMS, ROOT, SPYGLASS, WAIT, end_tree, functions, run, wait_until
+from conftest import PROGRAMS, ROOT, SPYGLASS, WAIT, end_tree, functions, run, wait_until
 from readers import ends_with, read_flamegraph, read_speedscope
 
 import spyglass
@@ -63,7 +64,7 @@ def test_in_process_as_one_tree(home, tmp_path):
 def test_broken_definitions(home, tmp_path):
     """dagster's own status and words come through, and so does the profile."""
     (tmp_path / "broken.py").write_text("import dagster_slow\nraise ValueError('as planned')\n")
-    out, err = run("py-spy", "record", "-f", "speedscope", "--idle", "-o", "x.json", "--", "dagster", "definitions", "validate",
+    out, err = run("spyglass", "record", "-f", "speedscope", "--idle", "-o", "x.json", "--", "dagster", "definitions", "validate",
                    "-f", "broken.py", cwd=tmp_path, status=1)
     assert "as planned" in out + err
     assert "known_slow_import" in read_speedscope((tmp_path / "x.json").read_text())[0]
@@ -94,6 +95,7 @@ def test_hanging_run(namespace, home, started):
     if namespace:
         (first,) = pathlib.Path("/proc/%d/task/%d/children" % (process.pid, process.pid)).read_text().split()
         text, _ = run("nsenter", "--target", first, "--pid", "--mount", PY_SPY, "dump", "--pid", "1", "--subprocesses")
+        process.kill()  # `unshare` does not pass on a SIGTERM
     else:
         text, _ = run("py-spy", "dump", "--pid", process.pid, "--subprocesses")
     step, shown = check_hang(text)
@@ -212,14 +214,15 @@ def ask(port, query):
         return json.load(answer)["data"]
 
 
-QUERY = """{ runsOrError(limit: 1) { ... on Runs { results { runId status eventConnection(afterCursor: "") { events {
+QUERY = """{ runsOrError(limit: 1) { ... on Runs { results { runId status eventConnection(limit: 1000) { events {
     ... on MaterializationEvent { stepKey metadataEntries { label ... on MarkdownMetadataEntry { mdStr } } } } } } } } }"""
 
 
-@pytest.fixture(scope="module")
-def page(tmp_path_factory):
+@pytest.fixture
+def page(tmp_path):
     """A run of the multiprocess executor by the command, and a web server on the same home: (port, its run)."""
-    place = tmp_path_factory.mktemp("web")
+    place = tmp_path / "web"
+    place.mkdir()
     env = dict(os.environ, DAGSTER_HOME=str(place), HANG=str(place / "hang"))
     run("dagster", "job", "execute", "-f", JOBS, "-j", "assets", env=env)
     with socket.socket() as s:
@@ -233,28 +236,25 @@ def page(tmp_path_factory):
             assert server.poll() is None, (place / "web.log").read_text()
             try:
                 return ask(port, QUERY)["runsOrError"]["results"]
+            except urllib.error.HTTPError:
+                raise
             except OSError:
-                return None
+                return None  # it does not listen yet
         yield port, wait_until(answers, "the web server")[0]
     finally:
         end_tree(server)
         log.close()
 
 
-def test_over_the_web_server(page):
-    """What its page is made of: the picture is in the answer, whole."""
-    _, found = page
+def test_from_the_page(page, tmp_path):
+    """What the page is made of has the picture, whole; and in Chromium a click shows it, as wide as the dialog."""
+    port, found = page
     assert found["status"] == "SUCCESS"
     shown = {e["stepKey"]: m["mdStr"] for e in found["eventConnection"]["events"] if e.get("metadataEntries")
              for m in e["metadataEntries"] if m["label"] == "spyglass"}
     assert set(shown) == {"plain", "with_context", "later"}
     for name, markdown in shown.items():
         assert {name, "known_work"} <= read_flamegraph(picture_of(markdown))[0]
-
-
-def test_in_a_browser(page, tmp_path):
-    """The page of the run in Chromium: a click, and the picture is there, as wide as the dialog."""
-    port, found = page
     out, _ = run("node", ROOT / "tests" / "integration" / "dagster_page.mjs",
                  "http://127.0.0.1:%d/runs/%s" % (port, found["runId"]), NODE, os.environ.get("PICTURE", tmp_path / "page.png"))
     natural_width, natural_height, width, room = json.loads(out)

@@ -547,16 +547,35 @@ def test_a_client_that_is_lost(client, cluster, started):
 # ---- every Python that has a distributed, and the documentation ----
 
 def pythons():
-    """The environments that tools/platforms made; the first is the one that runs this."""
-    listed = subprocess.run([ROOT / "tools" / "platforms", "list"], stdout=subprocess.PIPE, check=True).stdout.decode().split()
-    return [path for path in listed if os.path.dirname(path) != str(BIN)]
+    """How to start the Pythons of the environments that tools/platforms made, but for the one that runs this, with what
+    they see as the directory given. In a chroot all is mounted that it needs; the mounts are gone with it."""
+    def listed(what):
+        done = subprocess.run([ROOT / "tools" / "platforms", what], stdout=subprocess.PIPE, check=True)
+        return done.stdout.decode().splitlines()
+
+    def plain(path):
+        return lambda place: ([path, str(PROGRAMS / "dask_local.py"), str(place)], dict(os.environ))
+
+    def inside(root, python, packages):
+        mounts = " && ".join(["mount -t tmpfs none $0/mnt", "mkdir $0/mnt/lib $0/mnt/tree $0/mnt/out",
+                              "mount --bind %s $0/mnt/lib" % packages, "mount --bind %s $0/mnt/tree" % ROOT,
+                              "mount --bind $1 $0/mnt/out", "mount --rbind /proc $0/proc", "mount --rbind /dev $0/dev",
+                              "exec chroot $0 %s /mnt/tree/tests/integration/programs/dask_local.py /mnt/out" % python])
+        env = dict(PATH="/usr/bin:/bin:/usr/sbin:/sbin", PYTHONPATH="/mnt/lib:/mnt/tree/python", PYTHONDONTWRITEBYTECODE="1",
+                   SPYGLASS_BINARY="/mnt/tree/" + str(SPYGLASS.relative_to(ROOT)), TMPDIR="/mnt/out", HOME="/mnt/out")
+        return lambda place: (["unshare", "--mount", "--propagation", "private", "sh", "-c", mounts, root, str(place)], env)
+
+    found = [pytest.param(plain(path), id=path.split("/")[-3]) for path in listed("list") if os.path.dirname(path) != str(BIN)]
+    if os.geteuid() == 0 and ROOT in SPYGLASS.parents:
+        found += [pytest.param(inside(*line.split()), id=line.split("/")[-1]) for line in listed("chroots")]
+    return found
 
 
-@pytest.mark.parametrize("python", pythons(), ids=lambda path: path.split("/")[-3])
+@pytest.mark.parametrize("python", pythons())
 def test_other_pythons(python, tmp_path):
     """A cluster of processes on each, its profile held against what it ran."""
-    done = subprocess.run([python, PROGRAMS / "dask_local.py", tmp_path], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                          cwd=tmp_path, timeout=WAIT)
+    command, env = python(tmp_path)
+    done = subprocess.run(command, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, cwd=tmp_path, timeout=WAIT)
     assert done.returncode == 0
     facts = json.loads(done.stdout)
     assert facts["problems"] == {} and len(facts["roots"]) == 3, facts
@@ -569,7 +588,6 @@ def test_documentation(cluster, tmp_path):
     """The first lines of docs/dask.md, as they stand."""
     text = (ROOT / "docs" / "dask.md").read_text()
     lines = text.split("```python\n")[1].split("```")[0]
-    code = "from distributed import Client\nclient = Client(%r)\n%s\n    import time\n" % (cluster.address, SPIN.format(name="work"))
     (tmp_path / "own.py").write_text("from distributed import Client\nclient = Client(%r)\n%s\n%s" % (
         cluster.address, SPIN.format(name="work"), lines.replace("...", "client.submit(work).result()")))
     subprocess.run([sys.executable, "own.py"], cwd=tmp_path, check=True, timeout=WAIT, stdin=subprocess.DEVNULL)
