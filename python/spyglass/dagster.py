@@ -45,6 +45,8 @@ SIZE = re.compile(rb'(<svg [^>]*?) width="([0-9]+)" height="([0-9]+)"')
 OURS = "(spyglass/dagster.py:"  # below the op: the start and the end of the recording
 MARK = "_spyglass_calls"  # the function of ours that calls the op's: what is above it is Dagster
 
+WIDTH = 1000  # of the picture on a page: Dagster's dialog cuts off what is wider than itself
+
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
@@ -74,6 +76,12 @@ def _own_part(profile: Profile, own: int, others: List[int], top: Optional[str])
         elif thread not in others:
             stacks.append((frames, count))
     return Profile(stacks, rate=profile.rate, title=profile.title, errors=profile.errors)
+
+
+def _smaller(found: "re.Match[bytes]") -> bytes:
+    """The head of an SVG with another size, and the old one as what it shows."""
+    width, height = int(found.group(2)), int(found.group(3))
+    return b'%s width="%d" height="%d" viewBox="0 0 %d %d"' % (found.group(1), WIDTH, height * WIDTH // (width or 1), width, height)
 
 
 class _Report:
@@ -142,8 +150,8 @@ class _Report:
         key = "spyglass %s" % self._name if self._name else "spyglass"
         metadata: Dict[str, Any] = {key + " file": MetadataValue.path(place),
                                     key + " samples": MetadataValue.int(samples)}
-        # In an <img> no script runs, and without it the picture is whole still. It gets as wide as the page lets it.
-        picture = SIZE.sub(rb'\1 viewBox="0 0 \2 \3"', SCRIPT.sub(b"", profile.render("flamegraph")), count=1)
+        # In an <img> no script runs, and without it the picture is whole still.
+        picture = SIZE.sub(_smaller, SCRIPT.sub(b"", profile.render("flamegraph")), count=1)
         if len(picture) <= MAX_PICTURE:
             encoded = base64.b64encode(picture).decode("ascii")
             metadata[key] = MetadataValue.md("![flame graph](data:image/svg+xml;base64,%s)" % encoded)
