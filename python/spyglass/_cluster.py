@@ -5,10 +5,11 @@ has to be installed on them. What runs there uses the standard library alone, an
 """
 from __future__ import annotations
 
-import atexit
 import hashlib
+import multiprocessing.util
 import os
 import shutil
+import subprocess
 import sys
 import tempfile
 import threading
@@ -22,6 +23,7 @@ from ._profile import Profile, merge
 
 KEPT = "_spyglass_kept"
 MAX_RAW = 64 << 20  # bytes of one process's profile, at most; what is rarest in a larger one is added up
+MAX_FILE = 256 << 20  # bytes of a finished file, which cannot be made smaller
 PIECE = 1 << 20  # bytes that travel at once
 
 
@@ -32,7 +34,7 @@ class ClusterError(SpyglassError):
         super().__init__(message)
         self.problems = dict(problems)
 
-    def __reduce__(self) -> object:
+    def __reduce__(self) -> Tuple[object, ...]:
         return (type(self), (str(self), self.problems))
 
 
@@ -52,6 +54,33 @@ def kept() -> Dict[str, Any]:
     return state
 
 
+def _nameless(program: bytes) -> str:
+    """The program as a file without a name: it is gone with us however we end, and no mount forbids to run it. The path
+    has our pid, since a child has other files open. Raises OSError where the kernel is old, or does not run such files."""
+    handle = os.memfd_create("/spyglass", os.MFD_CLOEXEC)
+    with open(handle, "wb", closefd=False) as file:
+        file.write(program)
+    path = "/proc/%d/fd/%d" % (os.getpid(), handle)
+    subprocess.run([path, "--version"], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, check=True)
+    return path
+
+
+def _unpacked(program: bytes) -> str:
+    """A path at which the program can be run as long as this process lives. It ends in /spyglass, the name by which
+    profilers know each other."""
+    directory = tempfile.mkdtemp(prefix="spyglass-")
+    # Unlike atexit's, this is called in the children of multiprocessing, too.
+    multiprocessing.util.Finalize(None, shutil.rmtree, (directory, True), exitpriority=0)
+    path = os.path.join(directory, "spyglass")
+    try:
+        os.symlink(_nameless(program), path)
+    except (AttributeError, OSError, subprocess.SubprocessError):
+        with open(path, "wb") as file:
+            file.write(program)
+        os.chmod(path, 0o755)
+    return path
+
+
 def program_here(shipped: Optional[bytes] = None) -> Optional[str]:
     """The program on this machine: its own, else the shipped one, unpacked once a process; None if there is neither."""
     try:
@@ -61,16 +90,10 @@ def program_here(shipped: Optional[bytes] = None) -> Optional[str]:
             return None
     state = kept()
     with state["lock"]:
-        key = "program " + hashlib.sha256(shipped).hexdigest()
+        key = "program %d %s" % (os.getpid(), hashlib.sha256(shipped).hexdigest())  # a forked child has its own
         if key not in state:
-            directory = tempfile.mkdtemp(prefix="spyglass-")
-            atexit.register(shutil.rmtree, directory, True)
-            path = os.path.join(directory, "spyglass")
-            with open(path, "wb") as file:
-                file.write(zlib.decompress(shipped))
-            os.chmod(path, 0o755)
-            state[key] = path
-        path = state[key]
+            state[key] = _unpacked(zlib.decompress(shipped))
+        path: str = state[key]
     return path
 
 
@@ -80,9 +103,9 @@ def bounded(raw: bytes, limit: int = MAX_RAW) -> bytes:
         return raw
     counted: List[Tuple[int, bytes]] = []
     for line in raw.splitlines():
-        stack, _, count = line.rpartition(b" ")
-        if stack and count.isdigit():
-            counted.append((int(count), stack))
+        stack, _, number = line.rpartition(b" ")
+        if stack and number.isdigit():
+            counted.append((int(number), stack))
     counted.sort(key=lambda item: -item[0])
     kept_lines: List[bytes] = []
     size = left_out = left_count = 0

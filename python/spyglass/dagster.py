@@ -41,8 +41,11 @@ MAX_PICTURE = 600_000  # bytes of a picture that goes into the event log; a larg
 EXTENSIONS = {"flamegraph": "svg", "speedscope": "json", "chrometrace": "trace.json", "raw": "txt"}
 THREAD = re.compile(r"thread \((\d+)\)")
 SCRIPT = re.compile(rb"<script>.*</script>", re.S)
+SIZE = re.compile(rb'(<svg [^>]*?) width="([0-9]+)" height="([0-9]+)"')
 OURS = "(spyglass/dagster.py:"  # below the op: the start and the end of the recording
 MARK = "_spyglass_calls"  # the function of ours that calls the op's: what is above it is Dagster
+
+WIDTH = 1000  # of the picture on a page: Dagster's dialog cuts off what is wider than itself
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -73,6 +76,12 @@ def _own_part(profile: Profile, own: int, others: List[int], top: Optional[str])
         elif thread not in others:
             stacks.append((frames, count))
     return Profile(stacks, rate=profile.rate, title=profile.title, errors=profile.errors)
+
+
+def _smaller(found: "re.Match[bytes]") -> bytes:
+    """The head of an SVG with another size, and the old one as what it shows."""
+    width, height = int(found.group(2)), int(found.group(3))
+    return b'%s width="%d" height="%d" viewBox="0 0 %d %d"' % (found.group(1), WIDTH, height * WIDTH // (width or 1), width, height)
 
 
 class _Report:
@@ -133,30 +142,37 @@ class _Report:
         return os.path.join(directory, "%s.%s" % (name, EXTENSIONS[self._format]))
 
     def _save(self, profile: Profile) -> Dict[str, Any]:
-        if not profile.samples:
+        samples = profile.samples
+        if not samples:
             profile = Profile([(("[nothing was seen: it took too little time]",), 1)], rate=profile.rate, title=profile.title)
         place = self._place()
         profile.save(place, self._format)
         key = "spyglass %s" % self._name if self._name else "spyglass"
         metadata: Dict[str, Any] = {key + " file": MetadataValue.path(place),
-                                    key + " samples": MetadataValue.int(profile.samples)}
+                                    key + " samples": MetadataValue.int(samples)}
         # In an <img> no script runs, and without it the picture is whole still.
-        picture = SCRIPT.sub(b"", profile.render("flamegraph"))
+        picture = SIZE.sub(_smaller, SCRIPT.sub(b"", profile.render("flamegraph")), count=1)
         if len(picture) <= MAX_PICTURE:
             encoded = base64.b64encode(picture).decode("ascii")
             metadata[key] = MetadataValue.md("![flame graph](data:image/svg+xml;base64,%s)" % encoded)
         return metadata
 
-    def attach(self, metadata: Dict[str, Any], output: Optional[str] = None) -> None:
+    def attach(self, metadata: Dict[str, Any], output: Optional[str] = None, mapping_key: Optional[str] = None) -> None:
+        """To the output named so, or to the first."""
         names = [output] if output else list(getattr(self._context, "selected_output_names", None) or
                                              [o.name for o in self._context.op_def.output_defs])
-        if metadata and names:
-            self._context.add_output_metadata(metadata, output_name=names[0])
+        if not metadata or not names:
+            return
+        try:
+            self._context.add_output_metadata(metadata, output_name=names[0], mapping_key=mapping_key)
+        except Exception as error:  # an output that was given already
+            self._context.log.warning("spyglass could not attach the profile: %s" % error)
+            self.log(metadata)
 
     def log(self, metadata: Dict[str, Any]) -> None:
         for key, value in metadata.items():
             if key.endswith(" file"):
-                self._context.log.info("The profile of what failed: %s" % value.value)
+                self._context.log.info("The profile of %s: %s" % (self._step(), value.value))
 
 
 def _context_of(args: Tuple[Any, ...]) -> Any:
@@ -168,11 +184,6 @@ def _context_of(args: Tuple[Any, ...]) -> Any:
         return OpExecutionContext.get()
     except Exception:
         return None
-
-
-def _output_of(event: Any) -> Optional[str]:
-    """The name of the output that an event of a generator is; None for other events."""
-    return getattr(event, "output_name", None)
 
 
 @contextlib.contextmanager
@@ -228,7 +239,8 @@ class _Events:
             if failed:
                 self._report.log(metadata)
             else:
-                self._report.attach(metadata, _output_of(self._held[0]) if self._held else None)
+                last = self._held[0] if self._held else None
+                self._report.attach(metadata, getattr(last, "output_name", None), getattr(last, "mapping_key", None))
             self._report = None
         ready, self._held = self._held, []
         return ready
@@ -322,7 +334,7 @@ def profiled(
     return wrap if function is None else wrap(function)
 
 
-class Spyglass(ConfigurableResource):  # type: ignore[misc]
+class Spyglass(ConfigurableResource):
     """The resource: `with spyglass.profile(context): ...` profiles a part of an op. `enabled` switches it in the run's
     configuration, without a change of code."""
 

@@ -7,16 +7,18 @@
     with profile_cluster("cluster.svg"):         # a root for the scheduler and for each worker
         df.set_index("id").mean().compute()
 
-Each is an async context manager, too, for an asynchronous client. `pyspy` and `pyspy_on_scheduler` take the arguments of
-dask-pyspy: to change the import is all.
+Each is an async context manager, too. `pyspy` and `pyspy_on_scheduler` take the arguments of dask-pyspy: to change the
+import is all.
 
 Every process runs the program on itself, as its child, so that no privilege is needed. Neither this package nor the
 program has to be installed on the cluster: both are sent there. Workers that come later are recorded from their start
-on; one that leaves in order hands its profile to the scheduler; one that is killed is reported in `problems`.
+on; one that leaves in order hands its profile to the scheduler; one that is killed is reported in `problems`. If the
+client is lost, all recordings end.
 """
 from __future__ import annotations
 
 import asyncio
+import inspect
 import os
 import random
 import uuid
@@ -28,171 +30,48 @@ from types import TracebackType
 from typing import Any, Awaitable, Callable, Dict, Iterable, Iterator, List, Optional, Sequence, Tuple, Type, Union
 
 import distributed
-from distributed import WorkerPlugin
 
-from . import _cluster
-from ._cluster import ClusterError, error_of, kept
+from . import _cluster, _dask_there
+from ._cluster import ClusterError, error_of
 from ._profile import Path, Profile, format_of
-from ._record import record
 
 __all__ = ["ClusterError", "ClusterProfiler", "Part", "profile_cluster", "profile_scheduler", "profile_workers", "pyspy",
            "pyspy_on_scheduler"]
 
 SCHEDULER = "scheduler"
-AT_ONCE = 64  # workers that are asked side by side for their files
-STOP_PATIENCE = 60.0  # seconds for a program to write its file
+AT_ONCE = 64  # processes that are asked side by side
+GONE = "the worker was gone before its profile could be taken"
+RESTARTED = "the worker was restarted: what it did before is lost"
 
-Workers = Union[None, int, Sequence[str]]
+Workers = Union[None, int, str, Sequence[str]]
+Read = Callable[..., Awaitable[Any]]
 
-
-# ---- in the scheduler, and in each worker ----
-
-def _process_key() -> str:
-    """One for each process of a cluster: an in-process cluster has many addresses and one of these."""
-    try:
-        with open("/proc/sys/kernel/random/boot_id") as file:
-            machine = file.read().strip()
-        return "%s %s %d" % (machine, os.readlink("/proc/self/ns/pid"), os.getpid())
-    except OSError:
-        return "%d" % os.getpid()
-
-
-def _sessions() -> Dict[str, Dict[str, Any]]:
-    sessions: Dict[str, Dict[str, Any]] = kept().setdefault("dask", {})
-    return sessions
-
-
-def _start_blocking(session: str, options: Dict[str, Any], shipped: Optional[bytes]) -> Dict[str, Any]:
-    """Starts the recording of this process, once, however many workers are in it."""
-    with kept()["lock"]:
-        found = _sessions().get(session)
-        if found is None:
-            program = _cluster.program_here(shipped)
-            if program is None:
-                return {"key": _process_key(), "missing": True}
-            found = _sessions()[session] = {"error": None, "recording": None, "data": None}
-            try:
-                found["recording"] = record(binary=program, **options).start()
-            except Exception as error:
-                found["error"] = str(error)
-        return {"key": _process_key(), "error": found["error"]}
-
-
-def _stop_blocking(session: str) -> Dict[str, Any]:
-    """Ends it; what there is to fetch. It may be asked for again."""
-    with kept()["lock"]:
-        found = _sessions().get(session)
-        if found is None:
-            return {"key": _process_key(), "unknown": True}
-        if found["data"] is None and found["error"] is None:
-            try:
-                profile = found["recording"].stop(STOP_PATIENCE)
-                data = profile.data if profile.format != "raw" else _cluster.bounded(profile.data)
-                found.update(data=zlib.compress(data, 1), samples=profile.samples, errors=profile.errors)
-            except Exception as error:
-                found["error"] = str(error)
-        if found["error"] is not None:
-            return {"key": _process_key(), "error": found["error"]}
-        return {"key": _process_key(), "size": len(found["data"]), "samples": found["samples"],
-                "errors": found["errors"]}
-
-
-async def _start_here(session: str, options: Dict[str, Any], shipped: Optional[bytes]) -> Dict[str, Any]:
-    return await asyncio.get_running_loop().run_in_executor(None, _start_blocking, session, options, shipped)
-
-
-async def _stop_here(session: str) -> Dict[str, Any]:
-    return await asyncio.get_running_loop().run_in_executor(None, _stop_blocking, session)
-
-
-async def _read_here(session: str, at: int, size: int) -> bytes:
-    data: bytes = _sessions()[session]["data"]
-    return data[at:at + size]
-
-
-async def _drop_here(session: str) -> None:
-    await asyncio.get_running_loop().run_in_executor(None, _drop_blocking, session)
-
-
-def _drop_blocking(session: str) -> None:
-    with kept()["lock"]:
-        found = _sessions().pop(session, None)
-    if found and found["recording"] is not None and found["data"] is None and found["error"] is None:
-        try:
-            found["recording"].stop(STOP_PATIENCE)
-        except Exception:
-            pass  # nobody asks for it any more
-
-
-# ---- workers that come and go ----
-
-def _alone(worker: Any) -> bool:
-    """The process ends with this worker."""
-    others = [w for w in distributed.Worker._instances if w is not worker] + list(distributed.Scheduler._instances)
-    return not any(other.status.name in ("init", "running", "paused") for other in others)
-
-
-class _Comers(WorkerPlugin):
-    """Starts the recording on a worker that joins; brings its profile to the scheduler when it leaves in order."""
-
-    def __init__(self, session: str, options: Dict[str, Any], shipped: Optional[bytes]) -> None:
-        self.name = "spyglass-" + session
-        self._session = session
-        self._options = options
-        self._shipped = shipped
-
-    async def setup(self, worker: Any) -> None:
-        await _start_here(self._session, self._options, self._shipped)
-
-    async def teardown(self, worker: Any) -> None:
-        if self._session not in _sessions() or not _alone(worker):
-            return
-        answer = await _stop_here(self._session)
-        for at in range(0, answer.get("size", 0), _cluster.PIECE):
-            piece = await _read_here(self._session, at, _cluster.PIECE)
-            await worker.scheduler.spyglass_left(session=self._session, address=worker.address, answer=answer, piece=piece)
-
-
-async def _receive(session: str, limit: int, dask_scheduler: Any = None) -> None:
-    """Lets the scheduler take what leaving workers bring, up to a bound."""
-    taken: Dict[str, Dict[str, Any]] = kept().setdefault("dask left", {}).setdefault(session, {})
-
-    def spyglass_left(session: str, address: str, answer: Dict[str, Any], piece: bytes) -> str:
-        taken = kept().get("dask left", {}).get(session)
-        if taken is not None and sum(len(entry["data"]) for entry in taken.values()) + len(piece) <= limit:
-            entry = taken.setdefault(address, {"answer": answer, "data": b""})
-            entry["data"] += piece
-        return "OK"
-
-    dask_scheduler.handlers["spyglass_left"] = spyglass_left
-    taken.clear()
-
-
-async def _received(session: str) -> Dict[str, Dict[str, Any]]:
-    """Who left, without the data: that is fetched in pieces."""
-    taken = kept().get("dask left", {}).get(session, {})
-    return {address: dict(entry["answer"], size=len(entry["data"])) for address, entry in taken.items()
-            if len(entry["data"]) == entry["answer"]["size"]}
-
-
-async def _read_received(session: str, address: str, at: int, size: int) -> bytes:
-    data: bytes = kept()["dask left"][session][address]["data"]
-    return data[at:at + size]
-
-
-async def _forget_received(session: str) -> None:
-    kept().get("dask left", {}).pop(session, None)
-
-
-# ---- at the client ----
 
 @dataclass(frozen=True)
 class Part:
     """The profile of one process: `addresses` are all that live in it, `scheduler` among them."""
 
-    name: str  # "scheduler tcp://…", "worker tcp://…"
+    name: str  # "scheduler tcp://…", "worker 0, tcp://…"
     addresses: Tuple[str, ...]
     profile: Profile
+
+
+def _by_value() -> None:
+    """Makes the pickles of Dask hold our code itself. cloudpickle takes the package for all in it, distributed asks for
+    the very module."""
+    import cloudpickle
+
+    import spyglass
+
+    cloudpickle.register_pickle_by_value(spyglass)
+    cloudpickle.register_pickle_by_value(_dask_there)
+
+
+def _why(answer: Any) -> Optional[str]:
+    """What went wrong, of an answer: a dict, or an Exception."""
+    if not isinstance(answer, dict):
+        return str(answer) or type(answer).__name__
+    return answer.get("error") or ("it was not recorded" if answer.get("unknown") else None)
 
 
 class ClusterProfiler:
@@ -210,18 +89,20 @@ class ClusterProfiler:
         self.problems: Dict[str, str] = {}
         self._client = client
         self._scheduler = scheduler
-        self._wanted = workers
+        self._wanted = [workers] if isinstance(workers, str) else workers
         self._all = all_workers
         self._options = dict(options, format=part_format)
         self._on_error = on_error
         self._timeout = timeout
         self._save = save
         self._session = uuid.uuid4().hex
-        self._shipped: Optional[bytes] = None
+        self._asked: List[str] = []  # addresses that were told to start
         self._keys: Dict[str, str] = {}  # address -> process
         self._names: Dict[str, str] = {}  # address -> a worker's name
+        self._used = False
         self._plugin = False
         self._profile: Optional[Profile] = None
+        self._gate: Optional[asyncio.Semaphore] = None
 
     @property
     def client(self) -> Any:
@@ -233,7 +114,8 @@ class ClusterProfiler:
     def profile(self) -> Profile:
         """All in one, with a root for each process."""
         if self._profile is None:
-            raise RuntimeError("the recording has not ended yet")
+            raise RuntimeError("there is no profile of all: the recording has not ended yet, has failed, or gave files "
+                               "of one process each")
         return self._profile
 
     # the two kinds of `with`
@@ -247,32 +129,46 @@ class ClusterProfiler:
 
     def __exit__(self, kind: Optional[Type[BaseException]], error: Optional[BaseException],
                  trace: Optional[TracebackType]) -> None:
-        self.client.sync(self._stop)
-        self._finish(kind is None)
+        try:
+            self.client.sync(self._stop)
+            self._finish(kind is None)
+        except Exception as failure:
+            if kind is None:
+                raise
+            warnings.warn("no profile: %s" % failure, RuntimeWarning, stacklevel=2)  # what the block raised matters more
 
     async def __aenter__(self) -> ClusterProfiler:
+        if not self.client.asynchronous:  # of another event loop, or of none
+            return await asyncio.get_running_loop().run_in_executor(None, self.__enter__)
         self._prepare()
         await self._start()
         return self
 
     async def __aexit__(self, kind: Optional[Type[BaseException]], error: Optional[BaseException],
                         trace: Optional[TracebackType]) -> None:
-        await self._stop()
-        await asyncio.get_running_loop().run_in_executor(None, self._finish, kind is None)
-
-    # one question to one process
+        loop = asyncio.get_running_loop()
+        if not self.client.asynchronous:
+            return await loop.run_in_executor(None, self.__exit__, kind, error, trace)
+        try:
+            await self._stop()
+            await loop.run_in_executor(None, self._finish, kind is None)
+        except Exception as failure:
+            if kind is None:
+                raise
+            warnings.warn("no profile: %s" % failure, RuntimeWarning, stacklevel=2)
 
     def _prepare(self) -> None:
-        import cloudpickle
-
-        import spyglass
-
-        cloudpickle.register_pickle_by_value(spyglass)
+        if self._used:
+            raise RuntimeError("a profiler can be used once only: make another")
+        self._used = True
+        _by_value()
         if self.output is not None:
             directory = os.path.dirname(os.path.abspath(os.fspath(self.output)))
             os.makedirs(directory, exist_ok=True)
 
-    async def _ask(self, address: str, function: Callable[..., Awaitable[Any]], *args: Any) -> Any:
+    # one question to one process
+
+    async def _ask(self, address: str, function: Read, *args: Any) -> Any:
         """What `function` gives there; an Exception is given, not raised."""
         async def ask() -> Any:
             if address == SCHEDULER:
@@ -282,15 +178,17 @@ class ClusterProfiler:
                 raise OSError("the worker has left")
             return answers[address]
 
-        try:
-            return await asyncio.wait_for(ask(), self._timeout)
-        except asyncio.TimeoutError:
-            return TimeoutError("no answer within %g seconds: its event loop is busy, or it is gone" % self._timeout)
-        except Exception as error:
-            return error
+        if self._gate is None:
+            self._gate = asyncio.Semaphore(AT_ONCE)
+        async with self._gate:
+            try:
+                return await asyncio.wait_for(ask(), self._timeout)
+            except asyncio.TimeoutError:
+                return TimeoutError("no answer within %g seconds: its event loop is busy, or it is gone" % self._timeout)
+            except Exception as error:
+                return error
 
-    async def _ask_all(self, addresses: Iterable[str], function: Callable[..., Awaitable[Any]],
-                       *args: Any) -> Dict[str, Any]:
+    async def _ask_all(self, addresses: Iterable[str], function: Read, *args: Any) -> Dict[str, Any]:
         listed = list(addresses)
         answers = await asyncio.gather(*(self._ask(address, function, *args) for address in listed))
         return dict(zip(listed, answers))
@@ -305,27 +203,29 @@ class ClusterProfiler:
 
     async def _start(self) -> None:
         addresses = await self._choose()
-        answers = await self._start_on(addresses, None)
+        try:
+            await self._open(_cluster.shipped_program() if self._all else None)
+            self.problems.update(await self._start_all(addresses))
+            if self._all and not (self.problems and self._on_error == "raise"):
+                await self._expect_comers()
+        except BaseException:
+            await self._close()
+            raise
+        if self.problems and self._on_error == "raise":
+            await self._close()
+            raise error_of("the profiler could not be started", self.problems)
+
+    async def _start_all(self, addresses: List[str]) -> Dict[str, str]:
+        """Starts all; gives what went wrong. The program is sent where there is none."""
+        self._asked = addresses
+        answers = await self._ask_all(addresses, _dask_there.start_here, self._session, self._options, None)
         missing = [a for a, answer in answers.items() if isinstance(answer, dict) and answer.get("missing")]
         if missing:
-            self._shipped = _cluster.shipped_program()
-            answers.update(await self._start_on(missing, self._shipped))
-        problems = {}
-        for address, answer in answers.items():
-            if isinstance(answer, dict):
-                self._keys[address] = answer["key"]
-            why = answer.get("error") if isinstance(answer, dict) else str(answer) or type(answer).__name__
-            if why:
-                problems[address] = why
-        if problems and self._on_error == "raise":
-            await self._drop(addresses)
-            raise error_of("the profiler could not be started", problems)
-        self.problems.update(problems)
-        if self._all:
-            await self._expect_comers()
-
-    async def _start_on(self, addresses: Sequence[str], shipped: Optional[bytes]) -> Dict[str, Any]:
-        return await self._ask_all(addresses, _start_here, self._session, self._options, shipped)
+            answers.update(await self._ask_all(missing, _dask_there.start_here, self._session, self._options,
+                                               _cluster.shipped_program()))
+        self._keys = {a: answer["key"] for a, answer in answers.items() if isinstance(answer, dict)}
+        found = {a: _why(answer) for a, answer in answers.items()}
+        return {a: why for a, why in found.items() if why}
 
     async def _choose(self) -> List[str]:
         addresses = [SCHEDULER] if self._scheduler else []
@@ -333,71 +233,90 @@ class ClusterProfiler:
             return addresses
         self._names = await self._workers_now()
         if isinstance(self._wanted, int):
+            if not 0 < self._wanted <= len(self._names):
+                raise ValueError("%d workers are wanted, and the cluster has %d" % (self._wanted, len(self._names)))
             return addresses + random.sample(sorted(self._names), self._wanted)
         if self._wanted is not None:
-            unknown = [address for address in self._wanted if address not in self._names]
+            named = {name: address for address, name in self._names.items() if name}
+            chosen = [worker if worker in self._names else named.get(str(worker), "") for worker in self._wanted]
+            unknown = [str(worker) for worker, address in zip(self._wanted, chosen) if not address]
             if unknown:
-                raise error_of("no such worker in the cluster", {address: "it is unknown" for address in unknown})
-            return addresses + list(self._wanted)
+                raise error_of("no such worker in the cluster", {worker: "it is unknown" for worker in unknown})
+            return addresses + list(dict.fromkeys(chosen))
         return addresses + list(self._names)
 
+    async def _open(self, program: Optional[bytes]) -> None:
+        from distributed.protocol.pickle import dumps
+
+        answer = await self._ask(SCHEDULER, _dask_there.open_session, self._session, 4 * _cluster.MAX_RAW, program,
+                                 self.client.id, dumps(_dask_there.drop_here))
+        if answer is not None:
+            raise error_of("the profiler could not be started", {SCHEDULER: str(_why(answer))})
+
     async def _expect_comers(self) -> None:
-        await self.client.run_on_scheduler(_receive, self._session, 4 * _cluster.MAX_RAW)
-        plugin = _Comers(self._session, self._options, self._shipped)
-        await self.client.register_plugin(plugin, name=plugin.name)
+        plugin = _dask_there.Comers(self._session, self._options)
         self._plugin = True
+        await self.client.register_plugin(plugin, name=plugin.name)
 
     # stop
 
     async def _stop(self) -> None:
-        left: Dict[str, Dict[str, Any]] = {}
-        addresses = [a for a in self._keys if a not in self.problems]
-        if self._all:
-            now = await self._workers_now()
-            self._names.update(now)
-            addresses = [a for a in addresses if a == SCHEDULER or a in now] + [a for a in now if a not in self._keys]
-            left = await self.client.run_on_scheduler(_received, self._session)
-            for address in self._keys:
-                if address != SCHEDULER and address not in now and address not in left:
-                    self.problems[address] = "the worker was gone before its profile could be taken"
-        answers = await self._ask_all(addresses, _stop_here, self._session)
-        await self._fetch_all(answers, left)
+        try:
+            left: Dict[str, Any] = {}
+            addresses = [a for a in self._keys if a not in self.problems]
+            if self._all:
+                now = await self._workers_now()
+                self._names.update(now)
+                gone = [a for a in addresses if a != SCHEDULER and a not in now]
+                addresses = [a for a in addresses if a not in gone] + [a for a in now if a not in self._asked]
+                answer = await self._ask(SCHEDULER, _dask_there.received, self._session, gone)
+                left = answer if isinstance(answer, dict) else {}
+                self.problems.update({a: GONE for a in gone if a not in left})
+            answers = await self._ask_all(addresses, _dask_there.stop_here, self._session)
+            await self._fetch_all(answers, left)
+        finally:
+            await self._close()
+
+    async def _close(self) -> None:
+        """Nothing stays, whatever went wrong."""
+        rest = self._asked
         if self._plugin:
             try:
                 await self.client.unregister_worker_plugin("spyglass-" + self._session)
-                await self.client.run_on_scheduler(_forget_received, self._session)
+                rest = [SCHEDULER] if self._scheduler else []  # the workers were told by that
             except Exception as error:
-                self.problems.setdefault(SCHEDULER, "the plugin could not be taken away: %s" % error)
-        await self._drop(addresses)
+                warnings.warn("the plugin could not be taken away: %s" % error, RuntimeWarning)
+        await self._ask_all(rest, _dask_there.drop_here, self._session)
+        await self._ask(SCHEDULER, _dask_there.close_session, self._session)
 
-    async def _fetch_all(self, answers: Dict[str, Any], left: Dict[str, Dict[str, Any]]) -> None:
+    async def _fetch_all(self, answers: Dict[str, Any], left: Dict[str, Any]) -> None:
         """One file for each process, in pieces, some processes at a time."""
         processes: Dict[str, List[str]] = {}
-        wanted: Dict[str, Tuple[Dict[str, Any], Callable[..., Awaitable[Any]], Tuple[Any, ...]]] = {}
-        for address, answer in list(answers.items()) + list(left.items()):
-            if not isinstance(answer, dict) or answer.get("error") or answer.get("unknown"):
-                why = answer.get("error") if isinstance(answer, dict) else str(answer) or type(answer).__name__
-                self.problems[address] = why or "it was not recorded"
-                continue
-            processes.setdefault(answer["key"], []).append(address)
-            if address in answers:
-                wanted.setdefault(answer["key"], (answer, _read_here, (address, self._session)))
-            else:
-                wanted.setdefault(answer["key"], (answer, _read_received, (SCHEDULER, self._session, address)))
-        gate = asyncio.Semaphore(AT_ONCE)
-        await asyncio.gather(*(self._fetch(gate, processes[key], *item) for key, item in wanted.items()))
+        wanted: Dict[str, Tuple[Dict[str, Any], Read, Tuple[Any, ...]]] = {}
+        for found, from_scheduler in ((answers, False), (left, True)):
+            for address, answer in found.items():
+                why = _why(answer)
+                if why:
+                    self.problems.setdefault(address, why)
+                    continue
+                key = answer["key"]
+                processes.setdefault(key, []).append(address)
+                wanted.setdefault(key, (answer, _dask_there.read_received, (SCHEDULER, self._session, address))
+                                  if from_scheduler else (answer, _dask_there.read_here, (address, self._session)))
+        for address, key in self._keys.items():
+            if address in answers and address not in self.problems and key not in wanted:
+                self.problems[address] = RESTARTED
+        await asyncio.gather(*(self._fetch(processes[key], *item) for key, item in wanted.items()))
         self.parts.sort(key=lambda part: (not part.name.startswith(SCHEDULER), part.name))
 
-    async def _fetch(self, gate: asyncio.Semaphore, addresses: List[str], answer: Dict[str, Any],
-                     read: Callable[..., Awaitable[Any]], where: Tuple[Any, ...]) -> None:
+    async def _fetch(self, addresses: List[str], answer: Dict[str, Any], read: Read, where: Tuple[Any, ...]) -> None:
         data = b""
-        async with gate:
-            while len(data) < answer["size"]:
-                piece = await self._ask(where[0], read, *where[1:], len(data), _cluster.PIECE)
-                if not isinstance(piece, bytes) or not piece:
-                    self.problems[addresses[0]] = "its profile could not be fetched: %s" % (piece or "it is cut off")
-                    return
-                data += piece
+        while len(data) < answer["size"]:
+            piece = await self._ask(where[0], read, *where[1:], len(data), _cluster.PIECE)
+            if not isinstance(piece, bytes) or not piece:
+                self.problems[addresses[0]] = "its profile could not be fetched: %s" % (piece or "it is cut off")
+                return
+            data += piece
         data = zlib.decompress(data)
         if self._options["format"] == "raw":
             profile = Profile.from_raw(data.decode("utf-8", "replace"), rate=float(self._options["rate"]),
@@ -407,45 +326,43 @@ class ClusterProfiler:
         self.parts.append(Part(self._name(addresses), tuple(addresses), profile))
 
     def _name(self, addresses: List[str]) -> str:
+        """The root of a process. It has no parentheses: `name (file)` reads like a function."""
         named = []
         for address in sorted(addresses, key=lambda a: a != SCHEDULER):
             if address == SCHEDULER:
                 named.append("scheduler %s" % self.client.scheduler.address)
             else:
-                name = self._names.get(address, "")
-                named.append("worker %s%s" % (address, "" if name in ("", address) else " (%s)" % name))
+                name = self._names.get(address, "").replace("(", "[").replace(")", "]")
+                named.append("worker %s%s" % ("" if name in ("", address) else name + ", ", address))
         if len(named) > 3:
             named[2:] = ["%d more workers" % (len(named) - 2)]
         return " + ".join(named)
 
-    async def _drop(self, addresses: Iterable[str]) -> None:
-        await self._ask_all(addresses, _drop_here, self._session)
-
     def _finish(self, may_raise: bool) -> None:
         if self._save is not None:
             self._save(self)
-        else:
-            if self._options["format"] == "raw":
-                count = len(self.parts)
-                title = "Dask: %d process%s" % (count, "" if count == 1 else "es")
-                parts = [(part.name, part.profile) for part in self.parts]
-                self._profile = _cluster.merged(parts, title, float(self._options["rate"]))
-            elif self.parts:
-                self._profile = self.parts[0].profile
-            if self.output is not None and self.parts:
+        elif self.parts:
+            self._merge()
+            if self.output is not None:
                 self.profile.save(self.output, self.format or format_of(self.output) or None)
-        gone = {a: why for a, why in self.problems.items() if "gone before" in why}
-        failed = {a: why for a, why in self.problems.items() if a not in gone}
+        failed = {a: why for a, why in self.problems.items() if why not in (GONE, RESTARTED)}
         if failed and may_raise and self._on_error == "raise":
             raise error_of("not all processes could be profiled", failed)
         for address, why in self.problems.items():
             warnings.warn("%s: %s" % (address, why), RuntimeWarning, stacklevel=3)
 
+    def _merge(self) -> None:
+        if self._options["format"] == "raw":
+            count = len(self.parts)
+            title = "Dask: %d process%s" % (count, "" if count == 1 else "es")
+            parts = [(part.name, part.profile) for part in self.parts]
+            self._profile = _cluster.merged(parts, title, float(self._options["rate"]))
+        else:
+            self._profile = self.parts[0].profile
+
 
 def _tells_number() -> bool:
     """identity() shortens its list of workers in some releases, unless told not to."""
-    import inspect
-
     return "n_workers" in inspect.signature(distributed.Scheduler.identity).parameters
 
 
