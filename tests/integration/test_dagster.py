@@ -102,7 +102,7 @@ def test_hanging_run(namespace, home, started):
     assert step == shown
     if not namespace:
         text, _ = run("py-spy", "dump", "--pid", step)
-        assert "hangs (dagster_jobs.py:" in text and "Event.wait" in text or "wait (threading.py" in text
+        assert "hangs (dagster_jobs.py:" in text and ("Event.wait" in text or "wait (threading.py" in text), text
         assert ends_with({f.name for t in spyglass.dump(process.pid, subprocesses=True) for f in t.frames}, "hangs")
 
 

@@ -333,7 +333,7 @@ def test_idle(client, tmp_path):
     with sd.profile_workers(tmp_path / "idle.svg", gil=True) as profiler:
         pass
     text = (tmp_path / "idle.svg").read_text()
-    assert "nothing ran in any of 4 processes" in text or profiler.profile.samples
+    assert ("nothing ran in any of 4 processes" in text) == (profiler.profile.samples == 0), profiler.profile.samples
 
 
 # ---- dask-pyspy: its names, itself, and the example of its forerunner ----
@@ -397,7 +397,7 @@ def test_the_example(tmp_path):
     subprocess.run([sys.executable, "-c", EXAMPLE.format(package="spyglass.dask")], cwd=tmp_path, check=True, timeout=WAIT,
                    stdin=subprocess.DEVNULL)
     names, samples = read_speedscope((tmp_path / "profile.json").read_text())
-    assert samples > 20 and any(name.endswith("Scheduler.update_graph") or "Scheduler." in name for name in names), names
+    assert samples > 20 and any("Scheduler." in name for name in names), names
 
 
 # ---- other clusters ----
