@@ -9,6 +9,7 @@ import atexit
 import hashlib
 import os
 import shutil
+import subprocess
 import sys
 import tempfile
 import threading
@@ -61,16 +62,32 @@ def program_here(shipped: Optional[bytes] = None) -> Optional[str]:
             return None
     state = kept()
     with state["lock"]:
-        key = "program " + hashlib.sha256(shipped).hexdigest()
+        key = "program %d %s" % (os.getpid(), hashlib.sha256(shipped).hexdigest())
         if key not in state:
-            directory = tempfile.mkdtemp(prefix="spyglass-")
-            atexit.register(shutil.rmtree, directory, True)
-            path = os.path.join(directory, "spyglass")
-            with open(path, "wb") as file:
-                file.write(zlib.decompress(shipped))
-            os.chmod(path, 0o755)
-            state[key] = path
-        path = state[key]
+            state[key] = _unpack(zlib.decompress(shipped))
+        path: str = state[key]
+    return path
+
+
+def _unpack(program: bytes) -> str:
+    """In a file without a name, since a worker may be killed at any time; where such a one cannot be run, in /tmp."""
+    if hasattr(os, "memfd_create"):
+        try:
+            handle = os.memfd_create("spyglass")
+            with os.fdopen(handle, "wb", closefd=False) as file:
+                file.write(program)
+            path = "/proc/%d/fd/%d" % (os.getpid(), handle)
+            subprocess.run([path, "--version"], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                           stderr=subprocess.DEVNULL, check=True)
+            return path
+        except (OSError, subprocess.CalledProcessError):
+            pass
+    directory = tempfile.mkdtemp(prefix="spyglass-")
+    atexit.register(shutil.rmtree, directory, True)
+    path = os.path.join(directory, "spyglass")
+    with open(path, "wb") as file:
+        file.write(program)
+    os.chmod(path, 0o755)
     return path
 
 
