@@ -36,7 +36,8 @@ class Cluster:
         self.log = open(self.directory / "log", "w+")
         self.processes = []
         # Nice workers would get no time from what runs beside the tests.
-        self.env = dict(os.environ, HOME=str(self.directory), RAY_worker_niceness="0")
+        self.env = dict(os.environ, HOME=str(self.directory), RAY_worker_niceness="0",
+                        RAY_CLIENT_SERVER_CHECK_CHANNEL_TIMEOUT_S=str(WAIT))
 
     def start(self):
         self.start_node("one", "--head", "--port", self.port, "--ray-client-server-port", self.client,
@@ -132,7 +133,8 @@ def check_profile(profile, cluster, workers):
 def test_dump(cluster):
     out, err = cluster.command("dump")
     found = sections(out)
-    assert set(found) == {pid for _, _, pid in cluster.workers()}
+    rest = set(found) - {pid for _, _, pid in cluster.workers()}
+    assert all(found[pid][0].endswith(", idle") for pid in rest)  # those that Ray keeps for later
     for name, kind, pid in cluster.workers():
         head, body = found[pid]
         assert "(%s)" % cluster.facts[name]["node"][:8] in head
@@ -158,18 +160,12 @@ def test_dump_json(cluster):
 def test_filters(cluster):
     """In a driver that is connected: no address, and it stays connected."""
     one, two = cluster.facts["one"], cluster.facts["two"]
-    cases = [({}, [*one.values()][1:] + [*two.values()][1:]),
-             (dict(node=one["node"]), [*one.values()][1:]),
-             (dict(node=[two["node"][:10]]), [*two.values()][1:]),
-             (dict(actor="Alpha"), [one["Alpha"], two["Alpha"]]),
+    cases = [(dict(task="*s*", node=[two["node"][:10]]), [*two.values()][1:]),
              (dict(actor=["Alpha", "beta-two"]), [one["Alpha"], two["Alpha"], two["Beta"]]),
              (dict(actor="*eta*", node=one["node"]), [one["Beta"]]),
              (dict(actor="gamma_task"), []),
-             (dict(task="gamma_task"), [one["gamma"], two["gamma"]]),
-             (dict(task="alpha_*", node=two["node"]), [two["Alpha"]]),
-             (dict(task="Beta.beta_spins"), [one["Beta"], two["Beta"]]),
-             (dict(pid=one["gamma"]), [one["gamma"]]),
-             (dict(pid=[one["gamma"], two["Beta"]], actor="Beta"), [two["Beta"]])]
+             (dict(task=["gamma_task", "Beta.beta_spins"]), [one["gamma"], two["gamma"], one["Beta"], two["Beta"]]),
+             (dict(pid=[one["gamma"], two["Beta"]], task="beta_*"), [two["Beta"]])]
     answers = cluster.tell("import spyglass.ray\nanswer = [[w.worker.pid for w in spyglass.ray.dump(**c)] for c in %r]"
                            "\nassert ray.is_initialized()" % [case for case, _ in cases])
     for (case, wanted), found in zip(cases, answers):
@@ -180,8 +176,8 @@ def test_filters(cluster):
 def test_record(cluster, tmp_path, format, ending):
     place = tmp_path / ("out." + ending)
     out, err = cluster.command("record", "--duration", "2", "-o", place)
-    assert "Wrote '%s'. Workers: 6 Samples: " % place in out
-    assert "recording 6 workers" in err and "Passed over" not in err
+    assert int(re.match(r"Wrote '%s'. Workers: (\d+) Samples: [1-9]" % place, out).group(1)) >= 6
+    assert re.search(r"^recording \d+ workers, ", err, re.M) and "Passed over" not in err
     if format == "raw":
         check_profile(Profile.load(place), cluster, cluster.workers())
         return
@@ -202,7 +198,9 @@ def test_record_flags(cluster, tmp_path):
     frames = {frame for stack, _ in profile.stacks for frame in stack}
     assert {stack[1] for stack, _ in profile.stacks} == {"worker %d" % cluster.facts["two"]["Alpha"]}
     assert any("ray::core::CoreWorker" in frame for frame in frames) and any("PythonGCThread" in f for f in frames)
-    assert any(re.fullmatch(r"(Alpha\.)?alpha_spins \(ray_nodes\.py\)", frame) for frame in frames)
+    lines = (PROGRAMS / "ray_nodes.py").read_text().splitlines()
+    place = next(i for i, line in enumerate(lines, 1) if "def alpha_spins" in line)  # of the function, not of a line in it
+    assert [f.rpartition(".alpha")[2] for f in frames if "alpha_spins (" in f] == ["_spins (ray_nodes.py:%d)" % place]
 
 
 def test_profile_in_a_driver(cluster, tmp_path):
@@ -236,9 +234,8 @@ def test_ray_client(cluster):
 
 
 def test_nothing_fits(cluster, tmp_path):
-    for command in (["dump"], ["record", "-d", "0.1", "-o", tmp_path / "x.svg"]):
-        _, err = cluster.command(*command, "--actor", "Nobody", status=1)
-        assert err.endswith("Error: no worker of the cluster was found that fits\n")
+    _, err = cluster.command("record", "-d", "0.1", "-o", tmp_path / "x.svg", "--actor", "Nobody", status=1)
+    assert err.endswith("Error: no worker of the cluster was found that fits\n") and not list(tmp_path.iterdir())
     _, err = cluster.command("dump", "--node", "elsewhere", status=1)
     assert "Error: the cluster has no node elsewhere; it has: node " in err
     assert all(cluster.facts[name]["node"][:8] in err for name in ("one", "two"))
@@ -305,7 +302,7 @@ def test_a_node_is_killed(cluster, tmp_path):
     err = (err + rest).decode()
     assert command.returncode == 0, err
     assert re.search(r"Passed over: node \S+ \(%s\): \S+" % three[0][:8], err)
-    assert "Workers: 6 Samples: " in out.decode()
+    assert int(re.search(r"Workers: (\d+) Samples: [1-9]", out.decode()).group(1)) >= 6
     profile = Profile.load(place)
     check_profile(profile, cluster, cluster.workers())
     assert not any(stack[1] == "worker %d" % three[1] for stack, _ in profile.stacks)

@@ -64,6 +64,8 @@ def where():
 
 
 def main():
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # Ray writes there as well
     address, directory = sys.argv[1:3]
     ray.init(address=address, log_to_driver=False, logging_level="error")
     end = os.path.join(directory, "end")
@@ -83,11 +85,11 @@ def main():
         with open(ready + ".is") as file:
             here["gamma"] = int(file.read())
         facts[name] = here
-    print(json.dumps(facts), flush=True)
+    print(json.dumps(facts), file=answers, flush=True)
     names = dict(globals())
     for line in sys.stdin:
         exec(json.loads(line), names)
-        print(json.dumps(names["answer"]), flush=True)
+        print(json.dumps(names["answer"]), file=answers, flush=True)
 
 
 main()
