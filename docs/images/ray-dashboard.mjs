@@ -44,10 +44,10 @@ try {
     const text = await graph.evaluate(() => document.documentElement.outerHTML);
     if (!text.includes('long_running_task ('))
         throw new Error('no flame graph of the task at ' + graph.url() + ': ' + text.slice(0, 500));
-    await graph.setViewportSize({ width: WIDTH, height: 480 });
+    await graph.setViewportSize({ width: WIDTH, height: 330 });
     const below = await graph.screenshot();
     const sheet = await context.newPage();
-    await sheet.setViewportSize({ width: WIDTH, height: 1044 });
+    await sheet.setViewportSize({ width: WIDTH, height: 894 });
     const image = data => '<img style="display:block" src="data:image/png;base64,' + data.toString('base64') + '">';
     await sheet.setContent('<body style="margin:0;background:#888">' + image(above) + '<div style="height:4px"></div>' +
         image(below));

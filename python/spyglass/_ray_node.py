@@ -6,16 +6,20 @@ from __future__ import annotations
 
 import fnmatch
 import os
+import re
 import subprocess
+import tempfile
 import threading
 import time
 import zlib
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Optional, Sequence, Tuple, Union
 
 import ray
 
 from . import _cluster
+from ._errors import error_from
+from ._profile import Profile
 from ._record import Recording, record as record_process
 
 TITLE = "ray::"  # how the command line of a worker begins; the name of what it runs follows
@@ -77,6 +81,61 @@ def _matches(name: Optional[str], patterns: Sequence[str]) -> bool:
     return name is not None and any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
 
 
+class _SudoRecording:
+    """A recording by root, where Ray's user may not read its own workers (Yama) but may call sudo, as Ray itself does.
+
+    Root's process takes no signal from us. It ends when its input does, so that it ends with us in any case, and then
+    hands over its file.
+    """
+
+    MARK = b"\n==== raw ====\n"
+    SCRIPT = r"""
+        exec 3<&0
+        d=$(mktemp -d) || exit 1
+        "$@" --output "$d/raw" 3<&- &
+        profiler=$!
+        { read -r _; kill -TERM $profiler; } <&3 >/dev/null 2>&1 &
+        reader=$!
+        wait $profiler
+        status=$?
+        kill $reader 2>/dev/null
+        printf '\n==== raw ====\n'
+        cat "$d/raw"
+        rm -rf "$d"
+        exit $status
+    """
+
+    def __init__(self, program: str, pid: int, options: Dict[str, Any]) -> None:
+        flags = ["--" + name for name, value in options.items() if value is True]
+        command = [program, "record", "--hideprogress", "--format", "raw", "--rate", repr(float(options["rate"])), *flags,
+                   "--pid", str(pid)]
+        self._rate = float(options["rate"])
+        self._said = tempfile.TemporaryFile()
+        self._process = subprocess.Popen(["sudo", "-n", "sh", "-c", self.SCRIPT, "sh", *command], stdin=subprocess.PIPE,
+                                         stdout=subprocess.PIPE, stderr=self._said, start_new_session=True)
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            if b"Sampling process" in line:
+                return
+        self._process.wait()
+        raise self._error()
+
+    def _error(self) -> Exception:
+        self._said.seek(0)
+        return error_from(self._said.read().decode("utf-8", "replace"), self._process.returncode, ["sudo"])
+
+    def stop(self, timeout: float) -> Profile:
+        try:
+            out, _ = self._process.communicate(b"\n", timeout)
+        except subprocess.TimeoutExpired:
+            raise TimeoutError("the profiler did not end within %g seconds" % timeout) from None
+        if self._process.returncode != 0:
+            raise self._error()
+        said, _, raw = out.partition(self.MARK)
+        errors = re.search(rb"Errors: (\d+)", said)
+        return Profile.from_raw(raw.decode("utf-8", "replace"), rate=self._rate, errors=int(errors.group(1)) if errors else 0)
+
+
 class _SpyglassAgent:
     """Runs on a node, as an actor."""
 
@@ -86,7 +145,8 @@ class _SpyglassAgent:
         self._actors: Dict[int, Tuple[str, str]] = {}
         self._actors_at = -ACTORS_EVERY
         self._tries: Dict[int, int] = {}
-        self._recordings: Dict[int, Recording] = {}
+        self._recordings: Dict[int, Union[Recording, _SudoRecording]] = {}
+        self._sudo_works: Optional[bool] = None
         self._failed: Dict[int, str] = {}
         self._titles: Dict[int, str] = {}
         self._stopping = threading.Event()
@@ -135,6 +195,16 @@ class _SpyglassAgent:
             chosen[pid] = title
         return chosen
 
+    def _can_sudo(self) -> bool:
+        """Without a password."""
+        if self._sudo_works is None:
+            try:
+                self._sudo_works = subprocess.run(["sudo", "-n", "true"], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                                                  stderr=subprocess.DEVNULL, timeout=10).returncode == 0
+            except (OSError, subprocess.TimeoutExpired):
+                self._sudo_works = False
+        return self._sudo_works
+
     def _describe(self, pid: int, title: str) -> Dict[str, Any]:
         actor, name = self._actors.get(pid, (None, None))
         return {"pid": pid, "title": title, "actor": actor, "name": name or None}
@@ -151,8 +221,10 @@ class _SpyglassAgent:
         answer = self._describe(pid, title)
         command = [str(self._program), "dump", "--pid", str(pid), "--json", *spec["flags"]]
         try:
-            done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                                  timeout=max(0.1, end - time.monotonic()))
+            done = self._run(command, end)
+            if done.returncode != 0 and b"Permission Denied" in done.stderr and self._can_sudo():
+                again = self._run(["sudo", "-n"] + command, end)
+                done = again if again.returncode == 0 else done
             if done.returncode == 0:
                 answer["json"] = zlib.compress(done.stdout, 1)
             else:
@@ -162,6 +234,11 @@ class _SpyglassAgent:
         except OSError as error:
             answer["error"] = str(error)
         return answer
+
+    @staticmethod
+    def _run(command: List[str], end: float) -> "subprocess.CompletedProcess[bytes]":
+        return subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                              timeout=max(0.1, end - time.monotonic()))
 
     # record
 
@@ -185,8 +262,19 @@ class _SpyglassAgent:
     def _start_one(self, spec: Dict[str, Any], pid: int) -> None:
         try:
             self._recordings[pid] = record_process(pid, binary=self._program, **spec["options"]).start()
+        except PermissionError as error:
+            self._start_as_root(spec, pid, str(error))
         except Exception as error:
             self._failed[pid] = str(error)
+
+    def _start_as_root(self, spec: Dict[str, Any], pid: int, why: str) -> None:
+        try:
+            if self._can_sudo():
+                self._recordings[pid] = _SudoRecording(str(self._program), pid, spec["options"])
+                return
+        except Exception:
+            pass  # what was said first matters
+        self._failed[pid] = why
 
     def _keep_looking(self, spec: Dict[str, Any]) -> None:
         while not self._stopping.wait(LOOK_EVERY):

@@ -140,7 +140,9 @@ def _knock(address: str, timeout: float) -> None:
 
 def _check_place(output: Optional[Path]) -> None:
     """Before minutes are spent on a recording that cannot be written."""
-    directory = os.path.dirname(os.path.abspath(os.fspath(output))) if output is not None else "."
+    if output is None:
+        return
+    directory = os.path.dirname(os.path.abspath(os.fspath(output)))
     if not os.access(directory, os.W_OK):
         raise OSError("cannot write '%s': %s" % (output, "the directory is not writable" if os.path.isdir(directory)
                                                  else "there is no such directory"))

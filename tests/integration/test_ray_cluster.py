@@ -31,17 +31,15 @@ def free_port():
 class Cluster:
     def __init__(self):
         self.directory = pathlib.Path(tempfile.mkdtemp(prefix="sg-", dir="/tmp"))  # Ray's socket names must be short
-        self.port, self.client = free_port(), free_port()
+        self.port = free_port()
         self.address = "127.0.0.1:%d" % self.port
         self.log = open(self.directory / "log", "w+")
         self.processes = []
         # Nice workers would get no time from what runs beside the tests.
-        self.env = dict(os.environ, HOME=str(self.directory), RAY_worker_niceness="0",
-                        RAY_CLIENT_SERVER_CHECK_CHANNEL_TIMEOUT_S=str(WAIT))
+        self.env = dict(os.environ, HOME=str(self.directory), RAY_worker_niceness="0")
 
     def start(self):
-        self.start_node("one", "--head", "--port", self.port, "--ray-client-server-port", self.client,
-                        "--include-dashboard", "false", "--temp-dir", self.directory / "ray")
+        self.start_node("one", "--head", "--port", self.port, "--include-dashboard", "false", "--temp-dir", self.directory / "ray")
         wait_until(self.answers, "the head node")
         self.start_node("two", "--address", self.address, bare=True)
         self.driver = subprocess.Popen([sys.executable, str(PROGRAMS / "ray_nodes.py"), self.address, str(self.directory)],
@@ -224,13 +222,6 @@ answer = {"pids": pids, "problems": recording.problems, "said": said,
         mine = [stack for stack, _ in profile.stacks if stack[1] == "worker %d" % pid]
         assert mine and all(stack[2] == "task short_task" for stack in mine)
         assert any("short_spins" in frame for stack in mine for frame in stack)
-
-
-def test_ray_client(cluster):
-    """From outside of the cluster, through the port for that."""
-    out, _ = run(SPYGLASS, "ray", "dump", "--task", "gamma_task", "--address", "ray://127.0.0.1:%d" % cluster.client,
-                 env=cluster.env)
-    assert set(sections(out)) == {cluster.facts[name]["gamma"] for name in ("one", "two")}
 
 
 def test_nothing_fits(cluster, tmp_path):
