@@ -27,7 +27,7 @@ os.environ["PATH"] = os.pathsep.join([str(SPYGLASS.parent), str(BIN), os.environ
 os.environ["PYTHONPATH"] = os.pathsep.join([str(PACKAGE), str(PROGRAMS)])
 os.environ["SPYGLASS_BINARY"] = str(SPYGLASS)
 # Ray: no token of the user's, no telemetry, no look at newer releases. Dagster: no telemetry.
-os.environ.update(RAY_raylet_start_wait_time_s=str(WAIT), RAY_AUTH_MODE="disabled", RAY_USAGE_STATS_ENABLED="0", RAY_DISABLE_IMPORT_WARNING="1",
+os.environ.update(RAY_AUTH_MODE="disabled", RAY_USAGE_STATS_ENABLED="0", RAY_DISABLE_IMPORT_WARNING="1",
                   DAGSTER_DISABLE_TELEMETRY="1", PYTHONDONTWRITEBYTECODE="1")
 sys.path.insert(0, str(PROGRAMS))
 

@@ -39,7 +39,8 @@ class Cluster:
         self.env = dict(os.environ, HOME=str(self.directory), RAY_worker_niceness="0")
 
     def start(self):
-        self.start_node("one", "--head", "--port", self.port, "--include-dashboard", "false", "--temp-dir", self.directory / "ray")
+        self.start_node("one", "--head", "--port", self.port, "--ray-client-server-port", free_port(),
+                        "--include-dashboard", "false", "--temp-dir", self.directory / "ray")
         wait_until(self.answers, "the head node")
         self.start_node("two", "--address", self.address, bare=True)
         self.driver = subprocess.Popen([sys.executable, str(PROGRAMS / "ray_nodes.py"), self.address, str(self.directory)],
@@ -52,7 +53,8 @@ class Cluster:
     def start_node(self, name, *args, bare=False):
         """With `bare` the node has its own mounts, in which our package and our program are missing."""
         command = [sys.executable, "-m", "ray.scripts.scripts", "start", "--block", "--num-cpus", "2", "--resources",
-                   json.dumps({name: 100}), "--object-store-memory", 100 << 20, "--disable-usage-stats", *args]
+                   json.dumps({name: 100}), "--object-store-memory", 100 << 20, "--disable-usage-stats",
+                   "--dashboard-agent-listen-port", free_port(), *args]
         env = self.env
         if bare:
             env = {k: v for k, v in self.env.items() if k not in ("PYTHONPATH", "SPYGLASS_BINARY")}

@@ -47,7 +47,8 @@ class Head:
         self.log = open(self.directory / "head.log", "w+")
         self.process = subprocess.Popen(
             self.prefix + ["start", "--head", "--block", "--port", str(self.port), "--dashboard-port", str(self.dashboard),
-                           "--dashboard-agent-listen-port", str(free_port()), "--include-dashboard", "true",
+                           "--dashboard-agent-listen-port", str(free_port()), "--ray-client-server-port", str(free_port()),
+                           "--include-dashboard", "true",
                            "--num-cpus", "2", "--temp-dir", str(self.directory / "ray"),
                            "--object-store-memory", str(100 << 20), "--disable-usage-stats"],
             stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log, env=self.env, start_new_session=True)
