@@ -32,8 +32,9 @@
 #define KILL_PATIENCE_NS   (5 * NS_PER_S) /* between asking a program to end and ending it */
 #define LOOK_NS            (500 * NS_PER_MS)
 #define STOPPED_NS         (100 * NS_PER_MS)
-#define ATTACH_BUDGET_NS   (5 * NS_PER_MS) /* in one go: the samples must not wait for a thousand new children */
-#define BEHIND_SHARE       0.9             /* below this share of the rate asked for, it is told */
+#define SETTLE_NS          (200 * NS_PER_MS) /* for threads that are yet to stop for us */
+#define ATTACH_BUDGET_NS   (5 * NS_PER_MS)   /* in one go: the samples must not wait for a thousand new children */
+#define BEHIND_SHARE       0.9               /* below this share of the rate asked for, it is told */
 
 struct record {
     const struct options *o;
@@ -45,6 +46,8 @@ struct record {
     struct caller caller;
     bool has_caller;     /* somebody called us through sudo */
     uint64_t stopped_ns; /* since when the launched program has been seen stopped; 0: it is not */
+    uint64_t ended_ns;   /* when it was seen to have ended; 0: it has not */
+    bool told_of_left;   /* that it has left something running */
     struct profile *profile;
     struct place *place;
     struct progress *progress;
@@ -109,7 +112,7 @@ static bool is_orphan(const struct options *o)
 /* Whoever waited for a thread of it that was held may have been told of its end. */
 static void note_end(struct record *rec)
 {
-    if (rec->sampler->stop.exited == rec->launch.pid)
+    if (rec->sampler->stop.exited)
         launch_set_ended(&rec->launch, rec->sampler->stop.exit_status);
 }
 
@@ -132,8 +135,25 @@ static void stop_if_asked(struct record *rec)
     if (!signals_take_stop() && !program_stands(rec))
         return;
     progress_erase(rec->progress);
+    stop_settle(&rec->sampler->stop, SETTLE_NS);
     signals_stop_us();
     rec->stopped_ns = 0;
+}
+
+/* Looks after the launched program. What it leaves running is recorded on: who waits for us should know. */
+static void look_at_program(struct record *rec)
+{
+    note_end(rec);
+    if (!launch_poll(&rec->launch))
+        return;
+    signals_forget_program();
+    if (!rec->ended_ns)
+        rec->ended_ns = clock_now_ns();
+    if (rec->told_of_left || clock_now_ns() - rec->ended_ns < LOOK_NS || family_is_alone(&rec->family))
+        return;
+    rec->told_of_left = true;
+    say(rec, "The program has ended, with status %d. What it has left running is sampled on: Control-C ends that.",
+        launch_exit_status(&rec->launch));
 }
 
 static bool tick(void *arg, uint64_t elapsed_ns)
@@ -150,10 +170,8 @@ static bool tick(void *arg, uint64_t elapsed_ns)
     if (signals_take_snapshot())
         take_snapshot(rec, elapsed_ns);
     progress_update(rec->progress, &counts, clock_now_ns());
-    if (rec->launch.pid) {
-        note_end(rec);
-        launch_poll(&rec->launch);
-    }
+    if (rec->launch.pid)
+        look_at_program(rec);
     stop_if_asked(rec);
     return !signals_ended_by() && !is_orphan(rec->o);
 }
@@ -192,7 +210,44 @@ static int start_program(struct record *rec)
     r = launch_start(rec->o->program, &options, &rec->launch, rec->note);
     signals_release(r == 0 ? rec->launch.pid : 0, &before);
     rec->family.is_adopter = rec->launch.adopts;
+    rec->sampler->stop.child = rec->launch.pid;
     return r;
+}
+
+/* It has ended, and nothing of it was Python. */
+static int gone_without_python(struct record *rec)
+{
+    err_note_what(rec->note, ERR_GONE, "'%s' ended, with status %d, before it ran any Python", rec->o->program[0],
+                  launch_exit_status(&rec->launch));
+    if (!rec->o->subprocesses)
+        err_note_hint(rec->note, "If it leaves Python running behind it, add --subprocesses.");
+    return ERR_GONE;
+}
+
+/* Whoever is launched has its children told from the first on. */
+static int start_tree(struct record *rec)
+{
+    const struct options *o = rec->o;
+    int r = 0;
+
+    rec->family.is_adopter = o->subprocesses && o->program;
+    if (o->subprocesses)
+        r = family_watch(&rec->family);
+    if (r == 0 && o->program)
+        r = start_program(rec);
+    return r;
+}
+
+/* The program could not be attached. If that is because it has ended, what it has left may be Python. */
+static int look_at_failed(struct record *rec, int r)
+{
+    /* Its first thread may have ended a moment before the others: until then its status cannot be had. */
+    if (r == ERR_GONE || r == ERR_NO_PROCESS)
+        launch_wait(&rec->launch, LOOK_NS);
+    if (!launch_poll(&rec->launch))
+        return r;
+    signals_forget_program();
+    return rec->launch.adopts && rec->family.n ? 0 : gone_without_python(rec);
 }
 
 /* A program that was just started: it becomes Python, ends, or turns out to be something else. */
@@ -216,22 +271,14 @@ static int attach(struct record *rec)
                                   .budget_ns = ATTACH_BUDGET_NS};
     if (!rec->sampler)
         return ERR_NOMEM;
-    if (o->program) {
-        r = start_program(rec);
-        if (r < 0)
-            return r;
-    }
+    r = start_tree(rec);
+    if (r < 0)
+        return r;
     /* In a tree the first one may not be Python for long, or never: its children are not to wait for it. */
     r = family_add(&rec->family, o->program ? rec->launch.pid : o->pid,
                    o->subprocesses ? 0 : (o->program ? LAUNCH_PATIENCE_NS : ATTACH_PATIENCE_NS), !o->subprocesses,
                    rec->note);
-    if (r < 0 && o->program && launch_poll(&rec->launch)) {
-        err_note_what(rec->note, ERR_GONE, "'%s' ended, with status %d, before it ran any Python", o->program[0],
-                      launch_exit_status(&rec->launch));
-        err_note_hint(rec->note, "If it leaves Python running behind it, record that by its pid: --pid PID");
-        return ERR_GONE;
-    }
-    return r;
+    return r == 0 || !o->program ? r : look_at_failed(rec, r);
 }
 
 static int prepare(struct record *rec)
@@ -258,7 +305,6 @@ static int prepare(struct record *rec)
     rec->loop = (struct loop){.family = &rec->family,
                               .interval_ns = options.interval_ns,
                               .duration_ns = (uint64_t)(o->duration * (double)NS_PER_S),
-                              .ends_with_root = o->program && !(o->subprocesses && o->duration > 0),
                               .tick = tick,
                               .trace = add_trace,
                               .arg = rec};
@@ -439,9 +485,19 @@ static int run(struct record *rec)
     rec->progress = progress_free(rec->progress);
     if (r < 0)
         return r;
+    if (rec->launch.ended && !rec->family.has_python)
+        return gone_without_python(rec);
     say_end(rec);
     say_cost(rec);
     return write_result(rec);
+}
+
+/* Some time, in which it may end. It must not stand still for us meanwhile. */
+static void wait_a_while(struct record *rec)
+{
+    if (rec->sampler)
+        stop_settle(&rec->sampler->stop, SETTLE_NS);
+    launch_wait(&rec->launch, LOOK_NS);
 }
 
 /* Ends the program: first it is asked to. */
@@ -452,11 +508,11 @@ static void kill_program(struct record *rec)
     kill(rec->launch.pid, SIGTERM);
     kill(rec->launch.pid, SIGCONT);
     while (!rec->launch.ended && clock_now_ns() < deadline)
-        launch_wait(&rec->launch, LOOK_NS);
+        wait_a_while(rec);
     if (!rec->launch.ended) {
         kill(rec->launch.pid, SIGKILL);
         while (!rec->launch.ended)
-            launch_wait(&rec->launch, LOOK_NS);
+            wait_a_while(rec);
     }
 }
 
@@ -464,7 +520,7 @@ static void kill_program(struct record *rec)
 static void wait_for_program(struct record *rec)
 {
     while (!rec->launch.ended && signals_ended_times() < 2) {
-        launch_wait(&rec->launch, LOOK_NS);
+        wait_a_while(rec);
         stop_if_asked(rec);
     }
 }
@@ -477,7 +533,7 @@ static void part_with_program(struct record *rec)
     note_end(rec);
     /* It may be about to end: who samples it notices that first, and a signal takes its time. */
     if (!launch_poll(l) && (rec->loop.end == LOOP_GONE || signals_ended_by()))
-        launch_wait(l, LOOK_NS);
+        wait_a_while(rec);
     if (l->ended)
         return;
     if (rec->o->kill)

@@ -3,15 +3,34 @@
  */
 #include "cmd/signals.h"
 
+#include "base/clock.h"
+
 #include <errno.h>
 #include <unistd.h>
 
+/* timeout(1) and others send to us and then to our group: that is to be asked once. */
+#define ONCE_NS (200 * NS_PER_MS)
+
 /* What the handler leaves behind. */
 static volatile sig_atomic_t ended_by, ended_times, snapshot_asked, stop_asked, program;
+/* When it was last asked to end; its own alone, as none interrupts it. */
+static uint64_t asked_ns;
 
 static bool ends(int sig)
 {
     return sig == SIGINT || sig == SIGTERM || sig == SIGHUP || sig == SIGQUIT;
+}
+
+static void note_end(int sig, bool typed)
+{
+    uint64_t now = clock_now_ns();
+
+    ended_by = sig;
+    if (typed)
+        return;
+    if (!asked_ns || now - asked_ns >= ONCE_NS)
+        ended_times = ended_times + 1;
+    asked_ns = now;
 }
 
 /* Those of a terminal come from the kernel, and reach all of the foreground group. What the program sends to its whole
@@ -26,10 +45,8 @@ static void on_signal(int sig, siginfo_t *info, void *context)
         snapshot_asked = 1;
         return;
     }
-    if (ends(sig)) {
-        ended_by = sig;
-        ended_times = ended_times + !typed;
-    }
+    if (ends(sig))
+        note_end(sig, typed);
     if (sig == SIGTSTP)
         stop_asked = 1;
     if (program && !typed && info->si_pid != program)
@@ -41,6 +58,7 @@ static void catch_signal(int sig)
 {
     struct sigaction action = {.sa_sigaction = on_signal, .sa_flags = SA_SIGINFO};
 
+    sigfillset(&action.sa_mask);
     sigaction(sig, &action, NULL);
 }
 
@@ -87,6 +105,11 @@ void signals_release(pid_t pid, const sigset_t *before)
     sigprocmask(SIG_SETMASK, before, NULL);
     if (pid)
         sigprocmask(SIG_UNBLOCK, &more, NULL);
+}
+
+void signals_forget_program(void)
+{
+    program = 0;
 }
 
 int signals_ended_by(void)

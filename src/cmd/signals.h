@@ -14,10 +14,12 @@ void signals_catch(const struct launch_origin *origin);
 void signals_hold(sigset_t *ret_before);
 /* They go on, to `pid` too; 0: there is none. */
 void signals_release(pid_t pid, const sigset_t *before);
+/* It has ended: its pid may become another's. */
+void signals_forget_program(void);
 
 /* The signal that ended the recording; 0: none. */
 int signals_ended_by(void);
-/* How many such came that were sent, not typed. */
+/* How often that was asked by signals that were sent, not typed; those of one moment are one. */
 int signals_ended_times(void);
 
 /* True once for each time it was asked for. */

@@ -119,6 +119,7 @@ void family_free(struct family *t)
         births_close(&t->births);
         forks_close(&t->forks);
     }
+    free(t->elders);
     free(t->items);
     free(t->slots);
     *t = (struct family){.sampler = t->sampler, .subprocesses = t->subprocesses, .max_depth = t->max_depth};
@@ -149,6 +150,14 @@ bool family_is_alone(const struct family *t)
         if (!t->items[i].left_out && !t->items[i].dead)
             return false;
     return true;
+}
+
+bool family_has_python(const struct family *t)
+{
+    for (size_t i = 1; i < t->n; i++)
+        if (!t->items[i].left_out && !t->items[i].dead && (t->items[i].process || !t->items[i].given_up))
+            return true;
+    return false;
 }
 
 bool family_is_way_to_us(const struct family *t, const struct family_entry *e)
@@ -186,8 +195,10 @@ static int attach(struct family *t, struct family_entry *e, uint64_t patience_ns
 
     if (r < 0 && r != ERR_NOMEM)
         r = process_attach(t->sampler, e->pid, patience_ns, &e->process, note);
-    if (r == 0)
+    if (r == 0) {
         process_move_info(e->process, &e->kin->info);
+        t->has_python = true;
+    }
     return r;
 }
 

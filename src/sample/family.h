@@ -1,6 +1,7 @@
 /*
  * The set of processes that are sampled: one, or a process with all its descendants.
  *
+ *     family_watch(&tree);                           // with subprocesses, before the root is started
  *     family_add(&tree, pid, patience, true, &note);
  *     family_refresh(&tree);                         // with subprocesses: children that have come
  *     family_sample(&tree, sink, arg);
@@ -52,17 +53,26 @@ struct family {
     uint32_t *slots; /* pid -> position in items + 1 */
     size_t n_slots;
     struct kin *pinned;
-    bool watching;  /* births are told */
-    bool has_lists; /* the kernel lists the children of a process */
+    bool watching;   /* births are told */
+    bool settled;    /* those that were there at the first look have been found */
+    bool has_lists;  /* the kernel lists the children of a process */
+    bool has_python; /* one of them was, at some time */
+    pid_t *elders;   /* children that we had before the root: they and what they leave us are not its own */
+    size_t n_elders;
     struct births births;
     struct forks forks; /* where the kernel tells them, births are not looked for */
     size_t turn;        /* whose image, whose children are looked at next */
+    size_t attach_turn; /* who is attached first the next time */
     struct family_member past[FAMILY_PAST];
     size_t n_past;
     pid_t ancestors[FAMILY_ANCESTORS]; /* of the root, its parent first: where orphans may go */
     size_t n_ancestors;
     bool shared_image; /* processes that are not ours may have the root's image */
 };
+
+/* What is born from now on will be told. For a root that is yet to be started: what it forks at once, and leaves behind,
+ * is known by that alone. Otherwise the first refresh does it. 0 or ERR_NOMEM. */
+int family_watch(struct family *t);
 
 /* Attaches the root. With subprocesses a root that is not Python is no error: ERR_NOT_PYTHON is only returned if
  * `must_be_python`. */
@@ -84,6 +94,8 @@ void family_detach(struct family_entry *e);
 bool family_root_alive(const struct family *t);
 /* True when there is no process besides the root. */
 bool family_is_alone(const struct family *t);
+/* True when one besides the root is Python, or may be about to become it. */
+bool family_has_python(const struct family *t);
 
 /* True when it is no Python and we are among its descendants: sudo, a shell or timeout that started us. */
 bool family_is_way_to_us(const struct family *t, const struct family_entry *e);

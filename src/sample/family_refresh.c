@@ -8,6 +8,7 @@
 #include "base/grow.h"
 
 #include <stdlib.h>
+#include <unistd.h>
 
 #define FEW       16 /* so many are looked at each time, of more a fifth */
 #define PART      5
@@ -145,54 +146,81 @@ static int take_events(struct family *t)
     return told;
 }
 
-/* The children that the kernel lists of one process. */
-static int take_children(struct family *t, size_t at)
+/* Those of the pids that belong to us and live. */
+static int take_pids(struct family *t, const pid_t *pids, size_t n, size_t *ret_ended)
 {
     struct newborns all = {0};
-    pid_t *pids;
-    size_t n;
+    size_t ended = 0;
     int r = 0;
 
-    if (t->items[at].left_out || proc_children_read(t->items[at].pid, &pids, &n) < 0)
-        return 0;
     for (size_t i = 0; i < n && r == 0; i++) {
         struct proc_stat st;
 
         if (proc_stat_read(pids[i], 0, &st) == 0 && st.state != 'Z' && st.state != 'X')
             r = newborns_add(&all, pids[i], &st);
+        else
+            ended++;
     }
-    free(pids);
     if (r == 0)
         r = take_all(t, &all);
     free(all.items);
+    *ret_ended = ended;
+    return r;
+}
+
+/* The children that the kernel lists of one process. */
+static int take_children_of(struct family *t, pid_t pid, size_t *ret_ended)
+{
+    pid_t *pids;
+    size_t n;
+    int r;
+
+    *ret_ended = 0;
+    if (proc_children_read(pid, &pids, &n) < 0)
+        return 0;
+    r = take_pids(t, pids, n, ret_ended);
+    free(pids);
+    return r;
+}
+
+static int take_children(struct family *t, size_t at)
+{
+    size_t ended;
+
+    return t->items[at].left_out ? 0 : take_children_of(t, t->items[at].pid, &ended);
+}
+
+/* The orphans that have come to us, whatever was told of their birth. One that ended behind the reading of the list has
+ * left us its own after it: the list is read until it has no more of these than the time before. */
+static int take_orphans(struct family *t)
+{
+    size_t ended = 0, before;
+    int r = 0;
+
+    for (int round = 0; round < MAX_ROUND && r == 0; round++) {
+        before = ended;
+        r = take_children_of(t, getpid(), &ended);
+        if (ended == before)
+            break;
+    }
     return r;
 }
 
 /* For kernels without CONFIG_PROC_CHILDREN: everyone's parent is looked at, once. */
 static int take_from_all(struct family *t)
 {
-    struct newborns all = {0};
     pid_t *pids;
-    size_t n;
+    size_t n, ended;
     int r = proc_pids_read(&pids, &n);
 
     if (r < 0)
         return r == ERR_NOMEM ? r : 0;
-    for (size_t i = 0; i < n && r == 0; i++) {
-        struct proc_stat st;
-
-        if (proc_stat_read(pids[i], 0, &st) == 0 && st.state != 'Z' && st.state != 'X')
-            r = newborns_add(&all, pids[i], &st);
-    }
+    r = take_pids(t, pids, n, &ended);
     free(pids);
-    if (r == 0)
-        r = take_all(t, &all);
-    free(all.items);
     return r;
 }
 
-/* All there are so far. What is born meanwhile is told at the next look. */
-static int take_first(struct family *t)
+int family_watch(struct family *t)
 {
     int r;
 
@@ -204,13 +232,25 @@ static int take_first(struct family *t)
         forks_close(&t->forks);
         return r == ERR_NOMEM ? r : 0;
     }
-    t->has_lists = proc_has_children_file(t->items[0].pid);
+    t->watching = true;
+    if (t->is_adopter && !t->n && proc_children_read(getpid(), &t->elders, &t->n_elders) < 0)
+        t->n_elders = 0;
+    return 0;
+}
+
+/* All there are so far. What has been born meanwhile is told by the next look. */
+static int take_first(struct family *t)
+{
+    int r = 0;
+
+    /* A root that was launched may have ended. */
+    t->has_lists = proc_has_children_file(t->items[0].pid) || proc_has_children_file(getpid());
     if (!t->has_lists)
         r = take_from_all(t);
     for (size_t i = 0; t->has_lists && i < t->n && r == 0; i++) /* the new ones are looked at in this same loop */
         r = take_children(t, i);
     lineage_open(t);
-    t->watching = true;
+    t->settled = true;
     return r;
 }
 
@@ -255,17 +295,21 @@ static int look_at_some(struct family *t)
     return r;
 }
 
+/* From where the last time ended: those that are tried again and again, and are no Python, must not use up the time of
+ * all others. */
 static int attach_new(struct family *t)
 {
     uint64_t begin = clock_now_ns(), now = begin;
+    size_t from = t->attach_turn % t->n;
     int r = 0;
 
     for (size_t i = 0; i < t->n && r != ERR_NOMEM; i++) {
-        struct family_entry *e = &t->items[i];
+        struct family_entry *e = &t->items[(from + i) % t->n];
 
         if (e->process || e->given_up || e->left_out || e->dead || now < e->retry_ns)
             continue;
         r = family_try(t, e, 0, NULL);
+        t->attach_turn = from + i + 1;
         now = clock_now_ns();
         if (t->budget_ns && now - begin >= t->budget_ns)
             break;
@@ -273,17 +317,30 @@ static int attach_new(struct family *t)
     return r == ERR_NOMEM ? r : 0;
 }
 
+/* Who has come since the last time. */
+static int take_all_new(struct family *t)
+{
+    bool first = !t->settled;
+    int r = t->watching ? 0 : family_watch(t);
+
+    if (r < 0 || !t->watching)
+        return r;
+    if (first)
+        r = take_first(t);
+    if (r == 0)
+        r = take_new(t);
+    if (r == 0 && t->is_adopter && t->has_lists)
+        r = take_orphans(t);
+    /* Whoever was missed is found in time: one process's children are looked at each time. */
+    if (r == 0 && !first && t->has_lists)
+        r = take_children(t, t->turn % t->n);
+    return r;
+}
+
 int family_refresh(struct family *t)
 {
-    bool first = !t->watching;
-    int r = 0;
+    int r = t->subprocesses ? take_all_new(t) : 0;
 
-    if (t->subprocesses) {
-        r = first ? take_first(t) : take_new(t);
-        /* Whoever was missed is found in time: one process's children are looked at each time. */
-        if (r == 0 && !first && t->has_lists)
-            r = take_children(t, t->turn % t->n);
-    }
     if (r == 0)
         r = look_at_some(t);
     if (r == 0)

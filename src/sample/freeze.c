@@ -36,6 +36,10 @@ static int begin_still(struct freeze *fz, struct sampler *s, struct known_thread
         if (task_look(&k->task, &fz->look) < 0)
             return ERR_GONE;
         fz->way = fz->look.state == 'R' ? FREEZE_CORE : FREEZE_ASLEEP;
+        if (fz->way == FREEZE_CORE && fz->look.is_realtime) { /* it would not let us run beside it */
+            core_leave(&s->core);
+            return ERR_UNSUPPORTED;
+        }
         if (fz->way == FREEZE_ASLEEP || s->core.cpu == fz->look.cpu)
             return 0;
         if (s->options.nonblocking || !s->options.core || core_go(&s->core, fz->look.cpu) < 0)

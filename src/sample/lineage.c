@@ -56,6 +56,20 @@ static struct kin *by_image(const struct family *t, uint64_t image)
     return NULL;
 }
 
+static bool is_elder(const struct family *t, pid_t pid)
+{
+    for (size_t i = 0; i < t->n_elders; i++)
+        if (t->elders[i] == pid)
+            return true;
+    return false;
+}
+
+/* We have no other children than the root, what it has left to us, and those that were there before it. */
+static bool is_left_to_us(const struct family *t, pid_t pid, const struct proc_stat *st)
+{
+    return t->is_adopter && st->parent == getpid() && !is_elder(t, pid);
+}
+
 static struct kin *orphans_parent(const struct family *t, pid_t pid, const struct proc_stat *st)
 {
     struct kin *up = NULL;
@@ -67,8 +81,8 @@ static struct kin *orphans_parent(const struct family *t, pid_t pid, const struc
         up = lineage_member(t, st->group);
     if (!up)
         up = by_image(t, st->image);
-    if (!up && t->is_adopter && st->parent == getpid())
-        up = t->items[0].kin; /* we have no other children */
+    if (!up && is_left_to_us(t, pid, st))
+        up = t->items[0].kin;
     return up;
 }
 
@@ -79,5 +93,6 @@ struct kin *lineage_parent(const struct family *t, pid_t pid, const struct proc_
     if (e)
         return e->left_out ? NULL : e->kin;
     /* Of those that were there before us nobody knows any more. */
-    return t->watching && takes_orphans(t, st->parent) ? orphans_parent(t, pid, st) : NULL;
+    return is_left_to_us(t, pid, st) || (t->settled && takes_orphans(t, st->parent)) ? orphans_parent(t, pid, st)
+                                                                                     : NULL;
 }

@@ -14,6 +14,10 @@
 #define LATE_SHARE     50 /* one tick in so many */
 #define LOOK_LEAST_NS  (200 * NS_PER_US)
 #define ROOT_NS        (50 * NS_PER_MS) /* sampling itself notices the end of a Python sooner */
+#define LAST_LOOKS     2                /* for children of those that have just ended */
+/* Without its root and without any Python a tree may yet start one (a shell that sleeps), or it is a server's, that stays
+ * for ever. So long it is given. */
+#define NO_PYTHON_NS (10 * NS_PER_S)
 
 struct moment {
     struct loop *loop;
@@ -25,6 +29,33 @@ static int deliver(const struct trace *trace, void *arg)
     struct moment *m = arg;
 
     return m->loop->trace(trace, m->elapsed_ns, m->loop->arg);
+}
+
+/* Is it certain that no stack will come any more? */
+static bool has_ended(struct loop *l)
+{
+    const struct family *f = l->family;
+    uint64_t now = clock_now_ns();
+
+    if (family_root_alive(f) || family_has_python(f)) {
+        l->python_ns = now;
+        return false;
+    }
+    return family_is_alone(f) || (!l->duration_ns && now - l->python_ns >= NO_PYTHON_NS);
+}
+
+/* Who has ended may have left children that are not known yet: it is over when these have been looked for since. */
+static bool is_over(struct loop *l)
+{
+    bool ended = has_ended(l);
+
+    for (int i = 0; i < LAST_LOOKS && ended && l->error == 0; i++) {
+        l->error = family_refresh(l->family);
+        ended = has_ended(l);
+    }
+    if (ended)
+        l->end = LOOP_GONE;
+    return ended || l->error < 0;
 }
 
 /* Done between samples, but not more often than needs be. False when it is time to end. */
@@ -46,11 +77,7 @@ static bool look_around(struct loop *l, uint64_t start, uint64_t now)
     if (now - l->root_ns < ROOT_NS)
         return true;
     l->root_ns = now;
-    if (!family_root_alive(l->family) && (l->ends_with_root || family_is_alone(l->family))) {
-        l->end = LOOP_GONE;
-        return false;
-    }
-    return true;
+    return !is_over(l);
 }
 
 /* Sleeps to `when`, in pieces. False when it is time to end. */
@@ -116,11 +143,10 @@ static int sample(struct loop *l, uint64_t start)
     struct moment m = {l, clock_now_ns() - start};
     int r = family_sample(l->family, deliver, &m);
 
-    if (r == ERR_GONE)
-        l->end = LOOP_GONE;
-    else
-        l->ticks++;
-    return r;
+    if (r == ERR_GONE && is_over(l))
+        return r;
+    l->ticks++;
+    return r == ERR_GONE ? 0 : r;
 }
 
 int loop_run(struct loop *l)
@@ -131,6 +157,7 @@ int loop_run(struct loop *l)
     l->end = LOOP_DURATION;
     l->random = start | 1;
     l->woke_ns = start;
+    l->python_ns = start;
     clock_be_precise();
     be_urgent_if_late(l);
     for (;;) {

@@ -1,5 +1,6 @@
 /*
- * Time: samples a tree of processes at a steady rate until told to end. Late ticks are dropped, never made up.
+ * Time: samples a tree of processes at a steady rate until told to end, or until all of it has ended. Late ticks are
+ * dropped, never made up.
  */
 #ifndef SAMPLE_LOOP_H
 #define SAMPLE_LOOP_H
@@ -17,7 +18,6 @@ struct loop {
     struct family *family;
     uint64_t interval_ns;
     uint64_t duration_ns; /* 0: no end */
-    bool ends_with_root;  /* when the root has gone, though others are left */
     loop_tick tick;
     loop_trace trace;
     void *arg;
@@ -28,6 +28,7 @@ struct loop {
     uint64_t random;       /* state of the jitter */
     uint64_t woke_ns;      /* when we last slept */
     uint64_t root_ns;      /* when the root was last looked at */
+    uint64_t python_ns;    /* when the root, or any Python, was last there */
     uint64_t looked_ns;    /* when signals and the target were last looked at */
     uint64_t refreshed_ns; /* when new processes were last looked for */
     int error;             /* that a look around met with */

@@ -135,6 +135,20 @@ static uint64_t stack_size(const struct native *n, uint64_t sp, uint64_t base, b
     return 0;
 }
 
+/* The stack, and with it what tells which libraries are there. */
+static bool copy_stack(struct native *n, uint64_t sp, size_t want)
+{
+    struct mem_span spans[1 + MARKS_MAX] = {{sp, n->bytes, want}};
+    size_t n_marks = unwind_marks(n->unwind, spans + 1), got;
+
+    if (!want)
+        return false;
+    got = mem_readv(n->mem, spans, 1 + n_marks);
+    if (got)
+        unwind_marks_take(n->unwind, got - 1);
+    return got > 0;
+}
+
 /* Page after page, up to where there is no more. */
 static size_t copy_pages(struct native *n, uint64_t sp, size_t want)
 {
@@ -166,7 +180,7 @@ void native_capture(struct native *n, const struct regs *regs, uint64_t base, bo
         want = OTHER_STACK;
     if (grow_array((void **)&n->bytes, &n->cap_bytes, want + 8, 1) < 0)
         return;
-    if (!size || mem_read(n->mem, sp, n->bytes, want) < 0)
+    if (!copy_stack(n, sp, size ? want : 0))
         want = copy_pages(n, sp, want < OTHER_STACK ? want : OTHER_STACK);
     n->copy = (struct stack_copy){.at = sp, .bytes = n->bytes, .len = want, .rest = n->core ? n->mem : NULL};
     n->captured = true;

@@ -105,6 +105,27 @@ static int fill_info(struct process *p)
     return 0;
 }
 
+/* In an exec there is at first nothing but a stack, and before that nothing at all: that is no matter of our rights. */
+static bool has_program(const struct proc_maps *maps)
+{
+    for (size_t i = 0; i < maps->n; i++)
+        if (maps->items[i].readable && maps->items[i].path[0] == '/')
+            return true;
+    return false;
+}
+
+static bool can_read(const struct process *p)
+{
+    struct proc_maps maps;
+    bool yes;
+
+    if (proc_maps_read(p->pid, &maps) < 0)
+        return false;
+    yes = !has_program(&maps) || access_can_read(p->mem, &maps);
+    proc_maps_free(&maps);
+    return yes;
+}
+
 static int detect_once(struct process *p, struct err_note *note)
 {
     struct proc_maps maps;
@@ -115,28 +136,16 @@ static int detect_once(struct process *p, struct err_note *note)
     if (r < 0)
         return r;
     /* A process that has just exec'd, or is a zombie, has no maps. */
-    if (maps.n == 0)
+    if (maps.n == 0 || (!has_program(&maps) && access_is_starting(p->pid)))
         r = ERR_STARTING;
     else
         r = detect_python(p->files, p->mem, &maps, p->sampler->names, &p->py, note);
-    /* In the middle of an exec nothing can be read, whatever our rights. */
-    if (r == ERR_NOT_PYTHON && !access_can_read(p->mem, &maps))
-        r = access_is_starting(p->pid) ? ERR_STARTING : access_explain(p->pid, note);
+    /* What was mapped before an exec cannot be read behind it, whatever our rights. */
+    if (r == ERR_NOT_PYTHON && has_program(&maps) && !access_can_read(p->mem, &maps))
+        r = access_is_starting(p->pid) || can_read(p) ? ERR_STARTING : access_explain(p->pid, note);
     proc_maps_free(&maps);
     p->detected_ns = clock_now_ns();
     return r;
-}
-
-static bool can_read(const struct process *p)
-{
-    struct proc_maps maps;
-    bool yes;
-
-    if (proc_maps_read(p->pid, &maps) < 0)
-        return false;
-    yes = maps.n == 0 || access_can_read(p->mem, &maps);
-    proc_maps_free(&maps);
-    return yes;
 }
 
 /* Gone, or not yet there: names the case. */

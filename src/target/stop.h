@@ -29,7 +29,8 @@ struct stop {
     /* Threads that did not stop in time (in the kernel, not to be interrupted): let go once they do. */
     pid_t late[STOP_LATE_MAX];
     size_t n_late;
-    /* A child of ours whose end was seen by a wait here. */
+    /* A child of ours whose end is to be told if a wait here is the one that sees it; then `exited` is its pid, too. */
+    pid_t child;
     pid_t exited;
     int exit_status; /* as of waitpid */
     bool blocked;    /* SIGCHLD is, since the first wait */
@@ -45,5 +46,7 @@ int stop_regs(const struct stop *s, struct regs *ret, uint64_t *ret_base);
 
 /* Lets go the late ones that have stopped meanwhile. Cheap when there are none. */
 void stop_sweep(struct stop *s);
+/* The same, and waits for them: before a time in which nobody sweeps. */
+void stop_settle(struct stop *s, uint64_t most_ns);
 
 #endif

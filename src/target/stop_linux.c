@@ -25,6 +25,8 @@
 #define SEIZE_LOOKS    3
 #define SEIZE_PAUSE_NS (200 * NS_PER_US)
 
+#define SETTLE_PAUSE_NS (1000 * NS_PER_US)
+
 static int code_from_errno(void)
 {
     return errno == ESRCH ? ERR_GONE : errno == EPERM || errno == EACCES ? ERR_PERMISSION : ERR_STOP;
@@ -34,8 +36,10 @@ static int code_from_errno(void)
 static int status_take(struct stop *s, pid_t tid, int status)
 {
     if (!WIFSTOPPED(status)) {
-        s->exited = tid;
-        s->exit_status = status;
+        if (tid == s->child) { /* others of our children may end before anyone asks */
+            s->exited = tid;
+            s->exit_status = status;
+        }
         return ERR_GONE;
     }
     /* A stop that is not ours is a signal on its way in: the thread stands still all the same. */
@@ -212,4 +216,12 @@ void stop_sweep(struct stop *s)
             ptrace(PTRACE_DETACH, tid, 0, (void *)(uintptr_t)s->signal);
         s->late[i] = s->late[--s->n_late];
     }
+}
+
+void stop_settle(struct stop *s, uint64_t most_ns)
+{
+    uint64_t end = clock_now_ns() + most_ns;
+
+    for (stop_sweep(s); s->n_late && clock_now_ns() < end; stop_sweep(s))
+        clock_sleep_ns(SETTLE_PAUSE_NS);
 }

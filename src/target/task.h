@@ -18,6 +18,7 @@ struct task {
 struct task_look {
     char state; /* R, S, D, T, t, Z … */
     int cpu;    /* where it runs or ran last */
+    bool is_realtime;
 };
 
 struct task_turns {

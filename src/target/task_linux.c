@@ -89,11 +89,13 @@ int task_look(struct task *t, struct task_look *ret)
     if (!p || p[1] != ' ' || !p[2])
         return ERR_NO_PROCESS;
     *ret = (struct task_look){.state = p[2], .cpu = -1};
-    /* From the state, field 3, to the start of the stack, field 28, and the processor, field 39: proc(5). */
+    /* From the state, field 3, to the start of the stack, field 28, the processor, field 39, and the priority of a
+     * real-time thread, 0 for all others: proc(5). */
     stack = skip_fields(p + 2, 25);
     cpu = stack ? skip_fields(stack, 11) : NULL;
     if (cpu)
         ret->cpu = (int)parse_number(&cpu);
+    ret->is_realtime = cpu && cpu[0] == ' ' && cpu[1] >= '1' && cpu[1] <= '9';
     return stack && is_replaced(t, parse_number(&stack)) ? ERR_NO_PROCESS : 0;
 }
 

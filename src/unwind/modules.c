@@ -137,6 +137,20 @@ static void trim(struct module *mod, const struct proc_maps *maps, size_t i)
     mod->n_code = n;
 }
 
+/* Where the first page has the build id. */
+static void find_build_id(struct module *mod)
+{
+    struct elf_file head = {mod->first_page, MODULE_PAGE};
+    const unsigned char *at;
+
+    if (build_id_from_file(&head, &mod->id) < 0)
+        return;
+    at = memmem(mod->first_page, MODULE_PAGE, mod->id.bytes, mod->id.len);
+    mod->id_at = mod->start + (addr_t)(at ? at - mod->first_page : 0);
+    if (!at)
+        mod->id.len = 0;
+}
+
 /* Another library can take the place of one that was unloaded, and so can another file of the same name. */
 static void keep_first_page(struct module *mod, struct mem *m, const struct proc_map *map)
 {
@@ -145,7 +159,9 @@ static void keep_first_page(struct module *mod, struct mem *m, const struct proc
     if (mem_read(m, mod->start, mod->first_page, MODULE_PAGE) < 0) {
         free(mod->first_page);
         mod->first_page = NULL;
+        return;
     }
+    find_build_id(mod);
 }
 
 static bool is_unchanged(const struct module *mod, struct mem *m, const struct proc_map *map)

@@ -5,6 +5,7 @@
 #ifndef UNWIND_MODULES_H
 #define UNWIND_MODULES_H
 
+#include "elf/build_id.h"
 #include "target/mem.h"
 #include "target/proc.h"
 #include "unwind/cfi.h"
@@ -36,8 +37,11 @@ struct module {
     uint64_t held;
     struct modules *owner;
     struct mem *mem;
-    bool kept, is_new;         /* for modules_update */
-    bool stale;                /* it was seen that it is not there any more */
+    bool kept, is_new;  /* for modules_update */
+    bool stale;         /* it was seen that it is not there any more */
+    struct build_id id; /* at `id_at` in memory; none: its first page has none */
+    addr_t id_at;
+    uint64_t vouched;          /* for marks.c */
     unsigned char *first_page; /* as it was when the module was found; NULL: not compared */
     bool fixed;                /* the caller knows that it is never unloaded: unwind_still passes over it */
     bool shares;               /* another one was seen in its place before */

@@ -23,6 +23,8 @@
 
 struct unwind {
     struct modules modules;
+    struct marks marks;
+    bool is_fresh; /* places were made since the marks were read: by what was in memory later */
     uint64_t round;
     unsigned char (*pages)[MODULE_PAGE]; /* for unwind_still */
     struct unwind_place **slots;
@@ -128,10 +130,12 @@ int unwind_update(struct unwind *u, struct mem *m, const struct proc_maps *maps,
     int r = modules_update(&u->modules, m, maps, ret_changed);
 
     /* What is known of code in a file stays true while the file is mapped. */
-    if (u->modules.lost)
+    if (u->modules.lost) {
         places_forget(u);
-    else
+        marks_forget(&u->marks);
+    } else {
         places_forget_made(u);
+    }
     return r;
 }
 
@@ -150,6 +154,7 @@ static struct unwind_place *place_new(struct unwind *u, struct mem *m, addr_t pc
         return NULL;
     *p = found;
     u->slots[slot_of(u->slots, u->cap, pc)] = p;
+    u->is_fresh = true;
     u->n++;
     u->n_made += !found.module->is_elf;
     return p;
@@ -361,7 +366,18 @@ int unwind_stack(struct unwind *u, struct mem *m, const struct regs *regs, const
     return walk_frames(&w, ret);
 }
 
-/* The modules of a stack, each once. */
+size_t unwind_marks(struct unwind *u, struct mem_span *spans)
+{
+    u->is_fresh = false;
+    return marks_spans(&u->marks, spans);
+}
+
+void unwind_marks_take(struct unwind *u, size_t n)
+{
+    marks_take(&u->marks, n);
+}
+
+/* The modules of a stack, each once, but for those that were seen to be there in the instant of the stack. */
 static size_t list_modules(struct unwind *u, const struct native_stack *s, struct module **mods)
 {
     size_t n = 0;
@@ -370,8 +386,11 @@ static size_t list_modules(struct unwind *u, const struct native_stack *s, struc
     for (size_t i = 0; i < s->n && n < MAX_PAGES; i++) {
         struct module *mod = s->items[i].place->module;
 
-        if (mod->first_page && !mod->fixed && mod->round != u->round)
-            mods[n++] = mod;
+        if (mod->first_page && !mod->fixed && mod->round != u->round) {
+            marks_add(&u->marks, mod);
+            if (mod->stale || u->is_fresh || !marks_vouch(&u->marks, mod))
+                mods[n++] = mod;
+        }
         mod->round = u->round;
     }
     return n;
@@ -390,7 +409,7 @@ bool unwind_still(struct unwind *u, struct mem *m, const struct native_stack *s,
     *ret_shares = false;
     for (size_t i = 0; i < n; i++) {
         *ret_shares |= mods[i]->shares;
-        mods[i]->stale = i >= got || memcmp(u->pages[i], mods[i]->first_page, MODULE_PAGE) != 0;
+        mods[i]->stale |= i >= got || memcmp(u->pages[i], mods[i]->first_page, MODULE_PAGE) != 0;
         still &= !mods[i]->stale;
     }
     return still;

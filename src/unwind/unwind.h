@@ -11,6 +11,7 @@
 
 #include "target/regs.h"
 #include "unwind/cpu.h"
+#include "unwind/marks.h"
 #include "unwind/modules.h"
 
 struct unwind;
@@ -63,6 +64,13 @@ int unwind_update(struct unwind *u, struct mem *m, const struct proc_maps *maps,
 int unwind_stack(struct unwind *u, struct mem *m, const struct regs *regs, const struct stack_copy *copy,
                  struct native_stack *ret);
 void native_stack_free(struct native_stack *s);
+
+/*
+ * What to read in the same instant as the stack, MARKS_MAX spans at most, and how many of them could be: for
+ * unwind_still, which else can only look later.
+ */
+size_t unwind_marks(struct unwind *u, struct mem_span *spans);
+void unwind_marks_take(struct unwind *u, size_t n);
 
 /* True when the modules of the stack are in memory as they were when they were found: what was unwound after their
  * names and tables were read means the same now. `ret_shares`: one of them takes turns with another at its place. */

@@ -287,6 +287,24 @@ def group_lives(group):
     return True
 
 
+@pytest.mark.quiet
+@pytest.mark.skipif(os.cpu_count() < 2, reason="it takes a core for itself")
+@pytest.mark.parametrize("flags", [(), ("--native",)], ids=["python", "native"])
+def test_realtime(spawn, tmp_path, flags):
+    """A thread of real-time priority leaves nobody beside it on its core: it is not read from there."""
+    target = spawn(DEBIAN, "busy.py")
+    os.sched_setaffinity(target.pid, {max(os.sched_getaffinity(0))})
+    try:
+        os.sched_setscheduler(target.pid, os.SCHED_FIFO, os.sched_param(10))
+    except PermissionError:
+        pytest.skip("real-time priority needs root")
+    try:
+        run("record", "-p", target.pid, "-d", "1", "-r", "20", "-f", "raw", "-o", tmp_path / "x", *flags).check()
+    finally:
+        os.sched_setscheduler(target.pid, os.SCHED_OTHER, os.sched_param(0))
+    assert read_raw((tmp_path / "x").read_text())[1] >= 5  # from its core it was one or none
+
+
 # --- which threads count ---
 
 def test_idle(spawn, tmp_path):

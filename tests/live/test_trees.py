@@ -8,11 +8,11 @@ import signal
 import subprocess
 
 import pytest
-from conftest import DEBIAN, NEWEST_HOST, PYTHONS, SANITIZED, SPYGLASS, TARGETS, finish, run, start, wait_until
+from conftest import DEBIAN, NEWEST_HOST, PYTHONS, SANITIZED, SPYGLASS, finish, run, start, wait_until
 from stacks import parse_json, parse_text, rows, same
 from test_record import wait_sampling
-from trees import (chains_of, cpu_seconds, descendants, descriptors, exe, functions_of, is_python, read_tree, resident,
-                   stat)
+from trees import (WORLDS, chains_of, cpu_seconds, descendants, descriptors, exe, functions_of, is_python, read_tree,
+                   resident, stat, worlds)
 
 OLD = next((p for p in PYTHONS if p.version == (2, 7)), None)
 SOME = [p for p in (OLD, next((p for p in PYTHONS if p.version == (3, 8)), None), DEBIAN, NEWEST_HOST) if p]
@@ -103,26 +103,6 @@ def test_pool_recorded(spawn, tmp_path, host, kind):
         chain = chains[worker["pid"]]
         assert chain[0] == target.pid and chain[-2] == worker["parent"], chain
     assert {pid for pid in found if "worker_works" in found[pid]} == {w["pid"] for w in workers}
-
-
-# How births are noticed: told by the kernel; by the newest pid; where that is made up (as lxcfs does), by a listing;
-# without the kernel's lists of children.
-WORLDS = {
-    "told": "exec",
-    "newest": "exec %(deny)s EPERM:socket --",
-    "listed": "mount --bind %(fake)s /proc/loadavg && exec %(deny)s EPERM:socket --",
-    "no-lists": "mount --bind %(fake)s /proc/loadavg && exec %(deny)s EPERM:socket EACCES:/children --",
-}
-
-
-@pytest.fixture(scope="session")
-def worlds(tmp_path_factory):
-    """The command that runs a program in one of these."""
-    place = tmp_path_factory.mktemp("worlds")
-    (place / "loadavg").write_text("0.00 0.00 0.00 1/1 1\n")
-    subprocess.run(["gcc", "-O1", "-o", place / "deny", TARGETS / "deny.c"], check=True)
-    names = {"deny": place / "deny", "fake": place / "loadavg"}
-    return lambda world: ["unshare", "--mount", "sh", "-c", WORLDS[world] % names + ' "$@"', "sh"]
 
 
 def profiler_in(process):

@@ -2,6 +2,29 @@
 import os
 import pathlib
 import re
+import subprocess
+
+import pytest
+from conftest import TARGETS
+
+# How births are noticed: told by the kernel; by the newest pid; where that is made up (as lxcfs does), by a listing;
+# without the kernel's lists of children.
+WORLDS = {
+    "told": "exec",
+    "newest": "exec %(deny)s EPERM:socket --",
+    "listed": "mount --bind %(fake)s /proc/loadavg && exec %(deny)s EPERM:socket --",
+    "no-lists": "mount --bind %(fake)s /proc/loadavg && exec %(deny)s EPERM:socket EACCES:/children --",
+}
+
+
+@pytest.fixture(scope="session")
+def worlds(tmp_path_factory):
+    """The command that runs a program in one of these."""
+    place = tmp_path_factory.mktemp("worlds")
+    (place / "loadavg").write_text("0.00 0.00 0.00 1/1 1\n")
+    subprocess.run(["gcc", "-O1", "-o", place / "deny", TARGETS / "deny.c"], check=True)
+    names = {"deny": place / "deny", "fake": place / "loadavg"}
+    return lambda world: ["unshare", "--mount", "sh", "-c", WORLDS[world] % names + ' "$@"', "sh"]
 
 
 def stat(pid):

@@ -1,0 +1,232 @@
+"""What a launched program leaves behind: found however soon it is born, recorded to its end, the program's status kept."""
+import os
+import signal
+import stat as file_modes
+
+import pytest
+from conftest import DEBIAN, PY_SPY, SPYGLASS, finish, process_state, run, start, wait_until
+from trees import WORLDS, chains_of, cpu_seconds, functions_of, read_tree, worlds
+
+ROOT_ONLY = pytest.mark.skipif(os.getuid() != 0, reason="worlds are made with mount(8)")
+
+# Tells its pid; lets a profiler that was stopped go on when the program that was launched has ended; works; tells its end.
+WORKER = """
+import os, signal, sys, time
+place = os.environ["PLACE"]
+
+def state(pid):
+    try:
+        return open("/proc/%d/stat" % pid).read().rsplit(")", 1)[1].split()[0]
+    except OSError:
+        return "X"
+
+def go_on():
+    profiler, root = map(int, open(place + "/root").read().split())
+    while root != os.getpid() and os.environ["ROOT_ENDS"] and state(root) not in "ZX":
+        time.sleep(0.001)
+    os.kill(profiler, signal.SIGCONT)
+
+def works():
+    end = time.process_time() + float(os.environ["SECONDS"])
+    while time.process_time() < end: sum(range(300))
+
+def main():
+    with open(place + "/pid", "w") as f: f.write(str(os.getpid()))
+    if os.environ["HOLD"]: go_on()
+    works()
+    open(place + "/done", "w").close()
+"""
+
+# A Python that is forked, not executed.
+FORKS = "import os, sys, threading; sys.path.insert(0, os.environ['PLACE']); import worker\n"
+DOUBLE = FORKS + """
+if os.fork(): os._exit(7)
+os.setsid()
+if os.fork(): os._exit(0)
+worker.main(); os._exit(0)
+"""
+# By a thread that ends at once, as the process does.
+THREAD = FORKS + """
+def forks():
+    if os.fork() == 0:
+        os.setsid(); worker.main(); os._exit(0)
+t = threading.Thread(target=forks); t.start(); t.join(); os._exit(7)
+"""
+SPAWNED = FORKS + """
+import subprocess
+def starts(): subprocess.Popen([sys.executable, os.environ["PLACE"] + "/run.py"], start_new_session=True)
+t = threading.Thread(target=starts); t.start(); t.join(); os._exit(7)
+"""
+# A chain in which each ends as soon as it has a child.
+CHAIN = FORKS + """
+for i in range(6):
+    if os.fork(): os._exit(7 if i == 0 else 0)
+    os.setsid()
+worker.main(); os._exit(0)
+"""
+# Orphans go to the program itself.
+SUBREAPER = FORKS + """
+import ctypes
+ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)
+if os.fork() == 0:
+    os.setsid()
+    if os.fork(): os._exit(0)
+    os.execv(sys.executable, [sys.executable, os.environ["PLACE"] + "/run.py"])
+os.wait(); os.wait(); os._exit(7)
+"""
+
+PY, RUN = DEBIAN.command[0], '%s "$PLACE/run.py"' % DEBIAN.command[0]
+SHELL = {
+    "background": RUN + " & exit 7",
+    "last": "(%s) & (exit 7)" % RUN,
+    "nohup": "nohup %s >/dev/null 2>&1 & exit 7" % RUN,
+    "setsid": "setsid %s & exit 7" % RUN,
+    "setsid-f": "setsid -f %s; exit 7" % RUN,
+    "twice": "sh -c 'setsid sh -c \"%s & \" & '; exit 7" % RUN.replace('"', '\\"'),
+    "exec": "exec " + RUN,
+    "exec-other": "%s & exec sh -c 'exit 7'" % RUN,
+    "later": "(sleep 0.5; exec %s) & exit 7" % RUN,
+    "timeout": "timeout 600 %s & exit 7" % RUN,
+}
+PYTHON = {"double": DOUBLE, "thread": THREAD, "spawned": SPAWNED, "chain": CHAIN, "subreaper": SUBREAPER}
+ALL = [*SHELL, *PYTHON]
+
+
+class Left:
+    """A launched program of one of these forms, and what it leaves."""
+
+    def __init__(self, place, form, hold, seconds=0.5):
+        self.place = place
+        (place / "worker.py").write_text(WORKER)
+        (place / "run.py").write_text("import sys; sys.path.insert(0, %r)\nimport worker\nworker.main()\nsys.exit(%d)\n"
+                                      % (str(place), 7 if form == "exec" else 0))
+        (place / "form.py").write_text(PYTHON.get(form, ""))
+        script = place / "program"
+        script.write_text('#!/bin/sh\necho $PPID $$ > "$PLACE/root"\n%s\n%s\n' % (
+            "kill -STOP $PPID" if hold else "", SHELL.get(form) or 'exec %s "$PLACE/form.py"' % PY))
+        script.chmod(script.stat().st_mode | file_modes.S_IXUSR)
+        self.command = ["env", "PLACE=%s" % place, "HOLD=%s" % ("1" if hold else ""), "SECONDS=%s" % seconds,
+                        "ROOT_ENDS=%s" % ("" if form in ("exec", "subreaper") else "1")]
+        self.args = ["-s", "-f", "raw", "--function", "-o", place / "out", "--", script]
+
+    def run(self, *before):
+        return run(*self.command[1:], *before, SPYGLASS, "record", *self.args, program=self.command[0])
+
+    def start(self, *flags, program=SPYGLASS):
+        return start(*self.command[1:], program, "record", *flags, *self.args, program=self.command[0])
+
+    def number(self, name="pid"):
+        return int((self.place / name).read_text().split()[-1])
+
+    def check(self, result, status=7):
+        """It was there to the end, at work, in its place; nothing of it stays."""
+        assert result.status == status, result
+        assert (self.place / "done").exists(), result
+        tree = read_tree((self.place / "out").read_text())
+        pid = self.number()
+        assert "works" in functions_of(tree).get(pid, ()), (pid, tree, result)
+        assert chains_of(tree)[pid][0] == self.number("root")
+        assert process_state(pid) is None
+
+
+@pytest.mark.parametrize("form", ALL)
+def test_left(tmp_path, form):
+    """Each as it comes."""
+    left = Left(tmp_path, form, hold=False)
+    left.check(left.run())
+
+
+@ROOT_ONLY
+@pytest.mark.parametrize("world", ["told", "newest"])
+@pytest.mark.parametrize("form", ALL)
+def test_left_before_we_look(tmp_path, worlds, form, world):
+    """All is over but for the last one when we first look: the program stops us until then."""
+    left = Left(tmp_path, form, hold=True)
+    left.check(left.run(*worlds(world)))
+
+
+@ROOT_ONLY
+@pytest.mark.parametrize("world", [w for w in WORLDS if w not in ("told", "newest")])
+@pytest.mark.parametrize("form", ["background", "setsid", "double", "chain", "later"])
+def test_left_in_other_worlds(tmp_path, worlds, form, world):
+    left = Left(tmp_path, form, hold=True)
+    left.check(left.run(*worlds(world)))
+
+
+def test_duration(tmp_path):
+    """-d ends the recording though what was left goes on; the status is still the program's."""
+    left = Left(tmp_path, "nohup", hold=False, seconds=600)
+    process = left.start("-d", "1.5")
+    try:
+        wait_until(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text(), "what is left")
+        result = finish(process)
+        assert result.status == 7, result
+        assert process_state(left.number()) in ("R", "S")
+        assert "works" in functions_of(read_tree((tmp_path / "out").read_text()))[left.number()]
+    finally:
+        os.kill(left.number(), signal.SIGKILL)
+
+
+@pytest.mark.parametrize("program, status", [(SPYGLASS, 7), (PY_SPY, 0)])
+def test_asked_to_end(tmp_path, program, status):
+    """A signal ends the recording of what is left, which goes on; the pid that the program had is sent nothing."""
+    left = Left(tmp_path, "nohup", hold=False, seconds=600)
+    process = left.start(program=program)
+    try:
+        wait_until(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text(), "what is left")
+        wait_until(lambda: cpu_seconds(left.number()) > 0.7, "it works")
+        process.send_signal(signal.SIGTERM)
+        result = finish(process)
+        assert result.status == status, result
+        assert "ended, with status 7" in result.out, result
+        assert process_state(left.number()) in ("R", "S")
+        assert "works" in functions_of(read_tree((tmp_path / "out").read_text()))[left.number()]
+    finally:
+        os.kill(left.number(), signal.SIGKILL)
+
+
+def test_no_python_is_left(tmp_path):
+    """A server of another kind does not keep us for ever."""
+    (tmp_path / "run.py").write_text("def works():\n    sum(range(3 * 10 ** 7))\nworks()\n")
+    out = tmp_path / "out"
+    code = "sleep 600 >/dev/null 2>&1 & echo $! > %s; %s %s; exit 5" % (tmp_path / "pid", PY, tmp_path / "run.py")
+    process = start("record", "-s", "-f", "raw", "--function", "-o", out, "--", "sh", "-c", code)
+    try:
+        result = finish(process)
+        assert result.status == 5 and "works" in out.read_text(), result
+        assert process_state(int((tmp_path / "pid").read_text())) == "S"
+    finally:
+        os.kill(int((tmp_path / "pid").read_text()), signal.SIGKILL)
+
+
+def test_children_that_we_had(tmp_path):
+    """Whoever became the profiler had children of its own: these are no part of what it launches."""
+    code = "def %s():\n    while True: sum(range(300))\n%s()\n"
+    (tmp_path / "elder.py").write_text(code % ("elder", "elder"))
+    out = tmp_path / "out"
+    work = "import time\ndef works():\n    end = time.process_time() + 1\n    while time.process_time() < end: sum(range(300))\nworks()"
+    shell = '%s %s >/dev/null 2>&1 & echo $! > %s; exec "$@"' % (PY, tmp_path / "elder.py", tmp_path / "pid")
+    try:
+        run("-c", shell, "sh", SPYGLASS, "record", "-s", "-f", "raw", "--function", "-o", out, "--", PY, "-c", work,
+            program="sh").check()
+        found = functions_of(read_tree(out.read_text()))
+        assert len(found) == 1 and int((tmp_path / "pid").read_text()) not in found, found
+    finally:
+        os.kill(int((tmp_path / "pid").read_text()), signal.SIGKILL)
+
+
+@pytest.mark.parametrize("command, status", [(["true"], 1), (["false"], 1), (["sh", "-c", "true & exit 9"], 9),
+                                             (["sh", "-c", "sleep 0.3; kill -KILL $$"], 137)], ids=str)
+def test_no_python_at_all(tmp_path, command, status):
+    """However soon it ends, it is told the same."""
+    result = run("record", "-s", "-f", "raw", "-o", tmp_path / "out", "--", *command)
+    assert result.status == status and "before it ran any Python" in result.err, result
+
+
+def test_many_that_are_no_python(tmp_path):
+    """A crowd of shells that come and go, each tried as it may become Python: one that is Python is not kept waiting."""
+    left = Left(tmp_path, "background", hold=False)
+    program = tmp_path / "program"
+    crowd = "i=0; while [ $i -lt 60 ]; do sh -c 'sleep 1; true' & i=$((i + 1)); done\n"
+    program.write_text(program.read_text().replace(SHELL["background"], crowd + SHELL["background"]))
+    left.check(left.run())
