@@ -15,16 +15,13 @@ whole, with the program where that is missing. A node that is dead or does not a
 from __future__ import annotations
 
 import argparse
-import fnmatch
 import json
 import os
-import subprocess
+import socket
 import sys
-import threading
 import time
 import zlib
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from types import TracebackType
 from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple, Type, Union
 
@@ -34,16 +31,13 @@ from . import _cluster
 from ._cluster import ClusterError, error_of
 from ._dump import Thread, _thread
 from ._profile import Path, Profile, format_of
-from ._record import Recording, record as record_process
+from ._ray_node import TITLE, _SpyglassAgent
 
 __all__ = ["ClusterDump", "ClusterError", "ClusterProfile", "ClusterRecording", "Node", "Worker", "WorkerDump",
            "WorkerProfile", "dump", "main", "profile", "record"]
 
-TITLE = "ray::"  # how the command line of a worker begins; the name of what it runs follows
-NOT_WORKERS = ("ray::DashboardAgent", "ray::RuntimeEnvAgent")  # children of the raylet as well
-LOOK_EVERY = 0.5  # seconds between two looks for new workers
-ACTORS_EVERY = 2.0  # and for new actors, which costs a call to the head node
-AT_ONCE = 16  # programs started or stopped side by side on a node
+LATE = 0.8  # of the time that a node has for an answer, a worker has so much: one that hangs must not cost the rest
+DEAD_NAMED = 10  # of the dead nodes; an old cluster that grows and shrinks remembers hundreds
 Progress = Callable[[str], None]
 Names = Union[None, str, Sequence[str]]
 
@@ -84,7 +78,7 @@ class Worker:
 class WorkerDump:
     worker: Worker
     threads: Tuple[Thread, ...]
-    text: str  # as `spyglass dump` prints it
+    text: str  # to be read: each process, its threads, their frames
 
 
 @dataclass(frozen=True)
@@ -122,188 +116,6 @@ class ClusterProfile:
         self.profile.save(path, format)
 
 
-# ---- on a node ----
-
-def _command_line(pid: int) -> str:
-    try:
-        with open("/proc/%d/cmdline" % pid, "rb") as file:
-            return file.read().split(b"\0", 1)[0].decode("utf-8", "replace").strip()
-    except OSError:
-        return ""
-
-
-def _children() -> Dict[int, List[int]]:
-    """Every process's children."""
-    children: Dict[int, List[int]] = {}
-    for name in os.listdir("/proc"):
-        if not name.isdigit():
-            continue
-        try:
-            with open("/proc/%s/stat" % name, "rb") as file:
-                parent = int(file.read().rpartition(b")")[2].split()[1])
-        except (OSError, ValueError, IndexError):
-            continue
-        children.setdefault(parent, []).append(int(name))
-    return children
-
-
-def _raylet_pid() -> int:
-    told = os.environ.get("RAY_RAYLET_PID", "")
-    return int(told) if told.isdigit() else os.getppid()
-
-
-def _workers_here() -> Dict[int, str]:
-    """pid -> title of the workers of this node. What a worker started, or a wrapper that started it, is no worker."""
-    children = _children()
-    found: Dict[int, str] = {}
-    open_ = list(children.get(_raylet_pid(), ()))
-    while open_:
-        pid = open_.pop()
-        line = _command_line(pid)
-        if line.startswith(NOT_WORKERS):
-            continue
-        if line.startswith(TITLE):
-            found[pid] = line[len(TITLE):]
-        else:
-            open_ += children.get(pid, ())
-    found.pop(os.getpid(), None)
-    return found
-
-
-def _matches(name: Optional[str], patterns: Sequence[str]) -> bool:
-    return name is not None and any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
-
-
-class _NodeAgent:
-    """Runs on a node, as an actor."""
-
-    def __init__(self, shipped: Any) -> None:
-        self._shipped = shipped  # in a list: a reference to the packed program, fetched only if it is needed
-        self._program: Optional[str] = None
-        self._actors: Dict[int, Tuple[str, str]] = {}
-        self._actors_at = 0.0
-        self._recordings: Dict[int, Recording] = {}
-        self._failed: Dict[int, str] = {}
-        self._titles: Dict[int, str] = {}
-        self._stopping = threading.Event()
-        self._thread: Optional[threading.Thread] = None
-
-    def ready(self) -> str:
-        self._program = _cluster.program_here()
-        if self._program is None:
-            self._program = _cluster.program_here(ray.get(self._shipped[0]))
-        return str(self._program)
-
-    def _refresh_actors(self) -> None:
-        if time.monotonic() - self._actors_at < ACTORS_EVERY:
-            return
-        node = ray.get_runtime_context().get_node_id()
-        try:
-            from ray._private.state import actors  # the public listing needs the dashboard, which may be missing
-
-            for row in actors().values():
-                if row["Address"]["NodeID"] == node and row["State"] == "ALIVE":
-                    self._actors[row["Pid"]] = (row["ActorClassName"], row["Name"])
-        except Exception:
-            pass  # the titles remain
-        self._actors_at = time.monotonic()
-
-    def _find(self, spec: Dict[str, Any]) -> Dict[int, str]:
-        """The workers that are asked for."""
-        self._refresh_actors()
-        chosen: Dict[int, str] = {}
-        for pid, title in _workers_here().items():
-            actor, name = self._actors.get(pid, (None, None))
-            if spec["pids"] and pid not in spec["pids"]:
-                continue
-            if spec["actors"] and not (_matches(actor, spec["actors"]) or _matches(name, spec["actors"])
-                                       or _matches(title.partition(".")[0], spec["actors"])):
-                continue
-            if spec["tasks"] and not (_matches(title, spec["tasks"]) or _matches(title.rpartition(".")[2], spec["tasks"])):
-                continue
-            chosen[pid] = title
-        return chosen
-
-    def _describe(self, pid: int, title: str) -> Dict[str, Any]:
-        actor, name = self._actors.get(pid, (None, None))
-        return {"pid": pid, "title": title, "actor": actor, "name": name or None}
-
-    # dump
-
-    def dump(self, spec: Dict[str, Any]) -> List[Dict[str, Any]]:
-        chosen = self._find(spec)
-        with ThreadPoolExecutor(AT_ONCE) as pool:
-            return list(pool.map(lambda item: self._dump_one(spec, *item), chosen.items()))
-
-    def _dump_one(self, spec: Dict[str, Any], pid: int, title: str) -> Dict[str, Any]:
-        answer = self._describe(pid, title)
-        try:
-            for kind, flags in (("json", ["--json"]), ("text", [])):
-                done = subprocess.run([str(self._program), "dump", "--pid", str(pid), *flags, *spec["flags"]],
-                                      stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                                      timeout=spec["timeout"])
-                if done.returncode != 0:
-                    answer["error"] = done.stderr.decode("utf-8", "replace").strip()
-                    break
-                answer[kind] = zlib.compress(done.stdout, 1)
-        except (OSError, subprocess.TimeoutExpired) as error:
-            answer["error"] = str(error)
-        return answer
-
-    # record
-
-    def start(self, spec: Dict[str, Any]) -> int:
-        """How many workers are recorded from the start; more may follow."""
-        self._look(spec)
-        self._thread = threading.Thread(target=self._keep_looking, args=(spec,), name="spyglass", daemon=True)
-        self._thread.start()
-        return len(self._recordings)
-
-    def _look(self, spec: Dict[str, Any]) -> None:
-        new = {}
-        for pid, title in self._find(spec).items():
-            if title != "IDLE" or pid not in self._titles:
-                self._titles[pid] = title
-            if pid not in self._recordings and pid not in self._failed:
-                new[pid] = title
-        with ThreadPoolExecutor(AT_ONCE) as pool:
-            list(pool.map(lambda pid: self._start_one(spec, pid), new))
-
-    def _start_one(self, spec: Dict[str, Any], pid: int) -> None:
-        try:
-            self._recordings[pid] = record_process(pid, binary=self._program, **spec["options"]).start()
-        except Exception as error:
-            self._failed[pid] = str(error)
-
-    def _keep_looking(self, spec: Dict[str, Any]) -> None:
-        while not self._stopping.wait(LOOK_EVERY):
-            self._look(spec)
-
-    def count(self) -> int:
-        return len(self._recordings)
-
-    def stop(self) -> List[Dict[str, Any]]:
-        self._stopping.set()
-        if self._thread is not None:
-            self._thread.join()
-        self._actors_at = 0.0
-        self._refresh_actors()
-        with ThreadPoolExecutor(AT_ONCE) as pool:
-            answers = list(pool.map(self._stop_one, self._recordings))
-        return answers + [dict(self._describe(pid, self._titles.get(pid, "")), error=why)
-                          for pid, why in self._failed.items() if os.path.exists("/proc/%d" % pid)]
-
-    def _stop_one(self, pid: int) -> Dict[str, Any]:
-        answer = self._describe(pid, self._titles.get(pid, ""))
-        try:
-            profile = self._recordings[pid].stop()
-            answer["raw"] = zlib.compress(_cluster.bounded(profile.data), 1)
-            answer["errors"] = profile.errors
-        except Exception as error:
-            answer["error"] = str(error)
-        return answer
-
-
 # ---- on the driver ----
 
 def _listed(names: Names) -> List[str]:
@@ -312,6 +124,28 @@ def _listed(names: Names) -> List[str]:
 
 def _quiet(text: str) -> None:
     pass
+
+
+def _knock(address: str, timeout: float) -> None:
+    """Ray itself takes minutes to find out that nobody is there, and does not always say so."""
+    host, colon, port = address.rpartition("://")[2].rpartition(":")
+    if not colon or not port.isdigit() or address.startswith("http"):
+        return  # a name that Ray knows, or a mistake that it explains
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout).close()
+    except OSError as error:
+        raise ConnectionError("no Ray cluster answers at %s: %s\nThe address is the head node's, as `ray start --head` "
+                              "prints it: HOST:6379, or ray://HOST:10001 from outside" % (address, error)) from None
+
+
+def _check_place(output: Optional[Path]) -> None:
+    """Before minutes are spent on a recording that cannot be written."""
+    if output is None:
+        return
+    directory = os.path.dirname(os.path.abspath(os.fspath(output)))
+    if not os.access(directory, os.W_OK):
+        raise OSError("cannot write '%s': %s" % (output, "the directory is not writable" if os.path.isdir(directory)
+                                                 else "there is no such directory"))
 
 
 class _Cluster:
@@ -324,7 +158,9 @@ class _Cluster:
         self.agents: Dict[Node, Any] = {}
         self._own = not ray.is_initialized()
         if self._own:
-            ray.init(address=address or "auto", log_to_driver=False, logging_level="error", namespace="spyglass")
+            address = address or os.environ.get("RAY_ADDRESS") or "auto"
+            _knock(address, timeout)
+            ray.init(address=address, log_to_driver=False, logging_level="error", namespace="spyglass")
         try:
             self._place(_listed(node))
         except BaseException:
@@ -337,23 +173,41 @@ class _Cluster:
 
         import spyglass
 
-        cloudpickle.register_pickle_by_value(spyglass)
+        nodes = self._living(wanted)
         shipped = ray.put(_cluster.shipped_program())
-        remote = ray.remote(_NodeAgent)
-        pending = {}
+        cloudpickle.register_pickle_by_value(spyglass)
+        try:
+            remote = ray.remote(_SpyglassAgent)
+            for node in nodes:
+                strategy = NodeAffinitySchedulingStrategy(node.id, soft=False)
+                self.agents[node] = remote.options(num_cpus=0, max_restarts=0, max_concurrency=4,
+                                                   scheduling_strategy=strategy).remote([shipped])
+        finally:
+            cloudpickle.unregister_pickle_by_value(spyglass)
+        self.call("ready", done="is ready")
+
+    def _living(self, wanted: List[str]) -> List[Node]:
+        """The nodes that were asked for. Those that are dead are noted."""
+        living: List[Node] = []
+        dead: Dict[str, str] = {}
+        every: List[Node] = []
         for row in ray.nodes():
             node = Node(row["NodeID"], row["NodeManagerAddress"], row.get("NodeManagerHostname") or "")
+            every.append(node)
             if wanted and not any(node.id.startswith(w) or w in (node.ip, node.hostname) for w in wanted):
                 continue
-            if not row["Alive"]:
+            if row["Alive"]:
+                living.append(node)
+            else:
                 why = row.get("DeathReasonMessage") or ""
-                self.problems[str(node)] = "the node is dead" + (": " + why if why else "")
-                continue
-            agent = remote.options(num_cpus=0, max_restarts=0, max_concurrency=4, scheduling_strategy=(
-                NodeAffinitySchedulingStrategy(node.id, soft=False))).remote([shipped])
-            self.agents[node] = agent
-            pending[node] = agent.ready.remote()
-        self.gather(pending, "is ready")
+                dead[str(node)] = "the node is dead" + (": " + why if why else "")
+        if wanted and not living and not dead:
+            raise ValueError("the cluster has no node %s; it has: %s" % (
+                " or ".join(wanted), ", ".join("%s %s" % (node, node.hostname) for node in every)))
+        self.problems.update(list(dead.items())[:DEAD_NAMED])
+        if len(dead) > DEAD_NAMED:
+            self.problems["%d more nodes" % (len(dead) - DEAD_NAMED)] = "they are dead"
+        return living
 
     def call(self, method: str, *args: Any, done: str = "") -> Dict[Node, Any]:
         """The answers of all agents; one without is reported and dropped."""
@@ -381,7 +235,7 @@ class _Cluster:
             node = next(n for n, ref in pending.items() if ref == done[0])
             del pending[node]
             try:
-                answers[node] = ray.get(done[0])
+                answers[node] = ray.get(done[0], timeout=max(1.0, end - time.monotonic()))
                 if done_what:
                     self.say("%s %s, %d of %d" % (node, done_what, len(answers), len(answers) + len(pending)))
             except Exception as error:
@@ -395,14 +249,18 @@ class _Cluster:
         self.say("%s: %s" % (node, why))
         agent = self.agents.pop(node, None)
         if agent is not None:
+            self._kill(agent)
+
+    @staticmethod
+    def _kill(agent: Any) -> None:
+        try:
             ray.kill(agent)
+        except Exception:
+            pass  # it is gone, or its node
 
     def close(self) -> None:
         for agent in self.agents.values():
-            try:
-                ray.kill(agent)
-            except Exception:
-                pass
+            self._kill(agent)
         self.agents = {}
         if self._own:
             self._own = False
@@ -415,6 +273,23 @@ class _Cluster:
 def _spec(actor: Names, task: Names, pid: Union[None, int, Sequence[int]], **more: Any) -> Dict[str, Any]:
     pids = [pid] if isinstance(pid, int) else list(pid or ())
     return dict(actors=_listed(actor), tasks=_listed(task), pids=pids, **more)
+
+
+def _text(worker: Worker, threads: Sequence[Thread], whole: bool) -> str:
+    """Threads as `spyglass dump` prints them: from the same answer, so that both tell of one instant."""
+    lines: List[str] = []
+    pid = 0
+    for thread in threads:
+        if thread.pid != pid:
+            pid = thread.pid
+            lines.append("Process %d: %s" % (pid, thread.process.command_line if thread.process else TITLE + worker.title))
+        lines.append(str(thread).partition("\n")[0])
+        for frame in thread.frames:
+            lines.append("    " + str(replace(frame, short_filename=None) if whole else frame))
+            for kind, wanted in (("Arguments", True), ("Locals", False)):
+                found = [v for v in frame.locals or () if v.arg == wanted]
+                lines += ["        %s:" % kind] * bool(found) + ["            %s: %s" % (v.name, v.repr) for v in found]
+    return "\n".join(lines) + "\n"
 
 
 def dump(
@@ -443,17 +318,15 @@ def dump(
     cluster = _Cluster(address, node, timeout, progress)
     try:
         result = ClusterDump(problems=cluster.problems)
-        # The program's own end comes before ours.
-        for at, rows in cluster.call("dump", _spec(actor, task, pid, flags=flags, timeout=0.8 * timeout),
+        for at, rows in cluster.call("dump", _spec(actor, task, pid, flags=flags, timeout=LATE * timeout),
                                      done="is done").items():
             for row in rows:
                 worker = cluster.worker(at, row)
                 if "error" in row:
                     result.problems[str(worker)] = row["error"]
                     continue
-                threads = json.loads(zlib.decompress(row["json"]).decode("utf-8"))
-                result.workers.append(WorkerDump(worker, tuple(_thread(t) for t in threads),
-                                                 zlib.decompress(row["text"]).decode("utf-8")))
+                threads = tuple(_thread(t) for t in json.loads(zlib.decompress(row["json"]).decode("utf-8")))
+                result.workers.append(WorkerDump(worker, threads, _text(worker, threads, full_filenames)))
         return result
     finally:
         cluster.close()
@@ -486,6 +359,9 @@ class ClusterRecording:
         return self.result.problems
 
     def start(self) -> ClusterRecording:
+        if self._cluster is not None:
+            raise RuntimeError("a recording can be started once only: make another")
+        _check_place(self._output)
         self._cluster = self._make()
         try:
             self._cluster.call("start", self._spec)
@@ -509,7 +385,7 @@ class ClusterRecording:
             raise RuntimeError("the recording was not started")
         try:
             rate = self._spec["options"]["rate"]
-            self._result = _collect(cluster, cluster.call("stop", done="is done"), rate)
+            self._result = _collect(cluster, cluster.call("stop", LATE * cluster.timeout, done="is done"), rate)
         finally:
             cluster.close()
         if self._output is not None:
@@ -543,7 +419,11 @@ def _collect(cluster: _Cluster, answers: Dict[Node, Any], rate: float) -> Cluste
     title = "Ray: %d worker%s on %d node%s" % (len(workers), "" if len(workers) == 1 else "s", nodes,
                                                "" if nodes == 1 else "s")
     parts = [((str(item.worker.node), "worker %d" % item.worker.pid, item.worker.role), item.profile) for item in workers]
-    return ClusterProfile(_cluster.merged(parts, title, rate), workers, problems)
+    merged = _cluster.merged(parts, title, rate)
+    if not workers:  # a picture that says so is better than none
+        merged = Profile([(("[no worker of the cluster was recorded]",), 1)], rate=rate, title=title)
+        merged.samples = 0
+    return ClusterProfile(merged, workers, problems)
 
 
 def profile(
@@ -653,12 +533,9 @@ def _parser() -> argparse.ArgumentParser:
 def _json(result: ClusterDump) -> str:
     def plain(item: WorkerDump) -> Dict[str, Any]:
         worker = item.worker
-        return {"node": worker.node.id, "ip": worker.node.ip, "pid": worker.pid, "title": worker.title,
-                "actor": worker.actor, "actor_name": worker.actor_name,
-                "threads": [{"thread_id": t.thread_id, "os_thread_id": t.os_thread_id, "name": t.name, "pid": t.pid,
-                             "active": t.active, "owns_gil": t.owns_gil,
-                             "frames": [{"name": f.name, "filename": f.filename, "line": f.line, "module": f.module}
-                                        for f in t.frames]} for t in item.threads]}
+        return {"node": worker.node.id, "ip": worker.node.ip, "hostname": worker.node.hostname, "pid": worker.pid,
+                "title": worker.title, "actor": worker.actor, "actor_name": worker.actor_name,
+                "threads": [asdict(thread) for thread in item.threads]}
 
     return json.dumps({"workers": [plain(item) for item in result], "problems": result.problems}, indent=1)
 
@@ -678,6 +555,7 @@ def _run_record(options: Dict[str, Any]) -> Tuple[int, Dict[str, str]]:
     if output is None:
         ending = {"raw": "txt", "speedscope": "json", "chrometrace": "trace.json"}.get(format or "", "svg")
         output = time.strftime("ray-%Y-%m-%dT%H:%M:%S.") + ending
+    _check_place(output)
     result = record(**options)
     options["progress"].end()
     if result.workers:

@@ -16,7 +16,7 @@ import urllib.parse
 import urllib.request
 
 import pytest
-from conftest import BIN, PROGRAMS, SPYGLASS, WAIT, end_tree, wait_until
+from conftest import BIN, PACKAGE, PROGRAMS, SPYGLASS, WAIT, end_tree, wait_until
 from readers import READ, ends_with
 
 pytestmark = pytest.mark.timeout(900)
@@ -25,6 +25,8 @@ ROOT_USER = os.geteuid() == 0
 USER = 23456  # of nobody on the machine; in a namespace of its own it has a name
 FORMATS = ["flamegraph", "raw", "speedscope"]
 WAYS = ["root", "sudo", "user", "user-sudo"] if ROOT_USER else ["user"]
+
+EXTRA = {WAYS[0]: ",Deep", "user-sudo": ",Closed"} if ROOT_USER else {"user": ",Deep,Closed"}
 
 
 def free_port():
@@ -45,7 +47,8 @@ class Head:
         self.log = open(self.directory / "head.log", "w+")
         self.process = subprocess.Popen(
             self.prefix + ["start", "--head", "--block", "--port", str(self.port), "--dashboard-port", str(self.dashboard),
-                           "--dashboard-agent-listen-port", str(free_port()), "--include-dashboard", "true",
+                           "--dashboard-agent-listen-port", str(free_port()), "--ray-client-server-port", str(free_port()),
+                           "--include-dashboard", "true",
                            "--num-cpus", "2", "--temp-dir", str(self.directory / "ray"),
                            "--object-store-memory", str(100 << 20), "--disable-usage-stats"],
             stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log, env=self.env, start_new_session=True)
@@ -101,7 +104,7 @@ class Head:
         return self
 
     def get(self, path, **query):
-        if "task_id" not in query or query.get("node_id") is None:
+        if "ip" not in query:
             query.setdefault("node_id", self.facts["node"])
         url = "http://127.0.0.1:%d/%s?%s" % (self.dashboard, path, urllib.parse.urlencode(query))
         try:
@@ -125,7 +128,7 @@ def head(request):
     head = Head(request.param)
     head.way = request.param
     try:
-        yield head.run_driver("Busy,Resting,Dead" + (",Deep" if request.param in ("root", "user") else ""))
+        yield head.run_driver("Busy,Resting,Dead" + EXTRA.get(request.param, ""))
     finally:
         head.close()
 
@@ -194,20 +197,31 @@ def test_defaults(head):
     assert status == 200 and ends_with(READ["flamegraph"](text)[0], "spin")
 
 
+def test_ip(head):
+    """The older way to name a node."""
+    status, text, _ = head.get("worker/traceback", pid=head.facts["pids"]["Busy"], ip=head.facts["ip"])
+    assert status == 200 and "Busy.spin (" in text
+
+
 def test_task(head):
     query = dict(task_id=head.facts["task"], attempt_number=0)
-    calls = {("trace",): lambda: head.get("task/traceback", **query),
-             ("native",): lambda: head.get("task/traceback", native=1, **query)}
+    ways = [{}] + [{name: value} for name in ("native", "idle", "subprocesses") for value in "01"]
+    ways += [dict(native="1", idle="1", subprocesses="1")]
+    calls = {("trace", i): lambda way=way: head.get("task/traceback", **query, **way)
+             for i, way in enumerate(ways) if "idle" not in way}
     for format in FORMATS:
-        calls[format, "plain"] = lambda format=format: head.get("task/cpu_profile", format=format, duration=1, **query)
-        calls[format, "all"] = lambda format=format: head.get(
-            "task/cpu_profile", format=format, duration=1, native=1, idle=1, subprocesses=1, **query)
-    for (name, *_), (status, text, _) in together(calls).items():
+        for i, way in enumerate(ways):
+            calls[format, i] = lambda format=format, way=way: head.get(
+                "task/cpu_profile", format=format, duration=1, **query, **way)
+    for (name, i), (status, text, _) in together(calls).items():
         assert status == 200, text
-        if name in ("trace", "native"):
-            assert "long_running_task (" in text and ("ray::core::CoreWorker" in text) == (name == "native")
+        native = "ray::core::CoreWorker" in text
+        assert native == (ways[i].get("native") == "1"), (name, ways[i])
+        if name == "trace":
+            assert "long_running_task (" in text
         else:
-            assert ends_with(READ[name](text)[0], "long_running_task")
+            names, samples = READ[name](text)
+            assert ends_with(names, "long_running_task") and samples > 0
 
 
 def test_idle_worker(head):
@@ -221,6 +235,9 @@ def test_idle_worker(head):
         status, text, _ = head.get("worker/cpu_profile", pid=pid, duration=1, format=format, idle=1)
         names, samples = READ[format](text)
         assert status == 200 and ends_with(names, "rests") and samples > 0
+        assert any("odd_" in name for name in names)
+    status, text, _ = head.get("worker/traceback", pid=pid)
+    assert status == 200 and "rests (" in text and "odd_" in text
 
 
 def test_dead_worker(head):
@@ -228,6 +245,7 @@ def test_dead_worker(head):
     for path in ("worker/traceback", "worker/cpu_profile"):
         status, text, _ = head.get(path, pid=pid)
         assert status == 500 and "Check that the process is running" in text and str(pid) in text
+        assert ("'sudo', '-n', '" in text) == head.way.endswith("sudo"), text  # the command, as Ray shows it
 
 
 def test_raylet(head):
@@ -253,9 +271,40 @@ def test_not_ours(head):
     assert status == 500 and "Permission Denied" in text and "requires `py-spy` to be installed with root permissions" in text
 
 
+def test_spyglass_ray_through_sudo(head):
+    """A worker that its own user may not read: the actor of `spyglass ray` calls sudo, as Ray does."""
+    if head.way != "user-sudo":
+        pytest.skip("for a plain user who may call sudo")
+    package, place = head.directory / "package", head.directory / "closed.txt"
+    shutil.copytree(PACKAGE, package, ignore=shutil.ignore_patterns("__pycache__"))
+    env = dict(head.env, PYTHONPATH=str(package))
+    pid = head.facts["pids"]["Closed"]
+
+    def command(*args):
+        done = subprocess.run(head.prefix[:-2] + ["-m", "spyglass.ray", *args, "--actor", "Closed", "--address",
+                                                  "127.0.0.1:%d" % head.port], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                              stderr=subprocess.PIPE, env=env, timeout=WAIT)
+        assert done.returncode == 0, done.stderr.decode()
+        return done.stdout.decode()
+
+    out = command("dump")
+    assert "worker %d, actor Closed ====" % pid in out and "closed_spins (" in out
+    command("record", "-d", "1", "-o", str(place))
+    names, samples = READ["raw"](place.read_text())
+    assert ends_with(names, "closed_spins") and "worker %d" % pid in names and samples > 0
+    assert not [p for p in pathlib.Path("/proc").glob("[0-9]*/cmdline") if is_profiler_of(p, pid)]
+
+
+def is_profiler_of(path, pid):
+    try:
+        return b"\0record\0" in path.read_bytes() and b"\0--pid\0%d\0" % pid in path.read_bytes()
+    except OSError:
+        return False
+
+
 def test_large_answers(head):
     """A hundred threads, six hundred calls deep: what would be too large is folded, and says so."""
-    if "Deep" not in head.facts["pids"]:
+    if head.way != WAYS[0]:
         pytest.skip("the same for all ways")
     pid = head.facts["pids"]["Deep"]
     for format in FORMATS:
@@ -265,3 +314,16 @@ def test_large_answers(head):
         assert samples > 0 and any(name.startswith("deep_") or "a_function_with_a_name" in name for name in names)
         said = {"flamegraph": "smallest or deepest frames are left out", "raw": "made coarser"}.get(format, "")
         assert said in text
+    status, text, _ = head.get("worker/traceback", pid=pid)
+    assert status == 200 and text.count("Thread ") > 100 and text.count("a_function_with_a_name") > 1000
+
+
+def test_ray_stack(head):
+    """`ray stack`: every worker of the machine. It calls sudo; for root that is no more than a word."""
+    if head.way != "root":
+        pytest.skip("sudo would ask for a password, or the same for all ways")
+    (head.directory / "bin" / "sudo").write_text('#!/bin/sh\n[ "$1" = -n ] && exit 1\nexec "$@"\n')
+    out = subprocess.run(head.prefix + ["stack"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                         env=head.env, timeout=WAIT).stdout.decode()
+    for pid, name in ((head.facts["pids"]["Busy"], "Busy.spin ("), (head.facts["pids"]["Resting"], "Resting.rests (")):
+        assert name in out.partition("Process %d: " % pid)[2].partition("Stack dump for")[0]

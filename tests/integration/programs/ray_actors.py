@@ -1,6 +1,8 @@
 """A driver: actors and a task with known functions; prints a line of JSON about them when all are at their work."""
+import ctypes
 import json
 import os
+import statistics
 import subprocess
 import sys
 import threading
@@ -29,7 +31,14 @@ class Resting:
         return os.getpid()
 
     def rests(self):
-        time.sleep(10000)
+        """In a function whose names are as bad as names can be: no text in any encoding."""
+        names = {"time": time}
+        code = compile("def odd():\n    time.sleep(10000)\n", "\udcff\ud800\x1b[1m\n</svg>&.py", "exec")
+        exec(code, names)
+        name = "odd_\udc80\U0001f525\0name"
+        qualified = {"co_qualname": name} if sys.version_info >= (3, 11) else {}
+        names["odd"].__code__ = names["odd"].__code__.replace(co_name=name, **qualified)
+        names["odd"]()
 
 
 def a_function_with_a_name_that_is_long_enough_to_make_an_answer_large_when_it_calls_itself_many_times(depth, ready):
@@ -59,21 +68,46 @@ class Deep:
 
 
 @ray.remote(num_cpus=0)
+class Closed:
+    """Its own user may not read it, as if Yama forbade it: what is not dumpable is root's."""
+
+    def begin(self):
+        ctypes.CDLL(None).prctl(4, 0, 0, 0, 0)  # PR_SET_DUMPABLE
+        return os.getpid()
+
+    def closed_spins(self):
+        while True:
+            sum(range(300))
+
+
+@ray.remote(num_cpus=0)
 class Dead:
     def begin(self):
         return os.getpid()
 
 
+def simulate(rows):
+    return [sum(value * value for value in row) for row in rows]
+
+
+def summarize(results):
+    return json.dumps({"sorted": sorted(results), "mean": statistics.fmean(results)})
+
+
+def prepare():
+    return [list(range(i, i + 40)) for i in range(60)]
+
+
 @ray.remote(num_cpus=0)
 def long_running_task():
     while True:
-        sum(range(300))
+        summarize(simulate(prepare()))
 
 
 def main():
     ray.init(address=sys.argv[1], log_to_driver=False)
     wanted = sys.argv[2].split(",")
-    actors = {name: {"Busy": Busy, "Resting": Resting, "Deep": Deep, "Dead": Dead}[name].remote() for name in wanted}
+    actors = {name: {"Busy": Busy, "Resting": Resting, "Deep": Deep, "Dead": Dead, "Closed": Closed}[name].remote() for name in wanted}
     facts = {"pids": {name: ray.get(actor.begin.remote()) for name, actor in actors.items()}}
     pending = []
     if "Busy" in actors:
@@ -81,11 +115,14 @@ def main():
         facts["task"] = pending[1].task_id().hex()
     if "Resting" in actors:
         pending.append(actors["Resting"].rests.remote())
+    if "Closed" in actors:
+        pending.append(actors["Closed"].closed_spins.remote())
     if "Dead" in actors:
         ray.kill(actors["Dead"])
         while os.path.exists("/proc/%d" % facts["pids"]["Dead"]):
             time.sleep(0.01)
     facts["node"] = ray.get_runtime_context().get_node_id()
+    facts["ip"] = ray.util.get_node_ip_address()
     facts["raylet"] = int(open("/proc/%d/stat" % next(iter(facts["pids"].values()))).read().rpartition(")")[2].split()[1])
     print(json.dumps(facts), flush=True)
     sys.stdin.read()

@@ -1,0 +1,306 @@
+"""What runs on each node of a Ray cluster, as an actor: finds the node's workers and runs the program on them.
+
+spyglass.ray sends it there by value. It uses the standard library, Ray, and what of this package is sent along.
+"""
+from __future__ import annotations
+
+import fnmatch
+import os
+import re
+import subprocess
+import tempfile
+import threading
+import time
+import zlib
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Dict, List, Optional, Sequence, Tuple, Union
+
+import ray
+
+from . import _cluster
+from ._errors import error_from
+from ._profile import Profile
+from ._record import Recording, record as record_process
+
+TITLE = "ray::"  # how the command line of a worker begins; the name of what it runs follows
+# Children of the raylet as well. The last is ours: one may still be ending, or belong to somebody who records, too.
+NOT_WORKERS = ("ray::DashboardAgent", "ray::RuntimeEnvAgent", "ray::_SpyglassAgent")
+LOOK_EVERY = 0.5  # seconds between two looks for new workers
+ACTORS_EVERY = 2.0  # and for new actors, which costs a call to the head node
+ACTORS_TRIES = 3  # a worker that is no actor after so many of these calls is none
+AT_ONCE = 16  # programs started or stopped side by side on a node
+
+
+def _command_line(pid: int) -> str:
+    try:
+        with open("/proc/%d/cmdline" % pid, "rb") as file:
+            return file.read().split(b"\0", 1)[0].decode("utf-8", "replace").strip()
+    except OSError:
+        return ""
+
+
+def _children() -> Dict[int, List[int]]:
+    """Every process's children."""
+    children: Dict[int, List[int]] = {}
+    for name in os.listdir("/proc"):
+        if not name.isdigit():
+            continue
+        try:
+            with open("/proc/%s/stat" % name, "rb") as file:
+                parent = int(file.read().rpartition(b")")[2].split()[1])
+        except (OSError, ValueError, IndexError):
+            continue
+        children.setdefault(parent, []).append(int(name))
+    return children
+
+
+def _raylet_pid() -> int:
+    told = os.environ.get("RAY_RAYLET_PID", "")
+    return int(told) if told.isdigit() else os.getppid()
+
+
+def _workers_here() -> Dict[int, str]:
+    """pid -> title of the workers of this node. What a worker started, or a wrapper that started it, is no worker."""
+    children = _children()
+    found: Dict[int, str] = {}
+    open_ = list(children.get(_raylet_pid(), ()))
+    while open_:
+        pid = open_.pop()
+        line = _command_line(pid)
+        if line.startswith(NOT_WORKERS):
+            continue
+        if line.startswith(TITLE):
+            found[pid] = line[len(TITLE):]
+        else:
+            open_ += children.get(pid, ())
+    found.pop(os.getpid(), None)
+    return found
+
+
+def _matches(name: Optional[str], patterns: Sequence[str]) -> bool:
+    return name is not None and any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
+
+
+class _SudoRecording:
+    """A recording by root, where Ray's user may not read its own workers (Yama) but may call sudo, as Ray itself does.
+
+    Root's process takes no signal from us. It ends when its input does, so that it ends with us in any case, and then
+    hands over its file.
+    """
+
+    MARK = b"\n==== raw ====\n"
+    SCRIPT = r"""
+        exec 3<&0
+        d=$(mktemp -d) || exit 1
+        "$@" --output "$d/raw" 3<&- &
+        profiler=$!
+        { read -r _; kill -TERM $profiler; } <&3 >/dev/null 2>&1 &
+        reader=$!
+        wait $profiler
+        status=$?
+        kill $reader 2>/dev/null
+        printf '\n==== raw ====\n'
+        cat "$d/raw"
+        rm -rf "$d"
+        exit $status
+    """
+
+    def __init__(self, program: str, pid: int, options: Dict[str, Any]) -> None:
+        flags = ["--" + name for name, value in options.items() if value is True]
+        command = [program, "record", "--hideprogress", "--format", "raw", "--rate", repr(float(options["rate"])), *flags,
+                   "--pid", str(pid)]
+        self._rate = float(options["rate"])
+        self._said = tempfile.TemporaryFile()
+        self._process = subprocess.Popen(["sudo", "-n", "sh", "-c", self.SCRIPT, "sh", *command], stdin=subprocess.PIPE,
+                                         stdout=subprocess.PIPE, stderr=self._said, start_new_session=True)
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            if b"Sampling process" in line:
+                return
+        self._process.wait()
+        raise self._error()
+
+    def _error(self) -> Exception:
+        self._said.seek(0)
+        return error_from(self._said.read().decode("utf-8", "replace"), self._process.returncode, ["sudo"])
+
+    def stop(self, timeout: float) -> Profile:
+        try:
+            out, _ = self._process.communicate(b"\n", timeout)
+        except subprocess.TimeoutExpired:
+            raise TimeoutError("the profiler did not end within %g seconds" % timeout) from None
+        if self._process.returncode != 0:
+            raise self._error()
+        said, _, raw = out.partition(self.MARK)
+        errors = re.search(rb"Errors: (\d+)", said)
+        return Profile.from_raw(raw.decode("utf-8", "replace"), rate=self._rate, errors=int(errors.group(1)) if errors else 0)
+
+
+class _SpyglassAgent:
+    """Runs on a node, as an actor."""
+
+    def __init__(self, shipped: Any) -> None:
+        self._shipped = shipped  # in a list: a reference to the packed program, fetched only if it is needed
+        self._program: Optional[str] = None
+        self._actors: Dict[int, Tuple[str, str]] = {}
+        self._actors_at = -ACTORS_EVERY
+        self._tries: Dict[int, int] = {}
+        self._recordings: Dict[int, Union[Recording, _SudoRecording]] = {}
+        self._sudo_works: Optional[bool] = None
+        self._failed: Dict[int, str] = {}
+        self._titles: Dict[int, str] = {}
+        self._stopping = threading.Event()
+        self._thread: Optional[threading.Thread] = None
+
+    def ready(self) -> str:
+        self._program = _cluster.program_here()
+        if self._program is None:
+            self._program = _cluster.program_here(ray.get(self._shipped[0]))
+        return str(self._program)
+
+    def _refresh_actors(self, workers: Dict[int, str]) -> None:
+        """Asks which workers are actors, if there are new ones: the list is the whole cluster's."""
+        unknown = [pid for pid, title in workers.items()
+                   if title != "IDLE" and pid not in self._actors and self._tries.get(pid, 0) < ACTORS_TRIES]
+        if not unknown or time.monotonic() - self._actors_at < ACTORS_EVERY:
+            return
+        for pid in unknown:
+            self._tries[pid] = self._tries.get(pid, 0) + 1
+        node = ray.get_runtime_context().get_node_id()
+        try:
+            from ray._private.state import actors  # the public listing needs the dashboard, which may be missing
+
+            for row in actors(actor_state_name="ALIVE").values():
+                if row["Address"]["NodeID"] == node:
+                    self._actors[row["Pid"]] = (row["ActorClassName"], row["Name"])
+        except Exception:
+            pass  # the titles remain
+        self._actors_at = time.monotonic()
+
+    def _find(self, spec: Dict[str, Any]) -> Dict[int, str]:
+        """The workers that are asked for."""
+        workers = _workers_here()
+        self._refresh_actors(workers)
+        chosen: Dict[int, str] = {}
+        for pid, title in workers.items():
+            actor, name = self._actors.get(pid, (None, None))
+            if actor is None and "." in title:  # an actor that is being made, or the listing failed
+                actor = title.partition(".")[0]
+            if spec["pids"] and pid not in spec["pids"]:
+                continue
+            if spec["actors"] and not (_matches(actor, spec["actors"]) or _matches(name, spec["actors"])):
+                continue
+            if spec["tasks"] and not (_matches(title, spec["tasks"]) or _matches(title.rpartition(".")[2], spec["tasks"])):
+                continue
+            chosen[pid] = title
+        return chosen
+
+    def _can_sudo(self) -> bool:
+        """Without a password."""
+        if self._sudo_works is None:
+            try:
+                self._sudo_works = subprocess.run(["sudo", "-n", "true"], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                                                  stderr=subprocess.DEVNULL, timeout=10).returncode == 0
+            except (OSError, subprocess.TimeoutExpired):
+                self._sudo_works = False
+        return self._sudo_works
+
+    def _describe(self, pid: int, title: str) -> Dict[str, Any]:
+        actor, name = self._actors.get(pid, (None, None))
+        return {"pid": pid, "title": title, "actor": actor, "name": name or None}
+
+    # dump
+
+    def dump(self, spec: Dict[str, Any]) -> List[Dict[str, Any]]:
+        chosen = self._find(spec)
+        end = time.monotonic() + spec["timeout"]
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            return list(pool.map(lambda item: self._dump_one(spec, end, *item), chosen.items()))
+
+    def _dump_one(self, spec: Dict[str, Any], end: float, pid: int, title: str) -> Dict[str, Any]:
+        answer = self._describe(pid, title)
+        command = [str(self._program), "dump", "--pid", str(pid), "--json", *spec["flags"]]
+        try:
+            done = self._run(command, end)
+            if done.returncode != 0 and b"Permission Denied" in done.stderr and self._can_sudo():
+                again = self._run(["sudo", "-n"] + command, end)
+                done = again if again.returncode == 0 else done
+            if done.returncode == 0:
+                answer["json"] = zlib.compress(done.stdout, 1)
+            else:
+                answer["error"] = done.stderr.decode("utf-8", "replace").strip()
+        except subprocess.TimeoutExpired:
+            answer["error"] = "no answer within %g seconds" % spec["timeout"]
+        except OSError as error:
+            answer["error"] = str(error)
+        return answer
+
+    @staticmethod
+    def _run(command: List[str], end: float) -> "subprocess.CompletedProcess[bytes]":
+        return subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                              timeout=max(0.1, end - time.monotonic()))
+
+    # record
+
+    def start(self, spec: Dict[str, Any]) -> int:
+        """How many workers are recorded from the start; more may follow."""
+        self._look(spec)
+        self._thread = threading.Thread(target=self._keep_looking, args=(spec,), name="spyglass", daemon=True)
+        self._thread.start()
+        return len(self._recordings)
+
+    def _look(self, spec: Dict[str, Any]) -> None:
+        new = {}
+        for pid, title in self._find(spec).items():
+            if title != "IDLE" or pid not in self._titles:
+                self._titles[pid] = title
+            if pid not in self._recordings and pid not in self._failed:
+                new[pid] = title
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            list(pool.map(lambda pid: self._start_one(spec, pid), new))
+
+    def _start_one(self, spec: Dict[str, Any], pid: int) -> None:
+        try:
+            self._recordings[pid] = record_process(pid, binary=self._program, **spec["options"]).start()
+        except PermissionError as error:
+            self._start_as_root(spec, pid, str(error))
+        except Exception as error:
+            self._failed[pid] = str(error)
+
+    def _start_as_root(self, spec: Dict[str, Any], pid: int, why: str) -> None:
+        try:
+            if self._can_sudo():
+                self._recordings[pid] = _SudoRecording(str(self._program), pid, spec["options"])
+                return
+        except Exception:
+            pass  # what was said first matters
+        self._failed[pid] = why
+
+    def _keep_looking(self, spec: Dict[str, Any]) -> None:
+        while not self._stopping.wait(LOOK_EVERY):
+            self._look(spec)
+
+    def count(self) -> int:
+        return len(self._recordings)
+
+    def stop(self, timeout: float) -> List[Dict[str, Any]]:
+        end = time.monotonic() + timeout
+        self._stopping.set()
+        if self._thread is not None:
+            self._thread.join(timeout / 2)  # a worker that hangs may hold it up
+        self._actors_at = -ACTORS_EVERY
+        self._refresh_actors(self._titles)
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            answers = list(pool.map(lambda pid: self._stop_one(pid, end), list(self._recordings)))
+        return answers + [dict(self._describe(pid, self._titles.get(pid, "")), error=why)
+                          for pid, why in list(self._failed.items()) if os.path.exists("/proc/%d" % pid)]
+
+    def _stop_one(self, pid: int, end: float) -> Dict[str, Any]:
+        answer = self._describe(pid, self._titles.get(pid, ""))
+        try:
+            profile = self._recordings[pid].stop(max(0.1, end - time.monotonic()))
+            answer["raw"] = zlib.compress(_cluster.bounded(profile.data), 1)
+            answer["errors"] = profile.errors
+        except Exception as error:
+            answer["error"] = str(error)
+        return answer
