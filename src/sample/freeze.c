@@ -8,6 +8,7 @@
 #define LOOKS           4
 #define LOOK_AGE_NS     (500 * NS_PER_US) /* unheld: a thread that keeps moving is not looked at each time */
 #define HOLD_TIMEOUT_NS (200 * NS_PER_MS)
+#define ROAM_NS         NS_PER_S
 #define SWITCH_NS       (25 * NS_PER_US) /* what two switches and our own look take */
 
 /* It has had its core from when we left it until we came back: it runs, and the kernel need not be asked. One that
@@ -59,7 +60,7 @@ static uint64_t hold_timeout_ns(const struct freeze *fz, const struct sampler *s
 static int begin_held(struct freeze *fz, struct sampler *s, struct known_thread *k)
 {
     uint64_t timeout_ns = hold_timeout_ns(fz, s);
-    int r = stop_hold(&s->stop, k->tid, timeout_ns, s->core.cpu >= 0 && fz->look.cpu == s->core.cpu);
+    int r = stop_hold(&s->stop, k->tid, timeout_ns, fz->look.cpu == core_here());
 
     fz->way = FREEZE_HELD;
     s->waited_ns += r == ERR_STOP ? timeout_ns : 0;
@@ -68,10 +69,10 @@ static int begin_held(struct freeze *fz, struct sampler *s, struct known_thread 
     return r;
 }
 
-/* The same for one that is to be held, whatever core it is on: it runs, and most likely where it ran before. */
+/* It is to be held, and we are on its core: it runs, and most likely still there. */
 static bool ran_on_core(struct freeze *fz, struct sampler *s, struct known_thread *k)
 {
-    if (!k->left_ns || s->hold_refused || task_turns(&k->task, &k->turns) < 0)
+    if (!k->left_ns || task_turns(&k->task, &k->turns) < 0)
         return false;
     k->has_turns = true;
     if (!ran_all_the_while(fz, s, k))
@@ -82,10 +83,38 @@ static bool ran_on_core(struct freeze *fz, struct sampler *s, struct known_threa
     return true;
 }
 
+/* To hold a thread is cheapest on its own core. But one that is let go there, while we run, is moved by the kernel to a
+ * core that is free: it would wander at each sample, and we behind it. Then it is held from elsewhere for a while. */
+static void choose_core(struct freeze *fz, struct sampler *s)
+{
+    if (s->core.cpu >= 0 && s->core.cpu != fz->look.cpu) {
+        core_leave(&s->core);
+        s->roams_ns = fz->since_ns + ROAM_NS;
+    }
+    if (s->core.cpu < 0 && s->options.core && fz->since_ns >= s->roams_ns && !fz->look.is_realtime)
+        core_go(&s->core, fz->look.cpu);
+}
+
+/* A thread that must be held, for its registers. */
+static int begin_firm(struct freeze *fz, struct sampler *s, struct known_thread *k)
+{
+    if (ran_on_core(fz, s, k))
+        return begin_held(fz, s, k);
+    /* How long it has run so far is of use only to who stays on its core. */
+    if (s->core.cpu < 0 || task_turns(&k->task, &fz->turns) < 0)
+        fz->turns = (struct task_turns){0};
+    k->has_turns = false;
+    if (task_look(&k->task, &fz->look) < 0)
+        return ERR_GONE;
+    if (fz->look.state != 'R' && !s->options.idle) /* nobody wants its stack */
+        return begin_still(fz, s, k);
+    if (fz->look.state == 'R')
+        choose_core(fz, s);
+    return begin_held(fz, s, k);
+}
+
 int freeze_begin(struct freeze *fz, struct sampler *s, struct known_thread *k, bool firm, addr_t cpu_word)
 {
-    enum freeze_way way;
-    bool still;
     int r;
 
     *fz = (struct freeze){.way = FREEZE_NOT, .look = {.state = 'R', .cpu = -1}, .since_ns = clock_now_ns()};
@@ -104,26 +133,23 @@ int freeze_begin(struct freeze *fz, struct sampler *s, struct known_thread *k, b
         k->has_turns = false;
         return 0;
     }
-    if (firm && ran_on_core(fz, s, k))
-        return begin_held(fz, s, k);
+    if (firm && !s->options.nonblocking && !s->hold_refused) {
+        r = begin_firm(fz, s, k);
+        /* It gets no CPU to stop on: so it does not run either, and can be read without its registers. */
+        if (r == ERR_STOP)
+            return begin_still(fz, s, k) == 0 ? 0 : r;
+        if (r != ERR_PERMISSION && r != ERR_UNSUPPORTED)
+            return r;
+    }
     r = begin_still(fz, s, k);
-    if (r != ERR_UNSUPPORTED && !(r == 0 && firm))
+    if (r != ERR_UNSUPPORTED)
         return r;
-    if (r == 0 && fz->way == FREEZE_ASLEEP && !s->options.idle) /* nobody wants its stack */
-        return 0;
-    still = r == 0;
-    way = fz->way;
     if (!s->options.nonblocking && !s->hold_refused) {
         r = begin_held(fz, s, k);
-        /* It gets no CPU to stop on: so it does not run either, and can be read without its registers. */
-        if (r == ERR_STOP && firm && begin_still(fz, s, k) == 0)
-            return 0;
         if (r != ERR_PERMISSION)
             return r;
     }
-    fz->way = still ? way : FREEZE_NOT;
-    if (still)
-        return 0;
+    fz->way = FREEZE_NOT;
     k->look_again_ns = fz->since_ns + LOOK_AGE_NS;
     return 0;
 }
@@ -151,7 +177,7 @@ int freeze_end(struct freeze *fz, struct sampler *s, struct known_thread *k)
     if (fz->way == FREEZE_HELD) {
         stop_release(&s->stop);
         count_hold(s, s->stop.last_ns);
-        if (fz->turns.count && s->core.cpu >= 0 && fz->look.state == 'R') {
+        if (fz->turns.count && s->core.cpu >= 0 && s->core.cpu == fz->look.cpu && fz->look.state == 'R') {
             k->left_ns = clock_now_ns();
             k->left_run_ns = fz->turns.run_ns;
         }

@@ -39,6 +39,7 @@ struct sampler {
     struct stop stop;
     struct core core;
     bool hold_refused;  /* ptrace said no: read without holding instead */
+    uint64_t roams_ns;  /* until then threads are held from other cores than their own: see choose_core */
     uint64_t waited_ns; /* of options.patience_ns, in vain */
     /* Counts over the session. */
     uint64_t stacks;                 /* delivered */

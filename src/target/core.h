@@ -23,6 +23,9 @@ int core_go(struct core *c, int cpu);
 /* Unbinds: we may run where we could before. */
 void core_leave(struct core *c);
 
+/* The CPU that we run on just now; -1: not told. */
+int core_here(void);
+
 /* Asks the kernel to run us at once whenever we wake up: for high rates. Does nothing without the right to it. */
 void core_be_urgent(struct core *c, bool urgent);
 

@@ -43,6 +43,11 @@ int core_go(struct core *c, int cpu)
     return 0;
 }
 
+int core_here(void)
+{
+    return sched_getcpu();
+}
+
 void core_leave(struct core *c)
 {
     if (c->cpu < 0)
