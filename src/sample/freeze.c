@@ -95,16 +95,29 @@ static void choose_core(struct freeze *fz, struct sampler *s)
         core_go(&s->core, fz->look.cpu);
 }
 
+/* How often it has run so far is of use to who stays on its core, and of one that sleeps: then it is asked first. */
+static int look_firm(struct freeze *fz, const struct sampler *s, struct known_thread *k)
+{
+    for (int i = 0; i < 2; i++) {
+        bool counts = i > 0 || s->core.cpu >= 0;
+
+        if (!counts || task_turns(&k->task, &fz->turns) < 0)
+            fz->turns = (struct task_turns){0};
+        if (task_look(&k->task, &fz->look) < 0)
+            return ERR_GONE;
+        if (counts || fz->look.state == 'R')
+            break;
+    }
+    return 0;
+}
+
 /* A thread that must be held, for its registers. */
 static int begin_firm(struct freeze *fz, struct sampler *s, struct known_thread *k)
 {
     if (ran_on_core(fz, s, k))
         return begin_held(fz, s, k);
-    /* How long it has run so far is of use only to who stays on its core. */
-    if (s->core.cpu < 0 || task_turns(&k->task, &fz->turns) < 0)
-        fz->turns = (struct task_turns){0};
     k->has_turns = false;
-    if (task_look(&k->task, &fz->look) < 0)
+    if (look_firm(fz, s, k) < 0)
         return ERR_GONE;
     if (fz->look.state != 'R' && !s->options.idle) /* nobody wants its stack */
         return begin_still(fz, s, k);

@@ -273,8 +273,21 @@ static bool was_on_core(const struct stack_source *src, const struct freeze *fz)
     return !fz->cpu_word || (ahead_read_last(src->ahead, &cpu) == 0 && (int)cpu == src->sampler->core.cpu);
 }
 
-/* Registers are told only of a thread that is held. */
-static void capture_native(const struct stack_source *src, const struct known_thread *k, const struct freeze *fz)
+/* Of a thread that is held ptrace tells them; of one that does not run, if it is noted, its last switch. */
+static bool read_regs(const struct stack_source *src, struct known_thread *k, const struct freeze *fz, struct regs *ret,
+                      uint64_t *ret_base)
+{
+    if (fz->way != FREEZE_HELD) {
+        *ret_base = k->thread_id; /* glibc and musl: where the FS register points */
+        return (fz->way == FREEZE_CORE || fz->way == FREEZE_ASLEEP) && switched_regs(&k->switched, ret) == 0;
+    }
+    /* Whoever runs will be read again, then without a hold. */
+    if (src->sampler->options.knows && src->sampler->options.core && k->tstate && fz->look.state == 'R')
+        switched_open(&k->switched, k->tid);
+    return stop_regs(&src->sampler->stop, ret, ret_base) == 0;
+}
+
+static void capture_native(const struct stack_source *src, struct known_thread *k, const struct freeze *fz)
 {
     struct native *n = src->native;
     const struct core_thread *dead = fz->way == FREEZE_DEAD ? core_file_thread(n->core, k->tid) : NULL;
@@ -285,7 +298,7 @@ static void capture_native(const struct stack_source *src, const struct known_th
     n->captured = false;
     if (dead)
         native_capture(n, &dead->regs, dead->fs_base, k->tid == n->pid, limit);
-    else if (fz->way == FREEZE_HELD && stop_regs(&src->sampler->stop, &regs, &base) == 0)
+    else if (read_regs(src, k, fz, &regs, &base))
         native_capture(n, &regs, base, k->tid == n->pid, limit);
     if (n->captured && src->ahead) /* from 3.11 on the marks between Python's frames lie there */
         ahead_offer(src->ahead, n->copy.at, n->copy.bytes, n->copy.len);
@@ -359,7 +372,7 @@ static void give_way(const struct sampler *s, int tries)
 int stack_read(struct stack *st, const struct stack_source *src, struct known_thread *k, bool idle)
 {
     /* Variables take longer to read than a thread can be kept off its core. */
-    bool must_hold = src->native && !src->sampler->hold_refused;
+    bool must_hold = src->native && !src->sampler->hold_refused && !switched_ready(&k->switched);
     int r = ERR_TORN, gentle = must_hold ? 0 : src->sampler->options.locals ? 1 : GENTLE_TRIES;
 
     st->owns_gil = st->unsure = st->heads_read = false;

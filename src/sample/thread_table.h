@@ -8,6 +8,7 @@
 #include "python/names.h"
 #include "python/threads.h"
 #include "target/ahead.h"
+#include "target/switched.h"
 #include "target/task.h"
 
 #include <sys/types.h>
@@ -45,6 +46,7 @@ struct known_thread {
     /* As we left it on its core: when, and how long it had run by then; 0: we were not there. */
     uint64_t left_ns, left_run_ns;
     struct ahead_list ahead;
+    struct switched switched; /* with native stacks */
 };
 
 struct tid_pair {
