@@ -277,14 +277,13 @@ static bool was_on_core(const struct stack_source *src, const struct freeze *fz)
 static bool read_regs(const struct stack_source *src, struct known_thread *k, const struct freeze *fz, struct regs *ret,
                       uint64_t *ret_base)
 {
-    if (fz->way != FREEZE_HELD) {
-        *ret_base = k->thread_id; /* glibc and musl: where the FS register points */
-        return (fz->way == FREEZE_CORE || fz->way == FREEZE_ASLEEP) && switched_regs(&k->switched, ret) == 0;
-    }
     /* Whoever runs will be read again, then without a hold. */
     if (src->sampler->options.knows && src->sampler->options.core && k->tstate && fz->look.state == 'R')
         switched_open(&k->switched, k->tid);
-    return stop_regs(&src->sampler->stop, ret, ret_base) == 0;
+    if (fz->way == FREEZE_HELD)
+        return stop_regs(&src->sampler->stop, ret, ret_base) == 0;
+    *ret_base = k->thread_id; /* glibc and musl: where the FS register points */
+    return (fz->way == FREEZE_CORE || fz->way == FREEZE_ASLEEP) && switched_regs(&k->switched, ret) == 0;
 }
 
 static void capture_native(const struct stack_source *src, struct known_thread *k, const struct freeze *fz)

@@ -14,6 +14,7 @@ import tempfile
 
 import pytest
 from conftest import DEBIAN, PY_SPY, SANITIZED, SPYGLASS, TARGETS, at_rest, clean_env, finish, run, start, wait_until
+from test_native import directory
 from stacks import check_json, parse_json, parse_text
 
 needs_root = pytest.mark.skipif(os.getuid() != 0, reason="needs root, to become other users")
@@ -138,6 +139,25 @@ def test_native_without_ptrace(spawn, python, deny):
     result = run_as(deny(["EPERM:ptrace"], SPYGLASS), "dump", "--native", "--json", "--pid", at_rest(target.pid)).check()
     check_json(result.out, target.truth)
     assert "without native frames" in result.err, result
+
+
+@pytest.mark.parametrize("rules", [[], ["EPERM:perf_event_open"], ["EPERM:ptrace"]], ids=["all", "no perf", "no ptrace"])
+def test_native_record_by_each_way(deny, spawn, tmp_path, rules):
+    """Registers come from the kernel's notes of switches, which need no hold, or from ptrace: either is enough."""
+    if os.geteuid() != 0:
+        pytest.skip("perf's notes are for root")
+    target = spawn(DEBIAN, "native_shares.py", directory(DEBIAN, "spy_c"))
+    out = tmp_path / "out.txt"
+    result = run_as(deny(rules, SPYGLASS), "record", "--native", "-v", "-r", "200", "-d", "2", "-f", "raw", "-o", out, "--pid",
+                    target.pid).check()
+    core, held = map(int, re.search(r"own core: (\d+); held by ptrace: (\d+)", result.out + result.err).groups())
+    if rules == ["EPERM:perf_event_open"]:
+        assert held > 50 and core == 0, result
+    else:
+        assert core > 50 and held < core / 4, result
+    lines = [line.rpartition(" ") for line in out.read_text().splitlines()]
+    native = sum(int(n) for stack, _, n in lines if "burn_outer (" in stack)
+    assert native > 0.7 * sum(int(n) for _, _, n in lines), lines
 
 
 def test_native_without_readv(spawn, python, deny):

@@ -42,6 +42,7 @@ static const struct name calls[] = {
     {"pidfd_open", SYS_pidfd_open},
     {"process_vm_readv", SYS_process_vm_readv},
     {"ptrace", SYS_ptrace},
+    {"perf_event_open", SYS_perf_event_open},
     {"getrandom", SYS_getrandom},
     {"memfd_create", SYS_memfd_create},
     {"sched_setaffinity", SYS_sched_setaffinity},
