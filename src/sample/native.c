@@ -241,6 +241,8 @@ int native_unwind(struct native *n)
         return r;
     if (!unwind_still(n->unwind, n->mem, &n->stack, &shares))
         return update(n) == ERR_NOMEM ? ERR_NOMEM : NATIVE_CHANGED;
+    if (!unwind_vouched(n->unwind, &n->stack))
+        return NATIVE_CHANGED;
     passed = clock_now_ns() - n->captured_ns;
     return shares && passed > TURN_NS ? NATIVE_CHANGED : passed > LATE_NS ? NATIVE_LATE : 0;
 }

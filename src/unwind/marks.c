@@ -1,5 +1,5 @@
 /*
- * Build ids of modules, compared. Called by unwind.c.
+ * Marks of modules, compared. Called by unwind.c.
  */
 #include "unwind/marks.h"
 
@@ -7,34 +7,68 @@
 
 #include <string.h>
 
-static bool has(const struct marks *marks, const struct module *mod)
+_Static_assert(MARKS_BYTES >= MODULE_PAGE && MARKS_BYTES >= BUILD_ID_MAX, "room for a mark");
+
+static struct mem_span span_of(const struct module *mod, unsigned char *buf)
 {
-    for (size_t i = 0; i < marks->n; i++)
-        if (marks->items[i] == mod)
-            return true;
-    return false;
+    return mod->id.len ? (struct mem_span){mod->id_at, buf, mod->id.len}
+                       : (struct mem_span){mod->start, buf, MODULE_PAGE};
+}
+
+static bool is_same(const struct module *mod, const unsigned char *bytes)
+{
+    return mod->id.len ? memcmp(bytes, mod->id.bytes, mod->id.len) == 0
+                       : memcmp(bytes, mod->first_page, MODULE_PAGE) == 0;
+}
+
+static void take_out(struct marks *marks, size_t i)
+{
+    marks->n--;
+    memmove(marks->items + i, marks->items + i + 1, (marks->n - i) * sizeof(struct module *));
 }
 
 void marks_add(struct marks *marks, struct module *mod)
 {
-    if (!mod->id.len || has(marks, mod))
+    size_t i = 0;
+
+    if (!mod->first_page)
         return;
-    if (marks->n < MARKS_MAX)
-        marks->items[marks->n++] = mod;
-    else
-        marks->items[marks->next++ % MARKS_MAX] = mod;
+    while (i < marks->n && marks->items[i] != mod)
+        i++;
+    if (i < marks->n)
+        take_out(marks, i);
+    else if (marks->n == MARKS_MAX)
+        take_out(marks, 0);
+    marks->items[marks->n++] = mod;
 }
 
-void marks_forget(struct marks *marks)
+/* By its pointer alone: what it points to may have been freed. */
+static bool is_in(const struct module *mod, struct module *const *mods, size_t n)
 {
-    marks->n = 0;
+    for (size_t i = 0; i < n; i++)
+        if (mods[i] == mod)
+            return true;
+    return false;
+}
+
+void marks_update(struct marks *marks, struct module *const *mods, size_t n)
+{
+    size_t kept = 0;
+
+    for (size_t i = 0; i < marks->n; i++)
+        if (is_in(marks->items[i], mods, n))
+            marks->items[kept++] = marks->items[i];
+    marks->n = kept;
+    for (size_t i = 0; i < n; i++)
+        if (mods[i]->shares)
+            marks_add(marks, mods[i]);
 }
 
 size_t marks_spans(struct marks *marks, struct mem_span *spans)
 {
     marks->round++;
     for (size_t i = 0; i < marks->n; i++)
-        spans[i] = (struct mem_span){marks->items[i]->id_at, marks->bytes[i], marks->items[i]->id.len};
+        spans[i] = span_of(marks->items[i], marks->bytes[i]);
     return marks->n;
 }
 
@@ -43,7 +77,7 @@ void marks_take(struct marks *marks, size_t n)
     for (size_t i = 0; i < n && i < marks->n; i++) {
         struct module *mod = marks->items[i];
 
-        if (memcmp(marks->bytes[i], mod->id.bytes, mod->id.len) == 0)
+        if (is_same(mod, marks->bytes[i]))
             mod->vouched = marks->round;
         else
             mod->stale = true;

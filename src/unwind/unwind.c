@@ -132,7 +132,7 @@ int unwind_update(struct unwind *u, struct mem *m, const struct proc_maps *maps,
     /* What is known of code in a file stays true while the file is mapped. */
     if (u->modules.lost) {
         places_forget(u);
-        marks_forget(&u->marks);
+        marks_update(&u->marks, u->modules.items, u->modules.n);
     } else {
         places_forget_made(u);
     }
@@ -377,7 +377,7 @@ void unwind_marks_take(struct unwind *u, size_t n)
     marks_take(&u->marks, n);
 }
 
-/* The modules of a stack, each once, but for those that were seen to be there in the instant of the stack. */
+/* The modules of a stack that may be another's place, each once. */
 static size_t list_modules(struct unwind *u, const struct native_stack *s, struct module **mods)
 {
     size_t n = 0;
@@ -386,21 +386,42 @@ static size_t list_modules(struct unwind *u, const struct native_stack *s, struc
     for (size_t i = 0; i < s->n && n < MAX_PAGES; i++) {
         struct module *mod = s->items[i].place->module;
 
-        if (mod->first_page && !mod->fixed && mod->round != u->round) {
-            marks_add(&u->marks, mod);
-            if (mod->stale || u->is_fresh || !marks_vouch(&u->marks, mod))
-                mods[n++] = mod;
-        }
+        if (mod->first_page && !mod->fixed && mod->round != u->round)
+            mods[n++] = mod;
         mod->round = u->round;
     }
     return n;
+}
+
+/* But for those that were seen to be there in the instant of the stack. */
+static size_t list_doubtful(struct unwind *u, const struct native_stack *s, struct module **mods)
+{
+    size_t n = list_modules(u, s, mods), kept = 0;
+
+    for (size_t i = 0; i < n; i++)
+        if (mods[i]->stale || u->is_fresh || !marks_vouch(&u->marks, mods[i]))
+            mods[kept++] = mods[i];
+    return kept;
+}
+
+bool unwind_vouched(struct unwind *u, const struct native_stack *s)
+{
+    struct module *mods[MAX_PAGES];
+    size_t n = list_modules(u, s, mods);
+    bool all = true;
+
+    for (size_t i = 0; i < n && n <= MARKS_MAX; i++) {
+        all &= marks_vouch(&u->marks, mods[i]);
+        marks_add(&u->marks, mods[i]);
+    }
+    return all;
 }
 
 bool unwind_still(struct unwind *u, struct mem *m, const struct native_stack *s, bool *ret_shares)
 {
     struct mem_span spans[MAX_PAGES] = {0};
     struct module *mods[MAX_PAGES];
-    size_t n = list_modules(u, s, mods), got;
+    size_t n = list_doubtful(u, s, mods), got;
     bool still = true;
 
     for (size_t i = 0; i < n; i++)

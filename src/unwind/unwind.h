@@ -72,6 +72,10 @@ void native_stack_free(struct native_stack *s);
 size_t unwind_marks(struct unwind *u, struct mem_span *spans);
 void unwind_marks_take(struct unwind *u, size_t n);
 
+/* False when one of the stack's modules was not among the marks, so that another one may have been in its place: the next
+ * stack tells, since now it is. True as well when there are too many of them. */
+bool unwind_vouched(struct unwind *u, const struct native_stack *s);
+
 /* True when the modules of the stack are in memory as they were when they were found: what was unwound after their
  * names and tables were read means the same now. `ret_shares`: one of them takes turns with another at its place. */
 bool unwind_still(struct unwind *u, struct mem *m, const struct native_stack *s, bool *ret_shares);

@@ -5,9 +5,11 @@
 
 #include <string.h>
 
+static unsigned char page[MODULE_PAGE];
+
 static struct module make(addr_t at, unsigned char id)
 {
-    struct module mod = {.start = at, .id = {.len = 20}, .id_at = at + 0x200};
+    struct module mod = {.start = at, .id = {.len = 20}, .id_at = at + 0x200, .first_page = page};
 
     memset(mod.id.bytes, id, mod.id.len);
     return mod;
@@ -29,10 +31,10 @@ static void test_vouched(void)
     struct module a = make(0x1000, 1), b = make(0x2000, 2), none = {0};
     struct mem_span spans[MARKS_MAX];
 
-    marks_add(&marks, &a);
     marks_add(&marks, &b);
-    marks_add(&marks, &a);    /* once only */
-    marks_add(&marks, &none); /* has no build id */
+    marks_add(&marks, &a);
+    marks_add(&marks, &b);    /* once only, and the newest now */
+    marks_add(&marks, &none); /* of which nothing is known */
     CHECK(!marks_vouch(&marks, &a) && !marks_vouch(&marks, &none));
     CHECK_INT(marks_spans(&marks, spans), 2);
     CHECK(spans[0].addr == 0x1200 && spans[0].len == 20 && spans[1].addr == 0x2200);
@@ -59,7 +61,7 @@ static void test_changed(void)
     CHECK(!c.stale && !marks_vouch(&marks, &c));
 }
 
-/* There is room for a few: the last ones stay, and after marks_forget none. */
+/* There is room for a few: the last ones stay. */
 static void test_ring(void)
 {
     struct marks marks = {0};
@@ -73,8 +75,43 @@ static void test_ring(void)
     CHECK_INT(marks_spans(&marks, spans), MARKS_MAX);
     for (size_t i = 0; i < MARKS_MAX; i++)
         CHECK(spans[i].addr == mods[MARKS_MAX + i].id_at);
-    marks_forget(&marks);
+}
+
+/* Those that have gone are not looked at any more; those that take turns with others are, before they are met. */
+static void test_update(void)
+{
+    struct marks marks = {0};
+    struct module a = make(0x1000, 1), b = make(0x2000, 2), c = make(0x3000, 3), d = make(0x4000, 4);
+    struct module *mods[] = {&b, &c, &d};
+    struct mem_span spans[MARKS_MAX];
+
+    marks_add(&marks, &a);
+    marks_add(&marks, &b);
+    c.shares = true;
+    marks_update(&marks, mods, 3);
+    CHECK_INT(marks_spans(&marks, spans), 2);
+    CHECK(spans[0].addr == b.id_at && spans[1].addr == c.id_at);
+    marks_update(&marks, mods, 0);
     CHECK_INT(marks_spans(&marks, spans), 0);
+}
+
+/* Without a build id it is known by its first page. */
+static void test_page(void)
+{
+    struct marks marks = {0};
+    struct module mod = {.start = 0x5000, .first_page = page};
+    struct mem_span spans[MARKS_MAX];
+
+    marks_add(&marks, &mod);
+    CHECK_INT(marks_spans(&marks, spans), 1);
+    CHECK(spans[0].addr == 0x5000 && spans[0].len == MODULE_PAGE);
+    memcpy(spans[0].buf, page, MODULE_PAGE);
+    marks_take(&marks, 1);
+    CHECK(marks_vouch(&marks, &mod) && !mod.stale);
+    marks_spans(&marks, spans);
+    ((unsigned char *)spans[0].buf)[MODULE_PAGE - 1] ^= 1;
+    marks_take(&marks, 1);
+    CHECK(!marks_vouch(&marks, &mod) && mod.stale);
 }
 
 int main(int argc, char **argv)
@@ -83,5 +120,7 @@ int main(int argc, char **argv)
     TEST_RUN(test_vouched);
     TEST_RUN(test_changed);
     TEST_RUN(test_ring);
+    TEST_RUN(test_update);
+    TEST_RUN(test_page);
     return test_finish("test_marks");
 }
