@@ -334,6 +334,13 @@ static int leave_idle(struct known_thread *k, const struct stack_source *src, st
     return STACK_IDLE;
 }
 
+/* No note was there after all. */
+static bool lacks_native(const struct stack_source *src, const struct freeze *fz)
+{
+    return src->native && !src->native->captured && fz->way != FREEZE_DEAD && !src->sampler->hold_refused &&
+           !src->sampler->options.nonblocking;
+}
+
 /* One try: 0 when what was read is true (or marked as unsure). */
 static int try_read(struct stack *st, const struct stack_source *src, struct known_thread *k, bool idle, bool firm)
 {
@@ -347,6 +354,8 @@ static int try_read(struct stack *st, const struct stack_source *src, struct kno
     if (!st->active && !idle)
         return leave_idle(k, src, &fz);
     r = read_frozen(st, src, k, &fz);
+    if (r == 0 && !firm && lacks_native(src, &fz))
+        r = ERR_TORN; /* it will be held */
     src->sampler->ways[fz.way] += r == 0;
     if (r == 0)
         remember_rest(k, src->native, &fz);

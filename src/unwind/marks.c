@@ -82,6 +82,10 @@ void marks_take(struct marks *marks, size_t n)
         else
             mod->stale = true;
     }
+    if (n < marks->n) {
+        marks->items[n]->stale = true;
+        take_out(marks, n);
+    }
 }
 
 bool marks_vouch(const struct marks *marks, const struct module *mod)

@@ -34,7 +34,8 @@ void marks_update(struct marks *marks, struct module *const *mods, size_t n);
 
 /* What to read; begins anew: nobody is vouched for. Gives the number, MARKS_MAX at most. */
 size_t marks_spans(struct marks *marks, struct mem_span *spans);
-/* The first `n` were read. A module that reads otherwise now is stale. */
+/* The first `n` were read. A module that reads otherwise now is stale; so is the one behind them, which could not be read,
+ * and which is left out from now on: it kept those behind it from being read. */
 void marks_take(struct marks *marks, size_t n);
 bool marks_vouch(const struct marks *marks, const struct module *mod);
 

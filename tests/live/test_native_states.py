@@ -145,7 +145,7 @@ def test_stopped(spawn_c, tmp_path, python):
 @pytest.mark.skipif(not shutil.which("strace"), reason="strace is not installed")
 @pytest.mark.parametrize("situation", ["alternate", "busy"])
 def test_traced(spawn_c, tmp_path, python, situation):
-    """Another tracer has it: the Python frames are shown, and it is said why there is nothing else."""
+    """Another tracer has it: the Python frames are shown, and if there is nothing else it is said why."""
     target = spawn_c(python, situation)
     tracer = start("-q", "-o", "/dev/null", "-p", target.pid, program=shutil.which("strace"))
     status = pathlib.Path("/proc/%d/status" % target.pid)
@@ -157,8 +157,10 @@ def test_traced(spawn_c, tmp_path, python, situation):
         assert [f["name"] for f in frames] == true and not any(f["module"] for f in frames)
         assert "shown without native frames" in result.err and "may not be held" in result.err, result
         result = run("record", "--native", "--idle", "-d", "0.5", "-f", "raw", "-o", tmp_path / "out", "--pid", target.pid).check()
-        assert "have no native frames" in messages(result), result
-        assert {tuple(true)} == set(raw_stacks((tmp_path / "out").read_text())), result
+        stacks = raw_stacks((tmp_path / "out").read_text())
+        assert all([name for name in stack if name in true] == true for stack in stacks), (stacks, result)
+        # One that runs needs no hold, where the kernel notes its registers.
+        assert ("have no native frames" in messages(result)) == (tuple(true) in stacks), (stacks, result)
     finally:
         tracer.terminate()
         tracer.communicate()
