@@ -471,6 +471,25 @@ static int write_result(struct record *rec)
     return 0;
 }
 
+/* Some time, in which it may end. It must not stand still for us meanwhile. */
+static void wait_a_while(struct record *rec)
+{
+    if (rec->sampler)
+        stop_settle(&rec->sampler->stop, SETTLE_NS);
+    launch_wait(&rec->launch, LOOK_NS);
+}
+
+/* Whether the launched program has ended, though nothing of it was Python. It is known to have gone before its status is. */
+static bool ended_without_python(struct record *rec)
+{
+    if (!rec->launch.pid || rec->family.has_python)
+        return false;
+    note_end(rec);
+    if (!launch_poll(&rec->launch) && rec->loop.end == LOOP_GONE)
+        wait_a_while(rec);
+    return rec->launch.ended;
+}
+
 static int run(struct record *rec)
 {
     int r = prepare(rec);
@@ -485,19 +504,11 @@ static int run(struct record *rec)
     rec->progress = progress_free(rec->progress);
     if (r < 0)
         return r;
-    if (rec->launch.ended && !rec->family.has_python)
+    if (ended_without_python(rec))
         return gone_without_python(rec);
     say_end(rec);
     say_cost(rec);
     return write_result(rec);
-}
-
-/* Some time, in which it may end. It must not stand still for us meanwhile. */
-static void wait_a_while(struct record *rec)
-{
-    if (rec->sampler)
-        stop_settle(&rec->sampler->stop, SETTLE_NS);
-    launch_wait(&rec->launch, LOOK_NS);
 }
 
 /* Ends the program: first it is asked to. */
