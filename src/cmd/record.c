@@ -30,6 +30,7 @@
 #define ATTACH_PATIENCE_NS (1000 * NS_PER_MS)
 #define LAUNCH_PATIENCE_NS (10 * NS_PER_S)
 #define KILL_PATIENCE_NS   (5 * NS_PER_S) /* between asking a program to end and ending it */
+#define HOLD_PATIENCE_NS   NS_PER_S       /* in all, for threads that get no CPU to stop on */
 #define LOOK_NS            (500 * NS_PER_MS)
 #define STOPPED_NS         (100 * NS_PER_MS)
 #define SETTLE_NS          (200 * NS_PER_MS) /* for threads that are yet to stop for us */
@@ -263,6 +264,7 @@ static int attach(struct record *rec)
                                                          .core = !o->nonblocking,
                                                          .native = o->native || o->native_all,
                                                          .native_all = o->native_all,
+                                                         .patience_ns = HOLD_PATIENCE_NS,
                                                          .knows = profile_knows,
                                                          .knows_arg = rec->profile});
     rec->family = (struct family){.sampler = rec->sampler,

@@ -273,12 +273,18 @@ static bool was_on_core(const struct stack_source *src, const struct freeze *fz)
     return !fz->cpu_word || (ahead_read_last(src->ahead, &cpu) == 0 && (int)cpu == src->sampler->core.cpu);
 }
 
+/* A thread that is read again and again needs no hold for its registers, if the kernel lets us have notes of it. */
+static bool may_be_noted(const struct stack_source *src, const struct known_thread *k)
+{
+    return src->sampler->options.knows && src->sampler->options.core && k->tstate && k->tid &&
+           (k->switched.ring || !k->switched.tried);
+}
+
 /* Of a thread that is held ptrace tells them; of one that does not run, if it is noted, its last switch. */
 static bool read_regs(const struct stack_source *src, struct known_thread *k, const struct freeze *fz, struct regs *ret,
                       uint64_t *ret_base)
 {
-    /* Whoever runs will be read again, then without a hold. */
-    if (src->sampler->options.knows && src->sampler->options.core && k->tstate && fz->look.state == 'R')
+    if (may_be_noted(src, k) && fz->look.state == 'R')
         switched_open(&k->switched, k->tid);
     if (fz->way == FREEZE_HELD)
         return stop_regs(&src->sampler->stop, ret, ret_base) == 0;
@@ -354,8 +360,10 @@ static int try_read(struct stack *st, const struct stack_source *src, struct kno
     if (!st->active && !idle)
         return leave_idle(k, src, &fz);
     r = read_frozen(st, src, k, &fz);
-    if (r == 0 && !firm && lacks_native(src, &fz))
-        r = ERR_TORN; /* it will be held */
+    if (r == 0 && !firm && lacks_native(src, &fz)) {
+        r = ERR_TORN; /* of one that runs there will be a note in a moment */
+        st->must_hold = fz.way == FREEZE_ASLEEP || !k->switched.ring;
+    }
     src->sampler->ways[fz.way] += r == 0;
     if (r == 0)
         remember_rest(k, src->native, &fz);
@@ -380,14 +388,14 @@ static void give_way(const struct sampler *s, int tries)
 int stack_read(struct stack *st, const struct stack_source *src, struct known_thread *k, bool idle)
 {
     /* Variables take longer to read than a thread can be kept off its core. */
-    bool must_hold = src->native && !src->sampler->hold_refused && !switched_ready(&k->switched);
-    int r = ERR_TORN, gentle = must_hold ? 0 : src->sampler->options.locals ? 1 : GENTLE_TRIES;
+    int r = ERR_TORN, gentle = src->sampler->options.locals ? 1 : GENTLE_TRIES;
 
     st->owns_gil = st->unsure = st->heads_read = false;
+    st->must_hold = src->native && !src->sampler->hold_refused && !may_be_noted(src, k);
     for (int i = 0; i < TRIES && is_passing(r); i++) {
         if (i)
             give_way(src->sampler, i);
-        r = try_read(st, src, k, idle, i >= gentle);
+        r = try_read(st, src, k, idle, st->must_hold || i >= gentle);
     }
     return r;
 }

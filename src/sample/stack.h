@@ -22,6 +22,7 @@ struct stack {
     uint64_t reads;      /* of code objects, as of the last stack */
     uint64_t new_ns;     /* when there was last a new one */
     bool active;         /* the kernel ran the thread, or was about to */
+    bool must_hold;      /* the next try cannot do without */
     bool owns_gil;
     bool unsure;
     bool heads_read, heads_same; /* `heads` of the source was looked at, and is still so */
