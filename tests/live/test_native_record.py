@@ -138,7 +138,8 @@ def test_naps(spawn, tmp_path, python):
     found = {name: sum(n for stack, n in stacks.items() if name in stack) for name in ("short", "long", "parked")}
     total = found["short"] + found["long"]
     assert abs(found["short"] / total - spent["short"] / sum(spent.values())) < 0.04 + 1.5 / total ** 0.5, (found, spent)
-    assert found["parked"] > 0 and not any(stack[-1] in ("short", "long", "parked") for stack in stacks), stacks
+    awake = sum(n for stack, n in stacks.items() if stack[-1] in ("short", "long", "parked"))  # on the way to the next nap
+    assert found["parked"] > 0 and awake <= samples / 50, stacks
 
 
 @pytest.mark.skipif(not shutil.which("strace"), reason="strace is not installed")
