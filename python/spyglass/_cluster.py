@@ -66,18 +66,19 @@ def _nameless(program: bytes) -> str:
 
 
 def _unpacked(program: bytes) -> str:
-    """A path at which the program can be run as long as this process lives. It ends in /spyglass, the name by which
-    profilers know each other."""
+    """A path at which the program can be run as long as this process lives. It gives itself the name by which profilers
+    know each other."""
+    try:
+        return _nameless(program)
+    except (AttributeError, OSError, subprocess.SubprocessError):
+        pass
     directory = tempfile.mkdtemp(prefix="spyglass-")
     # Unlike atexit's, this is called in the children of multiprocessing, too.
     multiprocessing.util.Finalize(None, shutil.rmtree, (directory, True), exitpriority=0)
     path = os.path.join(directory, "spyglass")
-    try:
-        os.symlink(_nameless(program), path)
-    except (AttributeError, OSError, subprocess.SubprocessError):
-        with open(path, "wb") as file:
-            file.write(program)
-        os.chmod(path, 0o755)
+    with open(path, "wb") as file:
+        file.write(program)
+    os.chmod(path, 0o755)
     return path
 
 

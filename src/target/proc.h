@@ -94,6 +94,8 @@ bool proc_is_randomized(pid_t pid);
 /* A profiler or a debugger that reads processes from outside, we ourselves among them: by its program, or by the script
  * or module that a Python runs. */
 bool proc_is_profiler(pid_t pid);
+/* Others of our kind know us by our name, whatever file we were started from: a nameless one, for instance. */
+void proc_be_profiler(bool as_py_spy);
 
 /* A descriptor that becomes readable when the process ends; -1 on kernels before 5.3. */
 int proc_pidfd_open(pid_t pid);

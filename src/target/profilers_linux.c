@@ -8,6 +8,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 /* Programs that read other processes. One that runs a program inside of itself (memray, scalene) is not among them. */
@@ -75,6 +76,11 @@ static bool is_named_so(pid_t pid)
     yes = is_named(name);
     free(name);
     return yes;
+}
+
+void proc_be_profiler(bool as_py_spy)
+{
+    prctl(PR_SET_NAME, as_py_spy ? "py-spy" : "spyglass");
 }
 
 bool proc_is_profiler(pid_t pid)
