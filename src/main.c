@@ -4,7 +4,6 @@
  */
 #include "cmd/cmd.h"
 #include "target/lent.h"
-#include "target/proc.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -101,7 +100,6 @@ int main(int argc, char **argv)
         return show_version(&o);
     if (o.show_help)
         return show_help(&o);
-    proc_be_profiler(o.as_py_spy);
     o.origin = &origin;
     int status = cmds[o.command].run(&o);
     return cmds[o.command].prints ? finish_stdout(status) : status;

@@ -12,6 +12,7 @@
 #include "sample/family.h"
 #include "target/access.h"
 #include "target/descriptors.h"
+#include "target/proc.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -249,6 +250,7 @@ int cmd_dump(const struct options *o)
     if (r == 0 && !o->pid)
         return report_missing_target(o);
     if (r == 0) {
+        proc_be_profiler(o->as_py_spy);
         descriptors_raise_limit();
         family.sampler = new_sampler(o);
         r = family.sampler ? family_add(&family, o->pid, PATIENCE_NS, !o->subprocesses, &note) : ERR_NOMEM;

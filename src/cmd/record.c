@@ -581,6 +581,7 @@ int cmd_record(const struct options *o)
         return report_missing_target(o);
     if (r == 0) {
         signals_catch(o->origin);
+        proc_be_profiler(o->as_py_spy);
         descriptors_raise_limit();
         rec.has_caller = caller_find(&rec.caller);
         r = run(&rec);
