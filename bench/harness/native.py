@@ -17,7 +17,8 @@ NOTES = ["The target compresses (zlib), hashes (hashlib), encodes (json, base64)
          "of symbols at its start included, and beside it without the first second. The hold is the median time "
          "that the thread stood still, by spyglass's own account; py-spy does not tell. Pace is what the target "
          "kept of its own.",
-         "A stack is whole when its outermost frame is where a thread begins: `_start`, or `clone`. For spyglass that is "
+         "A stack is whole when its outermost frame is where a thread begins: `_start`, or `clone`, which has no name in a "
+         "stripped C library. For spyglass that is "
          "counted in the output of `--native-all`, with the work in the main thread and in another one, and compared "
          "with its own account of `--native`; the least of all rounds. py-spy hides the frames of the interpreter: there a stack is taken for "
          "whole when its outermost frame is one of the C library, and samples that it counts as errors are not.",
@@ -25,7 +26,7 @@ NOTES = ["The target compresses (zlib), hashes (hashlib), encodes (json, base64)
          "waits; 20 threads or more, two of them with Python)."]
 PYTHONS = ("3.9", "3.11", "3.12", "3.14")
 RATE = 1000
-ROOTS = re.compile(r"(_start|_dl_start_user|clone|clone3|__clone|__clone3|start_thread|__restore_rt)$")
+ROOTS = re.compile(r"(_start|_dl_start_user|clone|clone3|__clone|__clone3|start_thread|__restore_rt)$|libc\.so\.6\+0x")
 PACKAGE = "ray"
 RAY = environment.CACHE / "bench/ray"
 
