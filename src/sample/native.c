@@ -135,17 +135,14 @@ static uint64_t stack_size(const struct native *n, uint64_t sp, uint64_t base, b
     return 0;
 }
 
-/* The stack, and with it what tells which libraries are there. */
+/* What tells which libraries are there, and with it the stack, in one go. Without a length, or where it cannot be read as
+ * a whole, only the first; then it is false. */
 static bool copy_stack(struct native *n, uint64_t sp, size_t want)
 {
     struct mem_span spans[1 + MARKS_MAX] = {{sp, n->bytes, want}};
-    size_t n_marks = unwind_marks(n->unwind, spans + 1), got;
+    size_t n_marks = unwind_marks(n->unwind, spans + 1), got = want ? mem_readv(n->mem, spans, 1 + n_marks) : 0;
 
-    if (!want)
-        return false;
-    got = mem_readv(n->mem, spans, 1 + n_marks);
-    if (got)
-        unwind_marks_take(n->unwind, got - 1);
+    unwind_marks_take(n->unwind, got ? got - 1 : mem_readv(n->mem, spans + 1, n_marks));
     return got > 0;
 }
 

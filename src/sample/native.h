@@ -1,5 +1,5 @@
 /*
- * The native stack of a thread: captured while the thread is held, unwound and named afterwards.
+ * The native stack of a thread: captured while the thread stands still, unwound and named afterwards.
  *
  *     native_capture(n, &regs, base, limit);   // registers and the used stack, in one go
  *     …let the thread go…

@@ -8,7 +8,7 @@ import signal
 import subprocess
 
 import pytest
-from conftest import DEBIAN, NEWEST_HOST, PY_SPY, PYTHONS, SPYGLASS, at_rest, run, start, task_states, wait_until
+from conftest import DEBIAN, NEWEST_HOST, PY_SPY, PYTHONS, ROOT, SPYGLASS, at_rest, run, start, task_states, wait_until
 from stacks import parse_text, rows
 from test_native import check, directory
 from test_native_record import raw_stacks, record
@@ -165,6 +165,20 @@ def test_traced(spawn_c, tmp_path, python, situation):
         tracer.terminate()
         tracer.communicate()
     check(target, run("dump", "--pid", target.pid, "--native", "--json").check().out)
+
+
+# ---- a stack of which nothing is known ----
+
+def test_handler_stack(launch, tmp_path):
+    """A handler on a stack of its own is shown, though nobody tells where that stack ends."""
+    library = tmp_path / "handler.so"
+    subprocess.run(["gcc", "-g", "-O1", "-shared", "-fPIC", "-o", library, ROOT / "tests/native/handler_stack.c"], check=True)
+    target = launch([*DEBIAN.command, "-c", "import ctypes, os\nlibrary = ctypes.PyDLL(%r)\ndef calls():\n    os.write(1, b'{}\\n')\n"
+                                            "    library.handler_run()\ncalls()" % str(library)])
+    wait_until(lambda: "handler_spins" in run("dump", "--pid", target.pid, "--native").check().out, "the handler")
+    run("record", "--native", "-d", "0.5", "-f", "raw", "-o", tmp_path / "out", "--pid", target.pid).check()
+    stacks = raw_stacks((tmp_path / "out").read_text())
+    assert stacks and all(stack[-2:] == ("handler_outer", "handler_spins") and "calls" in stack for stack in stacks), stacks
 
 
 # ---- the trampolines of -X perf ----
