@@ -144,6 +144,11 @@ bool family_root_alive(const struct family *t)
     return t->n && entry_alive(&t->items[0]);
 }
 
+bool family_is_calm(const struct family *t)
+{
+    return !t->subprocesses && t->n == 1 && t->items[0].process && !t->items[0].suspect && !t->items[0].dead;
+}
+
 bool family_is_alone(const struct family *t)
 {
     for (size_t i = 1; i < t->n; i++)

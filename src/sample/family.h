@@ -92,6 +92,8 @@ void family_detach(struct family_entry *e);
 
 /* True while the root is there. */
 bool family_root_alive(const struct family *t);
+/* True when there is but the root, it can be read, and nobody else is looked for. */
+bool family_is_calm(const struct family *t);
 /* True when there is no process besides the root. */
 bool family_is_alone(const struct family *t);
 /* True when one besides the root is Python, or may be about to become it. */

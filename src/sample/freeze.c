@@ -10,15 +10,29 @@
 #define HOLD_TIMEOUT_NS (200 * NS_PER_MS)
 #define ROAM_NS         NS_PER_S
 #define SWITCH_NS       (25 * NS_PER_US) /* what two switches and our own look take */
+#define TRUST_NS        (200 * NS_PER_US)
 
-/* It has had its core from when we left it until we came back: it runs, and the kernel need not be asked. One that
- * went to sleep in the last microseconds passes for running. */
-static bool ran_all_the_while(const struct freeze *fz, const struct sampler *s, const struct known_thread *k)
+static bool was_left_here(const struct sampler *s, const struct known_thread *k)
+{
+    return k->left_ns && s->core.cpu >= 0 && !s->options.nonblocking;
+}
+
+/* It has had its core, or waited for it, from when we left it until we came back: it runs, and its state need not be
+ * asked for. One that went to sleep in the last microseconds passes for running. */
+static bool ran_all_the_while(const struct freeze *fz, const struct known_thread *k, const struct task_turns *turns)
 {
     uint64_t away_ns = fz->since_ns - k->left_ns;
 
-    return k->left_ns && k->has_turns && s->core.cpu >= 0 && !s->options.nonblocking &&
-           k->turns.run_ns - k->left_run_ns + SWITCH_NS + away_ns / 256 >= away_ns;
+    return turns->run_ns - k->left.run_ns + turns->wait_ns - k->left.wait_ns + SWITCH_NS + away_ns / 512 >= away_ns;
+}
+
+/* It has had one turn since we left it, and that one took all the time until we came back: so it did not run while we
+ * read it, which took less than half as long. (Where it is now, its own memory tells.) */
+static bool ran_only_before(const struct freeze *fz, const struct known_thread *k, const struct task_turns *after,
+                            uint64_t now)
+{
+    return after->count == k->left.count + 1 && ran_all_the_while(fz, k, after) &&
+           (now - fz->since_ns) * 2 + SWITCH_NS < fz->since_ns - k->left_ns;
 }
 
 /* Asleep, or on the core where we are: it does not run now. Its turns were counted before, so that an equal count
@@ -72,10 +86,10 @@ static int begin_held(struct freeze *fz, struct sampler *s, struct known_thread 
 /* It is to be held, and we are on its core: it runs, and most likely still there. */
 static bool ran_on_core(struct freeze *fz, struct sampler *s, struct known_thread *k)
 {
-    if (!k->left_ns || task_turns(&k->task, &k->turns) < 0)
+    if (!was_left_here(s, k) || task_turns(&k->task, &k->turns) < 0)
         return false;
     k->has_turns = true;
-    if (!ran_all_the_while(fz, s, k))
+    if (!ran_all_the_while(fz, k, &k->turns))
         return false;
     fz->turns = k->turns;
     fz->look.cpu = s->core.cpu;
@@ -126,6 +140,25 @@ static int begin_firm(struct freeze *fz, struct sampler *s, struct known_thread 
     return begin_held(fz, s, k);
 }
 
+bool freeze_asks_after(const struct sampler *s, const struct known_thread *k)
+{
+    return k->steady && was_left_here(s, k);
+}
+
+/* On our core, and not asleep, as far as is known without a look at its state. */
+static bool begin_seen_running(struct freeze *fz, const struct sampler *s, struct known_thread *k, addr_t cpu_word)
+{
+    fz->asks_after = freeze_asks_after(s, k) && !k->has_turns && fz->since_ns - k->left_ns >= TRUST_NS;
+    if (!fz->asks_after && (!was_left_here(s, k) || !k->has_turns || !ran_all_the_while(fz, k, &k->turns)))
+        return false;
+    fz->way = FREEZE_CORE;
+    fz->look.cpu = s->core.cpu;
+    fz->turns = k->turns;
+    fz->cpu_word = cpu_word;
+    k->has_turns = false;
+    return true;
+}
+
 int freeze_begin(struct freeze *fz, struct sampler *s, struct known_thread *k, bool firm, addr_t cpu_word)
 {
     int r;
@@ -138,14 +171,8 @@ int freeze_begin(struct freeze *fz, struct sampler *s, struct known_thread *k, b
     }
     if (!k->tid || (s->options.nonblocking && fz->since_ns < k->look_again_ns))
         return 0;
-    if (cpu_word && !firm && ran_all_the_while(fz, s, k)) {
-        fz->way = FREEZE_CORE;
-        fz->look.cpu = s->core.cpu;
-        fz->turns = k->turns;
-        fz->cpu_word = cpu_word;
-        k->has_turns = false;
+    if (cpu_word && !firm && begin_seen_running(fz, s, k, cpu_word))
         return 0;
-    }
     if (firm && !s->options.nonblocking && !s->hold_refused) {
         r = begin_firm(fz, s, k);
         /* It gets no CPU to stop on: so it does not run either, and can be read without its registers. */
@@ -181,30 +208,60 @@ static void count_hold(struct sampler *s, uint64_t ns)
         s->hold_longest_ns = ns;
 }
 
+static int end_held(struct freeze *fz, struct sampler *s, struct known_thread *k)
+{
+    stop_release(&s->stop);
+    count_hold(s, s->stop.last_ns);
+    k->left_ns = 0;
+    if (fz->turns.count && s->core.cpu >= 0 && s->core.cpu == fz->look.cpu && fz->look.state == 'R') {
+        k->left_ns = clock_now_ns();
+        k->left = fz->turns;
+    }
+    return 0;
+}
+
+/* Left on its core, where it goes on when we sleep. */
+static void leave_here(const struct freeze *fz, struct sampler *s, struct known_thread *k, uint64_t now)
+{
+    count_hold(s, now - fz->since_ns);
+    k->steady = fz->cpu_word && fz->turns.count == k->left.count + 1;
+    k->left = fz->turns;
+    k->left_ns = now;
+}
+
+/* It was read before it was asked for: it will be asked first the next time. */
+static int doubt(struct known_thread *k, const struct task_turns *after)
+{
+    k->steady = false;
+    k->turns = *after;
+    k->has_turns = true;
+    return ERR_TORN;
+}
+
 int freeze_end(struct freeze *fz, struct sampler *s, struct known_thread *k)
 {
     struct task_turns after;
     uint64_t now;
+    bool still;
 
-    k->left_ns = 0;
-    if (fz->way == FREEZE_HELD) {
-        stop_release(&s->stop);
-        count_hold(s, s->stop.last_ns);
-        if (fz->turns.count && s->core.cpu >= 0 && s->core.cpu == fz->look.cpu && fz->look.state == 'R') {
-            k->left_ns = clock_now_ns();
-            k->left_run_ns = fz->turns.run_ns;
-        }
+    if (fz->way == FREEZE_HELD)
+        return end_held(fz, s, k);
+    if (fz->way == FREEZE_NOT || fz->way == FREEZE_DEAD) {
+        k->left_ns = 0;
         return 0;
     }
-    if (fz->way == FREEZE_NOT || fz->way == FREEZE_DEAD)
-        return 0;
-    if (task_turns(&k->task, &after) < 0 || after.count != fz->turns.count)
+    if (task_turns(&k->task, &after) < 0) {
+        k->left_ns = 0;
         return ERR_TORN;
-    if (fz->way == FREEZE_CORE) {
-        now = clock_now_ns();
-        count_hold(s, now - fz->since_ns);
-        k->left_ns = now;
-        k->left_run_ns = after.run_ns;
     }
+    now = clock_now_ns();
+    still = fz->asks_after ? ran_only_before(fz, k, &after, now) : after.count == fz->turns.count;
+    if (!still || fz->way != FREEZE_CORE)
+        k->left_ns = 0;
+    if (!still)
+        return fz->asks_after ? doubt(k, &after) : ERR_TORN;
+    fz->turns = after;
+    if (fz->way == FREEZE_CORE)
+        leave_here(fz, s, k, now);
     return 0;
 }

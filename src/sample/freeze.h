@@ -21,7 +21,12 @@ struct freeze {
     struct task_turns turns;
     uint64_t since_ns;
     addr_t cpu_word; /* not 0: instead of asking the kernel, that this word names our core must be seen at the end */
+    bool
+        asks_after; /* its turns are asked for at the end alone; ERR_TORN then: again at once, and they are asked first */
 };
+
+/* True when it is so likely that the thread has run since we left it that this is not asked for before it is read. */
+bool freeze_asks_after(const struct sampler *s, const struct known_thread *k);
 
 /* 0; ERR_GONE when the thread has ended; ERR_STOP when it could not be held in time. `firm`: the gentle ways have
  * failed for this stack. `cpu_word` is where the thread's C library keeps the number of its CPU; 0: unknown. */

@@ -6,6 +6,7 @@
 #include "base/clock.h"
 
 #define REFRESH_NS (20 * NS_PER_MS)
+#define CALM_NS    (200 * NS_PER_MS) /* one process that is read without a fault */
 /* How long a sleep may last without a look at signals and the target. */
 #define LOOK_NS        (100 * NS_PER_MS)
 #define LEAST_SLEEP_NS (2 * NS_PER_US)
@@ -68,13 +69,13 @@ static bool look_around(struct loop *l, uint64_t start, uint64_t now)
         l->end = LOOP_ASKED;
         return false;
     }
-    if (now - l->refreshed_ns >= REFRESH_NS) {
+    if (now - l->refreshed_ns >= (family_is_calm(l->family) ? CALM_NS : REFRESH_NS)) {
         l->error = family_refresh(l->family);
         l->refreshed_ns = clock_now_ns();
         if (l->error < 0)
             return false;
     }
-    if (now - l->root_ns < ROOT_NS)
+    if (now - l->root_ns < (family_is_calm(l->family) ? CALM_NS : ROOT_NS))
         return true;
     l->root_ns = now;
     return !is_over(l);

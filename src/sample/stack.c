@@ -309,18 +309,26 @@ static void capture_native(const struct stack_source *src, struct known_thread *
         ahead_offer(src->ahead, n->copy.at, n->copy.bytes, n->copy.len);
 }
 
+static void begin_ahead(const struct stack_source *src, struct known_thread *k, const struct freeze *fz)
+{
+    ahead_begin(src->ahead, &k->ahead, fz->cpu_word);
+    if (!src->heads)
+        return;
+    ahead_expect(src->ahead, src->py->interp_head, sizeof(addr_t));
+    ahead_expect(src->ahead, k->interp + (addr_t)src->py->layout.in_threads, sizeof(addr_t));
+}
+
 static int read_frozen(struct stack *st, const struct stack_source *src, struct known_thread *k, struct freeze *fz)
 {
     int r, end;
     bool on_core;
 
     if (src->ahead && fz->way != FREEZE_NOT)
-        ahead_begin(src->ahead, &k->ahead, fz->cpu_word);
+        begin_ahead(src, k, fz);
     if (src->native)
         capture_native(src, k, fz);
     k->hint.generator = 0;
     r = read_once(st, src, k, fz);
-    judge_root(k, fz, r);
     if (src->ahead)
         ahead_end(src->ahead);
     on_core = was_on_core(src, fz);
@@ -329,6 +337,9 @@ static int read_frozen(struct stack *st, const struct stack_source *src, struct 
         k->left_ns = 0;
         end = ERR_TORN;
     }
+    if (end == 0)
+        judge_root(k, fz, r);
+    st->asked_after = fz->asks_after && end < 0;
     return end < 0 ? end : r;
 }
 
@@ -395,7 +406,10 @@ int stack_read(struct stack *st, const struct stack_source *src, struct known_th
     for (int i = 0; i < TRIES && is_passing(r); i++) {
         if (i)
             give_way(src->sampler, i);
+        st->asked_after = false;
         r = try_read(st, src, k, idle, st->must_hold || i >= gentle);
+        if (r == ERR_TORN && st->asked_after)
+            r = try_read(st, src, k, idle, st->must_hold || i >= gentle);
     }
     return r;
 }

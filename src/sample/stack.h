@@ -23,6 +23,7 @@ struct stack {
     uint64_t new_ns;     /* when there was last a new one */
     bool active;         /* the kernel ran the thread, or was about to */
     bool must_hold;      /* the next try cannot do without */
+    bool asked_after;    /* the last try read it first and asked then: see freeze.h */
     bool owns_gil;
     bool unsure;
     bool heads_read, heads_same; /* `heads` of the source was looked at, and is still so */

@@ -43,8 +43,10 @@ struct known_thread {
     bool rests; /* it slept, and was held then: there, by its registers */
     uint64_t rest_sp, rest_pc;
     uint64_t look_again_ns; /* unheld: until then it counts as running */
-    /* As we left it on its core: when, and how long it had run by then; 0: we were not there. */
-    uint64_t left_ns, left_run_ns;
+    /* As we left it on its core: when, and its turns by then; 0: we were not there. */
+    uint64_t left_ns;
+    struct task_turns left;
+    bool steady; /* from one sample to the next it had one turn, and nobody else any */
     struct ahead_list ahead;
     struct switched switched; /* with native stacks */
 };

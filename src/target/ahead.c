@@ -17,9 +17,11 @@ struct ahead {
     struct ahead_list guess;
     addr_t last;
     uint32_t last_value;
+    size_t n_noted;             /* of the guess, those of the list; the others are expected this once */
     bool called;                /* since begin */
     bool has_last;              /* and nothing was read after it */
-    size_t n_copies, cursor;    /* of the guess, those that were read; where the last answer was */
+    size_t n_copies, cursor;    /* of the guess, those that were read; where to look next */
+    size_t found;               /* where the last answer was */
     size_t places[AHEAD_SPANS]; /* of each in `bytes` */
     addr_t offer_at;
     const unsigned char *offer;
@@ -74,6 +76,7 @@ static const unsigned char *find_copy(struct ahead *a, const struct mem_span *sp
         size_t i = a->cursor + k < a->n_copies ? a->cursor + k : a->cursor + k - a->n_copies;
 
         if (a->guess.items[i].addr == span->addr && a->guess.items[i].len == span->len) {
+            a->found = i;
             a->cursor = i + 1 < a->n_copies ? i + 1 : 0;
             return a->bytes + a->places[i];
         }
@@ -97,8 +100,9 @@ static size_t answer(struct ahead *a, const struct mem_span *spans, size_t n, st
         const unsigned char *copy = find_offered(a, &spans[i]);
 
         if (!copy) {
-            note(a->list, &spans[i]);
             copy = find_copy(a, &spans[i]);
+            if (!copy || a->found < a->n_noted)
+                note(a->list, &spans[i]);
         }
         if (copy) {
             memcpy(spans[i].buf, copy, spans[i].len);
@@ -175,7 +179,9 @@ struct mem *ahead_mem(struct ahead *a)
 
 void ahead_begin(struct ahead *a, struct ahead_list *list, addr_t last)
 {
-    a->guess = *list;
+    memcpy(a->guess.items, list->items, list->n * sizeof(list->items[0]));
+    a->guess.n = a->n_noted = list->n;
+    a->guess.bytes = list->bytes;
     a->list = list;
     a->last = last;
     a->n_copies = a->cursor = a->offer_len = 0;
@@ -183,8 +189,19 @@ void ahead_begin(struct ahead *a, struct ahead_list *list, addr_t last)
     list->n = list->bytes = 0;
 }
 
+void ahead_expect(struct ahead *a, addr_t addr, size_t len)
+{
+    note(&a->guess, &(struct mem_span){addr, NULL, len});
+}
+
 void ahead_end(struct ahead *a)
 {
+    if (a->list->n == 0) { /* a reading that needed no more than its first call tells nothing of the next */
+        memcpy(a->list->items, a->guess.items, a->n_noted * sizeof(a->guess.items[0]));
+        for (size_t i = 0; i < a->n_noted; i++)
+            a->list->bytes += a->guess.items[i].len;
+        a->list->n = a->n_noted;
+    }
     a->list = NULL;
 }
 

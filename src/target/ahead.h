@@ -44,6 +44,9 @@ struct mem *ahead_mem(struct ahead *a);
 void ahead_begin(struct ahead *a, struct ahead_list *list, addr_t last);
 void ahead_end(struct ahead *a);
 
+/* Between begin and the first call: this, too, will be asked for, this once. */
+void ahead_expect(struct ahead *a, addr_t addr, size_t len);
+
 /* Between begin and end: memory that the caller has copied since. It answers what lies inside of it. */
 void ahead_offer(struct ahead *a, addr_t at, const void *bytes, size_t len);
 

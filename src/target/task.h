@@ -22,8 +22,9 @@ struct task_look {
 };
 
 struct task_turns {
-    uint64_t count;  /* how often the kernel gave it a CPU so far */
-    uint64_t run_ns; /* how long it had one */
+    uint64_t count;   /* how often the kernel gave it a CPU so far */
+    uint64_t run_ns;  /* how long it had one */
+    uint64_t wait_ns; /* how long it waited for one, up to its last turn */
 };
 
 void task_open(struct task *t, pid_t pid, pid_t tid);

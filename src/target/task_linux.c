@@ -110,7 +110,9 @@ int task_turns(struct task *t, struct task_turns *ret)
         return ERR_UNSUPPORTED;
     buf[got] = '\0';
     turns.run_ns = parse_number(&p);
-    p = skip_fields(p, 2);
+    p = skip_fields(p, 1);
+    turns.wait_ns = p ? parse_number(&p) : 0;
+    p = p ? skip_fields(p, 1) : NULL;
     turns.count = p ? parse_number(&p) : 0;
     if (!turns.count)
         return ERR_UNSUPPORTED;

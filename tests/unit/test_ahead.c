@@ -148,6 +148,30 @@ static void test_last(void)
     ahead_free(a);
 }
 
+/* What is expected once is fetched once; a reading that asks for less does not make the next one forget. */
+static void test_expected(void)
+{
+    struct counting c;
+    struct ahead *a = make(&c);
+    struct ahead_list list = {0};
+
+    for (int round = 0; round < 5; round++) {
+        c.calls = c.spans = 0;
+        ahead_begin(a, &list, 0);
+        if (round == 1 || round == 3)
+            ahead_expect(a, 20 * 8, 8);
+        CHECK_INT(word(a, 1), 2);
+        if (round != 2)
+            CHECK_INT(word(a, 2), 3);
+        if (round == 1 || round == 3)
+            CHECK_INT(word(a, 20), 21);
+        ahead_end(a);
+        CHECK_INT(c.calls, round == 0 ? 2 : 1);
+        CHECK_INT(c.spans, round == 1 || round == 3 ? 3 : 2);
+    }
+    ahead_free(a);
+}
+
 /* What was asked for has gone meanwhile; more is asked for than is kept. */
 static void test_bounds(void)
 {
@@ -236,6 +260,7 @@ int main(void)
     TEST_RUN(test_same_again);
     TEST_RUN(test_others);
     TEST_RUN(test_last);
+    TEST_RUN(test_expected);
     TEST_RUN(test_bounds);
     TEST_RUN(test_rest);
     TEST_RUN(test_offer);
