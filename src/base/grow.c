@@ -9,13 +9,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-int grow_array(void **array, size_t *cap, size_t need, size_t size)
+int grow_array_to(void **array, size_t *cap, size_t need, size_t size)
 {
     size_t n = *cap ? *cap : 16;
     void *p;
 
-    if (need <= *cap)
-        return 0;
     while (n < need) {
         if (n > SIZE_MAX / 2 / size)
             return ERR_NOMEM;

@@ -10,7 +10,13 @@
 
 #include <stddef.h>
 
-/* 0 or ERR_NOMEM, and then the array is as it was. New room is zeroed. */
-int grow_array(void **array, size_t *cap, size_t need, size_t size);
+int grow_array_to(void **array, size_t *cap, size_t need, size_t size);
+
+/* 0 or ERR_NOMEM, and then the array is as it was. New room is zeroed. That there is room is seen without a call: this
+ * is done for each frame of each sample. */
+static inline int grow_array(void **array, size_t *cap, size_t need, size_t size)
+{
+    return need <= *cap ? 0 : grow_array_to(array, cap, need, size);
+}
 
 #endif

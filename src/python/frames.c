@@ -92,11 +92,8 @@ static int frame_touch(struct frames *f, addr_t addr)
             return ERR_NOMEM;
         f->chain[f->n_chain++] = addr;
     }
-    if (f->n_touched == FRAMES_EXTRA || (f->w.n_chunks && windows_bytes(&f->w, f->w.at_chunk, addr, 1)))
+    if (f->n_touched == FRAMES_EXTRA || f->w.found < f->w.n_chunks) /* where it was found just now */
         return 0;
-    for (size_t i = 0; i < f->w.n_chunks; i++)
-        if (windows_bytes(&f->w, i, addr, 1))
-            return 0;
     if (grow_array((void **)&f->touched, &f->cap_touched, f->n_touched + 1, sizeof(*f->touched)) < 0)
         return ERR_NOMEM;
     f->touched[f->n_touched++] = addr;
@@ -461,6 +458,35 @@ static void swap_copies(struct frames *f)
     f->w.base = f->w.half;
 }
 
+/* Where both copies have a frame, or false. They follow each other, so the last place is tried first. */
+static bool find_copies(const struct frames *f, addr_t addr, size_t len, size_t *at, const unsigned char *ret[2])
+{
+    for (size_t k = 0; k < f->w.n_copied; k++, *at = *at + 1 < f->w.n_copied ? *at + 1 : 0)
+        if (windows_copies_of(&f->w, *at, addr, len, ret))
+            return true;
+    return false;
+}
+
+/* True when the second copy has the very frames that were found by the first: all as they were, but that the innermost
+ * may have gone on within its function. Saves the second walk. */
+static bool frames_stayed(const struct frames *f, const struct layout *l, const struct frames_hint *hint)
+{
+    const unsigned char *b[2];
+    size_t at = 0;
+
+    if (!hint->n_chain || hint->n_chain == FRAMES_EXTRA)
+        return false;
+    for (size_t i = 0; i < hint->n_chain; i++) {
+        if (!find_copies(f, hint->chain[i], (size_t)l->fr_size, &at, b))
+            return false;
+        if (i ? memcmp(b[0], b[1], (size_t)l->fr_size) != 0
+              : addr_at(b[0], l->fr_code) != addr_at(b[1], l->fr_code) ||
+                    addr_at(b[0], l->fr_back) != addr_at(b[1], l->fr_back))
+            return false;
+    }
+    return true;
+}
+
 /* One double reading. What has moved to where the hint did not tell is read singly and is not sure. */
 static int read_twice_once(struct frames *f, const struct python *py, addr_t tstate, struct frames_hint *hint,
                            size_t *ret_sure)
@@ -471,7 +497,7 @@ static int read_twice_once(struct frames *f, const struct python *py, addr_t tst
         hint->n_extra = hint->n_chunks = 0;
     if (r < 0 || !f->n)
         return r;
-    if (all_copied(f) && windows_copies_equal(&f->w)) {
+    if (frames_stayed(f, &py->layout, hint) || (all_copied(f) && windows_copies_equal(&f->w))) {
         *ret_sure = f->n;
         return root_check(f, hint);
     }

@@ -81,11 +81,16 @@ void windows_keep(struct windows *w)
     w->used_fetched = w->used;
 }
 
+static bool holds(const struct window *win, addr_t addr, size_t len)
+{
+    return addr >= win->start && addr - win->start <= win->len && len <= win->len - (addr - win->start);
+}
+
 const unsigned char *windows_bytes(const struct windows *w, size_t i, addr_t addr, size_t len)
 {
     const struct window *win = &w->items[i];
 
-    if (addr < win->start || addr - win->start > win->len || len > win->len - (addr - win->start))
+    if (!holds(win, addr, len))
         return NULL;
     return w->bytes + (i < w->n_copied && !win->once ? w->base : 0) + win->at + (addr - win->start);
 }
@@ -95,17 +100,15 @@ static const unsigned char *find(struct windows *w, addr_t addr, size_t len)
 {
     const unsigned char *bytes;
 
-    for (size_t k = 0; k < w->n_chunks; k++) {
-        size_t i = (w->at_chunk + k) % w->n_chunks;
-
+    for (size_t k = 0, i = w->at_chunk; k < w->n_chunks; k++, i++) {
+        i = i < w->n_chunks ? i : 0;
         if ((bytes = windows_bytes(w, i, addr, len))) {
             w->at_chunk = w->found = i;
             return bytes;
         }
     }
-    for (size_t k = 0, n = w->n_fetched - w->n_chunks; k < n && w->misses < MISSES_MAX; k++) {
-        size_t i = (w->at_extra + k) % n;
-
+    for (size_t k = 0, i = w->at_extra, n = w->n_fetched - w->n_chunks; k < n && w->misses < MISSES_MAX; k++, i++) {
+        i = i < n ? i : 0;
         if ((bytes = windows_bytes(w, w->n_chunks + i, addr, len))) {
             w->at_extra = i + 1;
             w->found = w->n_chunks + i;
@@ -138,5 +141,16 @@ bool windows_copies_equal(const struct windows *w)
         if (!w->items[i].once && memcmp(bytes, bytes + w->half, w->items[i].len) != 0)
             return false;
     }
+    return true;
+}
+
+bool windows_copies_of(const struct windows *w, size_t i, addr_t addr, size_t len, const unsigned char *ret[2])
+{
+    const struct window *win = &w->items[i];
+
+    if (i >= w->n_copied || win->once || !holds(win, addr, len))
+        return false;
+    ret[0] = w->bytes + win->at + (addr - win->start);
+    ret[1] = ret[0] + w->half;
     return true;
 }

@@ -166,7 +166,7 @@ bool deliver_again(struct process *p, struct known_thread *k, process_sink sink,
     struct task_turns turns;
 
     k->has_turns = false;
-    if (freeze_asks_after(p->sampler, k))
+    if (freeze_asks_after(p->sampler, k, p->now_ns))
         return false;
     k->still |= is_back_at_rest(k);
     if (!k->still || task_turns(&k->task, &turns) < 0)

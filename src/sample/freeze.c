@@ -140,15 +140,15 @@ static int begin_firm(struct freeze *fz, struct sampler *s, struct known_thread 
     return begin_held(fz, s, k);
 }
 
-bool freeze_asks_after(const struct sampler *s, const struct known_thread *k)
+bool freeze_asks_after(const struct sampler *s, const struct known_thread *k, uint64_t now)
 {
-    return k->steady && was_left_here(s, k);
+    return k->steady && was_left_here(s, k) && now - k->left_ns >= TRUST_NS;
 }
 
 /* On our core, and not asleep, as far as is known without a look at its state. */
 static bool begin_seen_running(struct freeze *fz, const struct sampler *s, struct known_thread *k, addr_t cpu_word)
 {
-    fz->asks_after = freeze_asks_after(s, k) && !k->has_turns && fz->since_ns - k->left_ns >= TRUST_NS;
+    fz->asks_after = !k->has_turns && freeze_asks_after(s, k, fz->since_ns);
     if (!fz->asks_after && (!was_left_here(s, k) || !k->has_turns || !ran_all_the_while(fz, k, &k->turns)))
         return false;
     fz->way = FREEZE_CORE;

@@ -26,7 +26,7 @@ struct freeze {
 };
 
 /* True when it is so likely that the thread has run since we left it that this is not asked for before it is read. */
-bool freeze_asks_after(const struct sampler *s, const struct known_thread *k);
+bool freeze_asks_after(const struct sampler *s, const struct known_thread *k, uint64_t now);
 
 /* 0; ERR_GONE when the thread has ended; ERR_STOP when it could not be held in time. `firm`: the gentle ways have
  * failed for this stack. `cpu_word` is where the thread's C library keeps the number of its CPU; 0: unknown. */

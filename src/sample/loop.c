@@ -14,6 +14,7 @@
 #define URGENT_NS      (500 * NS_PER_US)
 #define LATE_SHARE     50 /* one tick in so many */
 #define LOOK_LEAST_NS  (200 * NS_PER_US)
+#define LOOK_CALM_NS   (20 * NS_PER_MS)
 #define ROOT_NS        (50 * NS_PER_MS) /* sampling itself notices the end of a Python sooner */
 #define LAST_LOOKS     2                /* for children of those that have just ended */
 /* Without its root and without any Python a tree may yet start one (a shell that sleeps), or it is a server's, that stays
@@ -62,20 +63,22 @@ static bool is_over(struct loop *l)
 /* Done between samples, but not more often than needs be. False when it is time to end. */
 static bool look_around(struct loop *l, uint64_t start, uint64_t now)
 {
-    if (now - l->looked_ns < LOOK_LEAST_NS)
+    bool calm = family_is_calm(l->family);
+
+    if (now - l->looked_ns < (calm ? LOOK_CALM_NS : LOOK_LEAST_NS))
         return true;
     l->looked_ns = now;
     if (!l->tick(l->arg, now - start)) {
         l->end = LOOP_ASKED;
         return false;
     }
-    if (now - l->refreshed_ns >= (family_is_calm(l->family) ? CALM_NS : REFRESH_NS)) {
+    if (now - l->refreshed_ns >= (calm ? CALM_NS : REFRESH_NS)) {
         l->error = family_refresh(l->family);
         l->refreshed_ns = clock_now_ns();
         if (l->error < 0)
             return false;
     }
-    if (now - l->root_ns < (family_is_calm(l->family) ? CALM_NS : ROOT_NS))
+    if (now - l->root_ns < (calm ? CALM_NS : ROOT_NS))
         return true;
     l->root_ns = now;
     return !is_over(l);

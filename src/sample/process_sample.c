@@ -127,6 +127,7 @@ static int update_threads(struct process *p)
 {
     uint64_t now = clock_now_ns();
 
+    p->now_ns = now;
     p->heads_due = p->listed_ns && now - p->heads_ns >= HEADS_AGE_NS && now - p->listed_ns < LIST_AGE_NS;
     if (p->listed_ns && (p->heads_due || now - p->heads_ns < HEADS_AGE_NS) && now - p->heads_ns < HEADS_MAX_NS)
         return 0;
