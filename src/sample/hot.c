@@ -9,7 +9,7 @@
 
 #include <stdlib.h>
 
-#define NOTE_AGE_NS (200 * NS_PER_MS)
+#define NOTE_AGE_NS NS_PER_S
 #define UNSEEN_NS   (50 * NS_PER_US) /* CPU time of threads that were not looked at: more, and all are */
 
 void hot_open(struct hot *h, pid_t pid)
