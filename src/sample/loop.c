@@ -13,6 +13,7 @@
 #define BURST_NS       (40 * NS_PER_US) /* how long we stay on the target's core at a time */
 #define URGENT_NS      (500 * NS_PER_US)
 #define LATE_SHARE     50 /* one tick in so many */
+#define LATE_NS        (300 * NS_PER_US)
 #define LOOK_LEAST_NS  (200 * NS_PER_US)
 #define LOOK_CALM_NS   (20 * NS_PER_MS)
 #define ROOT_NS        (50 * NS_PER_MS) /* sampling itself notices the end of a Python sooner */
@@ -105,6 +106,7 @@ static bool sleep_to(struct loop *l, uint64_t start, uint64_t when)
             return false;
     }
     l->woke_ns = now;
+    l->late += now - when > LATE_NS;
     return true;
 }
 
@@ -134,11 +136,13 @@ static uint64_t jitter(struct loop *l, uint64_t due)
     return fifth ? due - fifth + l->random % (2 * fifth) : due;
 }
 
-/* To be run before everyone else costs a little more at each wake-up: only for high rates, and where ticks are missed
- * because the machine is busy. */
+/* To be run before everyone else costs a little more at each wake-up: only for high rates, and where we are often run
+ * late. That is worse than it seems: on the target's own core we are run late while it runs, and in time while it
+ * sleeps, and would see it asleep too often. */
 static void be_urgent_if_late(struct loop *l)
 {
-    if (l->family->sampler->options.core && (l->interval_ns < URGENT_NS || l->missed > 5 + l->ticks / LATE_SHARE))
+    if (l->family->sampler->options.core &&
+        (l->interval_ns < URGENT_NS || l->late + l->missed > 5 + l->ticks / LATE_SHARE))
         core_be_urgent(&l->family->sampler->core, true);
 }
 
@@ -163,6 +167,8 @@ int loop_run(struct loop *l)
     l->woke_ns = start;
     l->python_ns = start;
     clock_be_precise();
+    if (l->family->sampler->options.core)
+        core_be_prompt();
     be_urgent_if_late(l);
     for (;;) {
         if (l->duration_ns && due - start >= l->duration_ns) {

@@ -26,6 +26,7 @@ struct loop {
     uint64_t elapsed_ns;
     enum loop_end end;
     uint64_t random;       /* state of the jitter */
+    uint64_t late;         /* ticks at which we were woken long after we should have been */
     uint64_t woke_ns;      /* when we last slept */
     uint64_t root_ns;      /* when the root was last looked at */
     uint64_t python_ns;    /* when the root, or any Python, was last there */

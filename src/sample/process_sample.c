@@ -156,12 +156,24 @@ static int rank_of(const struct process *p, const struct known_thread *k)
     return k->tid && k->tid == p->info->signal.tid ? 0 : k->tid == p->pid ? 1 : 2;
 }
 
+/* The clock of a process lags behind while threads run on other cores: one that has just woken up may be missing there.
+ * If it runs Python, it has the GIL. */
+static bool is_gil_hot(struct process *p)
+{
+    addr_t holder = threads_gil_holder(&p->py, p->threads.items[0].interp);
+
+    for (size_t i = 0; i < p->hot.n; i++)
+        if (p->hot.items[i]->tstate == holder)
+            return true;
+    return !holder;
+}
+
 /* Of one rank from the oldest to the newest: the list has the newest first. */
 static int sample_all(struct process *p, process_sink sink, void *arg)
 {
     int r = 0;
 
-    if (p->threads.n >= FEW_THREADS && !p->sampler->options.idle && hot_are_all(&p->hot))
+    if (p->threads.n >= FEW_THREADS && !p->sampler->options.idle && hot_are_all(&p->hot) && is_gil_hot(p))
         return sample_hot(p, sink, arg);
     for (int pass = 0; pass < 3; pass++)
         for (size_t i = p->threads.n; r == 0 && i > 0; i--) {
@@ -174,9 +186,20 @@ static int sample_all(struct process *p, process_sink sink, void *arg)
 }
 
 /* A process that sleeps has a look at one clock only: a thousand of them must not cost what a thousand samples do. */
-static bool rests(const struct process *p)
+static bool rests(struct process *p)
 {
-    return p->rest_cpu_ns && proc_cpu_ns(p->pid) == p->rest_cpu_ns;
+    struct task_turns turns;
+
+    if (!p->rest_cpu_ns || p->threads.n >= FEW_THREADS)
+        return p->rest_cpu_ns && proc_cpu_ns(p->pid) == p->rest_cpu_ns;
+    /* The clock of a process stands, up to the kernel's next tick, while it runs on another core: few are asked singly. */
+    for (size_t i = 0; i < p->threads.n; i++) {
+        struct known_thread *k = thread_table_find(&p->table, p->threads.items[i].tstate);
+
+        if (!k || !k->still || task_turns(&k->task, &turns) < 0 || turns.count != k->turns.count)
+            return false;
+    }
+    return true;
 }
 
 /* The clock is read before the threads are looked at: what runs after that shows on it. */

@@ -26,6 +26,10 @@ void core_leave(struct core *c);
 /* The CPU that we run on just now; -1: not told. */
 int core_here(void);
 
+/* Asks for short turns, which the kernel gives sooner (6.12 and later): who wakes up on a busy core waits there until a
+ * turn of a millisecond or more has ended. Anyone may. */
+void core_be_prompt(void);
+
 /* Asks the kernel to run us at once whenever we wake up: for high rates. Does nothing without the right to it. */
 void core_be_urgent(struct core *c, bool urgent);
 

@@ -9,6 +9,8 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #define URGENT_MAX_US 200000
 
@@ -54,6 +56,30 @@ void core_leave(struct core *c)
         return;
     sched_setaffinity(0, sizeof(c->allowed), (const cpu_set_t *)(const void *)c->allowed);
     c->cpu = -1;
+}
+
+/* The kernel's struct sched_attr, as far as it is needed (include/uapi/linux/sched/types.h); glibc has none yet. */
+struct attr {
+    uint32_t size, policy;
+    uint64_t flags;
+    int32_t nice;
+    uint32_t priority;
+    uint64_t runtime, deadline, period;
+};
+
+#define SLICE_NS      100000
+#define RESET_ON_FORK 1
+
+void core_be_prompt(void)
+{
+    struct attr attr = {.size = sizeof(attr)};
+
+    if (syscall(SYS_sched_getattr, 0, &attr, sizeof(attr), 0) < 0 || attr.policy != SCHED_OTHER)
+        return;
+    attr.size = sizeof(attr);
+    attr.flags = RESET_ON_FORK;
+    attr.runtime = SLICE_NS;
+    syscall(SYS_sched_setattr, 0, &attr, 0);
 }
 
 static int set_urgent(bool urgent)

@@ -154,6 +154,26 @@ def test_split(spawn, tmp_path, python, mode):
         assert abs(share - true) < 0.03, (counts, spent)
 
 
+def cpu_seconds(pid):
+    with open("/proc/%d/schedstat" % pid) as file:
+        return int(file.read().split()[0]) / 1e9
+
+
+@pytest.mark.quiet
+@pytest.mark.parametrize("rate", [100, 1000])
+def test_short_naps(spawn, tmp_path, rate):
+    """Works and sleeps by turns of 2 ms: it is seen at work as often as it was, not only when the kernel found room for us
+    on its core."""
+    target = spawn(NEWEST_HOST, "naps.py")
+    seconds = 6 if rate == 100 else 3
+    before, begin = cpu_seconds(target.pid), time.monotonic()
+    process = start("record", "--pid", target.pid, "-d", seconds, "-r", rate, "-o", tmp_path / "out.txt", "-f", "raw")
+    result = finish(process).check()
+    worked = (cpu_seconds(target.pid) - before) / (time.monotonic() - begin)
+    seen = sum(n for _, n in read(tmp_path / "out.txt")) / (seconds * rate)
+    assert abs(seen - worked) < 0.12, (seen, worked, result.out)
+
+
 def test_a_thousand_sleepers_are_not_looked_at(launch, tmp_path):
     """A tick costs one look at the process, not one at each thread that sleeps."""
     text = ("import threading, time\n"
