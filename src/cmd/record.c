@@ -3,6 +3,7 @@
  */
 #include "base/clock.h"
 #include "base/text.h"
+#include "cmd/account.h"
 #include "cmd/cmd.h"
 #include "cmd/limit.h"
 #include "cmd/report.h"
@@ -35,7 +36,6 @@
 #define STOPPED_NS         (100 * NS_PER_MS)
 #define SETTLE_NS          (200 * NS_PER_MS) /* for threads that are yet to stop for us */
 #define ATTACH_BUDGET_NS   (5 * NS_PER_MS)   /* in one go: the samples must not wait for a thousand new children */
-#define BEHIND_SHARE       0.9               /* below this share of the rate asked for, it is told */
 
 struct record {
     const struct options *o;
@@ -334,79 +334,18 @@ static void say_end(struct record *rec)
         say(rec, "Stopped sampling because the process that started it has ended");
 }
 
-static void say_ways(struct record *rec, double held, double elapsed)
-{
-    const struct sampler *s = rec->sampler;
-    struct rusage usage;
-
-    getrusage(RUSAGE_SELF, &usage);
-    say(rec, "Read from the thread's own core: %llu; held by ptrace: %llu; asleep: %llu; unheld: %llu.",
-        (unsigned long long)s->ways[FREEZE_CORE], (unsigned long long)s->ways[FREEZE_HELD],
-        (unsigned long long)s->ways[FREEZE_ASLEEP], (unsigned long long)s->ways[FREEZE_NOT]);
-    say(rec, "%.1f samples a second over %.2f s; our CPU time %.2f%% of a core, %.1f MB at most.", held, elapsed,
-        elapsed > 0 ? ((double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
-                       (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1e6) /
-                          elapsed * 100
-                    : 0,
-        (double)usage.ru_maxrss / 1024);
-}
-
-static void say_holds(struct record *rec, double held)
-{
-    const struct sampler *s = rec->sampler;
-
-    if (s->holds)
-        say(rec,
-            "%.1f samples a second; running threads stood still %llu times for it, median %.1f us, longest %.1f us.",
-            held, (unsigned long long)s->holds, (double)sampler_median_hold_ns(s) / 1000,
-            (double)s->hold_longest_ns / 1000);
-    else if (rec->loop.ticks)
-        say(rec, "%.1f samples a second; no running thread had to stand still for it.", held);
-}
-
-static void say_native(struct record *rec)
-{
-    const struct sampler *s = rec->sampler;
-
-    if (s->native_cut || s->native_failed)
-        say(rec,
-            "Native stacks: %llu of %llu could not be followed to their beginning; in %llu Python frames had no place.",
-            (unsigned long long)s->native_cut, (unsigned long long)s->stacks, (unsigned long long)s->native_failed);
-    if (s->native_none)
-        say(rec, "%llu of the stacks have no native frames: their thread could not be held.",
-            (unsigned long long)s->native_none);
-}
-
 /* What was held and what it cost. */
 static void say_cost(struct record *rec)
 {
-    const struct loop *l = &rec->loop;
-    double elapsed = (double)l->elapsed_ns / (double)NS_PER_S;
-    double held = elapsed > 0 ? (double)l->ticks / elapsed : 0;
+    struct account account = {.out = rec->messages,
+                              .o = rec->o,
+                              .loop = &rec->loop,
+                              .sampler = rec->sampler,
+                              .profile = rec->profile,
+                              .pid = rec->family.n ? rec->family.items[0].pid : 0};
 
-    if (l->missed && held < rec->o->rate * BEHIND_SHARE)
-        say(rec, "Held %.1f of the %g samples a second asked for: %llu late ones were dropped. Try a lower --rate.",
-            held, rec->o->rate, (unsigned long long)l->missed);
-    for (int i = 0; i < SAMPLER_ERRORS; i++)
-        if (rec->sampler->errors[i])
-            say(rec, "%llu stack(s) could not be read: %s", (unsigned long long)rec->sampler->errors[i],
-                err_name(ERR_NOMEM + i));
-    say_native(rec);
-    if (rec->sampler->unsure)
-        say(rec, "%llu of the stacks were read while their thread moved: the frames on top are marked [not sure].",
-            (unsigned long long)rec->sampler->unsure);
-    if (rec->profile->pruned)
-        say(rec, "The profile outgrew its memory: %llu of its rarest calls were folded into their callers (pruned).",
-            (unsigned long long)rec->profile->pruned);
-    if (rec->profile->coarsened)
-        say(rec, "The time line outgrew its memory: neighbouring samples were joined %llu time(s).",
-            (unsigned long long)rec->profile->coarsened);
-    if (rec->o->verbose)
-        say_ways(rec, held, elapsed);
-    say_holds(rec, held);
-    if (rec->sampler->hold_refused && !rec->o->nonblocking)
-        say(rec, "The process may not be held (%s): it was read while it ran.",
-            access_hold_reason(rec->family.n ? rec->family.items[0].pid : 0).text);
+    progress_erase(rec->progress);
+    account_write(&account);
 }
 
 /* Nothing to show has a reason, and most often a flag that helps. */

@@ -14,7 +14,8 @@ struct core {
     bool refused; /* a cpuset, or the user, keeps us off a core that we wanted */
     bool known;   /* `allowed` is filled */
     uint64_t allowed[CORE_CPUS / 64];
-    bool urgent; /* we run before everyone else when we wake up */
+    bool urgent;       /* we run before everyone else when we wake up */
+    bool never_urgent; /* that was refused */
 };
 
 /* Binds us to `cpu` and moves there. ERR_PERMISSION when it is not allowed. */

@@ -108,10 +108,12 @@ static void set_watchdog(void)
 
 void core_be_urgent(struct core *c, bool urgent)
 {
-    if (c->urgent == urgent)
+    if (c->urgent == urgent || (urgent && c->never_urgent))
         return;
     if (urgent)
         set_watchdog();
     if (set_urgent(urgent) == 0)
         c->urgent = urgent;
+    else
+        c->never_urgent = true;
 }

@@ -48,6 +48,7 @@ static const struct name calls[] = {
     {"sched_setaffinity", SYS_sched_setaffinity},
     {"sched_getaffinity", SYS_sched_getaffinity},
     {"sched_setscheduler", SYS_sched_setscheduler},
+    {"sched_setattr", SYS_sched_setattr},
     {"setgroups", SYS_setgroups},
     {"setresuid", SYS_setresuid},
     {"capget", SYS_capget},
