@@ -208,9 +208,20 @@ static void count_hold(struct sampler *s, uint64_t ns)
         s->hold_longest_ns = ns;
 }
 
+/* The kernel likes to put a thread that we let go onto our core. There we would be run late at the next sample. */
+static void part_from(struct sampler *s, struct known_thread *k)
+{
+    struct task_look look;
+
+    if (task_look(&k->task, &look) == 0 && look.cpu == core_here())
+        core_flee(&s->core);
+}
+
 static int end_held(struct freeze *fz, struct sampler *s, struct known_thread *k)
 {
     stop_release(&s->stop);
+    if (s->apart)
+        part_from(s, k);
     count_hold(s, s->stop.last_ns);
     k->left_ns = 0;
     if (fz->turns.count && s->core.cpu >= 0 && s->core.cpu == fz->look.cpu && fz->look.state == 'R') {

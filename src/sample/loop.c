@@ -14,6 +14,7 @@
 #define URGENT_NS      (500 * NS_PER_US)
 #define LATE_SHARE     50 /* one tick in so many */
 #define LATE_NS        (300 * NS_PER_US)
+#define APART_SHARE    10
 #define LOOK_LEAST_NS  (200 * NS_PER_US)
 #define LOOK_CALM_NS   (20 * NS_PER_MS)
 #define ROOT_NS        (50 * NS_PER_MS) /* sampling itself notices the end of a Python sooner */
@@ -146,6 +147,22 @@ static void be_urgent_if_late(struct loop *l)
         core_be_urgent(&l->family->sampler->core, true);
 }
 
+/* Where nothing gets us run in time on the target's core, it is held from another one instead, if it may be. */
+static void stay_apart_if_late(struct loop *l)
+{
+    struct sampler *s = l->family->sampler;
+
+    if (s->apart) {
+        s->apart = !s->hold_refused;
+        s->options.core = s->hold_refused;
+    } else if (s->options.core && s->core.never_urgent && !s->hold_refused && l->late > 5 + l->ticks / APART_SHARE &&
+               core_has_others(&s->core)) {
+        core_flee(&s->core);
+        s->apart = true;
+        s->options.core = false;
+    }
+}
+
 static int sample(struct loop *l, uint64_t start)
 {
     struct moment m = {l, clock_now_ns() - start};
@@ -183,6 +200,7 @@ int loop_run(struct loop *l)
             break;
         due = next_tick(l, due);
         be_urgent_if_late(l);
+        stay_apart_if_late(l);
     }
     r = l->error < 0 ? l->error : r;
     l->elapsed_ns = clock_now_ns() - start;

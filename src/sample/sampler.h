@@ -38,6 +38,7 @@ struct sampler {
     struct intern *names;
     struct stop stop;
     struct core core;
+    bool apart;         /* threads are held, from other cores than their own: see loop.c */
     bool hold_refused;  /* ptrace said no: read without holding instead */
     uint64_t roams_ns;  /* until then threads are held from other cores than their own: see choose_core */
     uint64_t waited_ns; /* of options.patience_ns, in vain */

@@ -24,6 +24,12 @@ int core_go(struct core *c, int cpu);
 /* Unbinds: we may run where we could before. */
 void core_leave(struct core *c);
 
+/* True when there is more than one CPU that we may run on, as far as is known: after the first core_go. */
+bool core_has_others(const struct core *c);
+
+/* Goes to any other CPU than the one that we are on. */
+void core_flee(struct core *c);
+
 /* The CPU that we run on just now; -1: not told. */
 int core_here(void);
 

@@ -45,6 +45,27 @@ int core_go(struct core *c, int cpu)
     return 0;
 }
 
+bool core_has_others(const struct core *c)
+{
+    int n = 0;
+
+    for (size_t i = 0; i < sizeof(c->allowed) / sizeof(c->allowed[0]); i++)
+        n += __builtin_popcountll(c->allowed[i]);
+    return n > 1;
+}
+
+void core_flee(struct core *c)
+{
+    uint64_t set[CORE_CPUS / 64];
+    int here = core_here();
+
+    memcpy(set, c->allowed, sizeof(set));
+    if (is_allowed(c, here))
+        set[here / 64] &= ~(1ull << (here % 64));
+    sched_setaffinity(0, sizeof(set), (const cpu_set_t *)(const void *)set);
+    c->cpu = -1;
+}
+
 int core_here(void)
 {
     return sched_getcpu();

@@ -5,7 +5,7 @@ import subprocess
 import time
 
 import pytest
-from conftest import DEBIAN, NEWEST_HOST, SPYGLASS, clean_env, finish, run, start, wait_until
+from conftest import DEBIAN, NEWEST_HOST, SPYGLASS, TARGETS, clean_env, finish, run, start, wait_until
 
 KINDS = ["plain", "method", "nested", "generator", "coroutine", "exec"]
 NOT_SURE = "[not sure]"
@@ -171,6 +171,22 @@ def test_short_naps(spawn, tmp_path, rate):
     result = finish(process).check()
     worked = (cpu_seconds(target.pid) - before) / (time.monotonic() - begin)
     seen = sum(n for _, n in read(tmp_path / "out.txt")) / (seconds * rate)
+    assert abs(seen - worked) < 0.12, (seen, worked, result.out)
+
+
+@pytest.mark.quiet
+def test_short_naps_where_we_are_run_late(spawn, tmp_path):
+    """Neither short turns nor the right to run first: held from another core, they are seen all the same."""
+    if len(cores(0)) < 2:
+        pytest.skip("one core only: nowhere to go")
+    subprocess.run(["gcc", "-O1", "-o", tmp_path / "deny", TARGETS / "deny.c"], check=True)
+    target = spawn(NEWEST_HOST, "naps.py")
+    before, begin = cpu_seconds(target.pid), time.monotonic()
+    result = run("ENOSYS:sched_setattr", "EPERM:sched_setscheduler", "--", SPYGLASS, "record", "-v", "--pid", target.pid,
+                 "-d", 4, "-r", 500, "-o", tmp_path / "out.txt", "-f", "raw", program=tmp_path / "deny",
+                 env=clean_env(ASAN_OPTIONS="detect_leaks=0")).check()
+    worked = (cpu_seconds(target.pid) - before) / (time.monotonic() - begin)
+    seen = sum(n for _, n in read(tmp_path / "out.txt")) / (4 * 500)
     assert abs(seen - worked) < 0.12, (seen, worked, result.out)
 
 
