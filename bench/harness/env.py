@@ -56,7 +56,10 @@ class Env:
         shutil.copytree(TREE / "bench/targets", self.work / "targets", ignore=shutil.ignore_patterns("__pycache__"))
         self.install_tools()
         self.measure = self.work / "measure"
-        subprocess.run(["cc", "-O2", "-static", "-o", self.measure, TREE / "bench/harness/measure.c"], check=True)
+        self.wake = self.work / "wake"
+        for program in (self.measure, self.wake):
+            source = TREE / "bench/harness" / f"{program.name}.c"
+            subprocess.run(["cc", "-O2", "-static", "-o", program, source], check=True)
 
     def close(self):
         if self.has_sid:

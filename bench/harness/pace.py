@@ -11,9 +11,12 @@ TITLE = "Pace: what the target keeps"
 NOTES = ["One thread counts its rounds, the others sleep. Percent of the pace without a profiler, median of rounds, ± "
          "its standard error; then the profiler's own use of one core in percent, from its first sample on. On CPython "
          "3.11; CPython's own on its 3.15, told to look at all threads.",
+         "`wake-up` is no profiler: it wakes up on the target's core so many times a second and does nothing. That is what the "
+         "machine itself takes; what a profiler costs beyond it is its own.",
          "✗: the tool failed there. `late`: fewer than 90% of the samples asked for were taken, by its own account."]
 RATES = {"100 Hz": 100, "1 kHz": 1000, "full": tools.FULL}
 THREADS = (1, 10, 200, 1000)
+ROUNDS = 11
 
 
 def run(ctx):
@@ -24,7 +27,7 @@ def run(ctx):
             ctx.say(f"pace: {threads} threads on {minor}")
             with ctx.targets({"it": (python, "pace", str(threads), "busy")}) as targets:
                 for target in targets.values():
-                    for number in range(ctx.pick(7, 1)):
+                    for number in range(ctx.pick(ROUNDS, 1)):
                         one_round(ctx, data, target, threads, number)
     result = summary(data)
     return {"data": result, "tables": tables(result)}
@@ -35,16 +38,18 @@ def wanted(ctx, tool, threads, rate, number):
     if ctx.quick:
         return rate != "1 kHz" or threads == 1
     ours = tool.family == "spyglass"
+    if tool.family == "wake-up":
+        return threads == 1 and rate != "full"
     rounds = 1
     if rate != "full" and (threads == 1 or threads == 200):
-        rounds = 7 if ours and (threads == 1 or rate == "100 Hz") else 2
+        rounds = ROUNDS if ours and (threads == 1 or rate == "100 Hz") else 2
     return number < rounds
 
 
 def one_round(ctx, data, target, threads, number):
     before = None
     for rate, hertz in RATES.items():
-        for tool in ctx.usable(target.python):
+        for tool in [*ctx.usable(target.python), tools.WakeUp(ctx.env)]:
             if target.python.minor == "3.15" and tool.family != "cpython":
                 continue
             if not wanted(ctx, tool, threads, rate, number):

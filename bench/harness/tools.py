@@ -152,6 +152,15 @@ class CpythonBlocking(Cpython):
     flags = ("--blocking",)
 
 
+class WakeUp(Spyglass):
+    """No profiler: what it costs to wake up on the target's core, and to do nothing there (wake.c)."""
+
+    key, label, family = "wake-up", "a bare wake-up", "wake-up"
+
+    def command(self, target, rate, out, threads, form):
+        return [self.env.wake, target.pid, rate]
+
+
 CLASSES = (Spyglass, SpyglassNonblocking, PySpy, PySpyNonblocking, Austin, Cpython, CpythonBlocking)
 
 
