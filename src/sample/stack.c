@@ -19,6 +19,7 @@
 #define CHECK_NS     (NS_PER_MS / 2)
 #define NEW_NS       (100 * NS_PER_MS)
 #define ODD_NS       (50 * NS_PER_US)
+#define ODD_LOOKS    4 /* a loop may make its generators in the same place again and again */
 #define LOOK_SOON_NS (150 * NS_PER_US)
 #define MAX_RING     4096
 /* Of a native stack, while the thread is held: what a recording copies each time, and a dump once. */
@@ -242,20 +243,23 @@ static void remember_rest(struct known_thread *k, const struct native *n, const 
 
 /* A stack that ends in a generator is most often one that was caught between two states; but C code can resume a
  * generator with no Python below. Then it is still so after the thread has run on for a while. */
-static void judge_root(struct known_thread *k, const struct freeze *fz, int r)
+static void judge_root(struct known_thread *k, const struct freeze *fz, int r, int end)
 {
     if (r == 0 && !k->hint.generator) {
         k->odd_root = k->hint.accepted = 0;
         return;
     }
-    if (fz->way == FREEZE_NOT || !k->hint.generator)
+    if (end < 0 || fz->way == FREEZE_NOT || !k->hint.generator)
         return;
     if (k->odd_root != k->hint.generator) {
         k->odd_root = k->hint.generator;
         k->odd_run_ns = fz->turns.run_ns;
+        k->odd_looks = 0;
     }
-    /* One that sleeps does so in a call, and is not between two states. */
-    if (fz->way == FREEZE_ASLEEP || fz->turns.run_ns - k->odd_run_ns > ODD_NS)
+    k->odd_looks++;
+    /* One that sleeps does so in a call, and is not between two states; one in state D may wait for a page anywhere. */
+    if ((fz->way == FREEZE_ASLEEP && fz->look.state == 'S') ||
+        (k->odd_looks >= ODD_LOOKS && (fz->way == FREEZE_ASLEEP || fz->turns.run_ns - k->odd_run_ns > ODD_NS)))
         k->hint.accepted = k->odd_root;
 }
 
@@ -337,8 +341,7 @@ static int read_frozen(struct stack *st, const struct stack_source *src, struct 
         k->left_ns = 0;
         end = ERR_TORN;
     }
-    if (end == 0)
-        judge_root(k, fz, r);
+    judge_root(k, fz, r, end);
     st->asked_after = fz->asks_after && end < 0;
     return end < 0 ? end : r;
 }

@@ -29,6 +29,7 @@ struct known_thread {
     struct frames_hint hint;
     addr_t odd_root;     /* a generator that its last stacks ended in */
     uint64_t odd_run_ns; /* how long it had run when that was seen first */
+    unsigned odd_looks;  /* how often it was seen since, and never a whole stack */
     /* As of the last look at it. */
     bool still;  /* it did not run, and will not have run while its turns are these */
     bool active; /* it was about to run all the same: we were on its core */
