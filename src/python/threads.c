@@ -110,10 +110,10 @@ static addr_t holder_if_locked(const struct python *py, addr_t base, int holder_
 {
     addr_t holder;
     int locked;
+    struct mem_span spans[] = {{base + (addr_t)locked_at, &locked, sizeof(locked)},
+                               {base + (addr_t)holder_at, &holder, sizeof(holder)}};
 
-    if (mem_read(py->mem, base + (addr_t)locked_at, &locked, sizeof(locked)) < 0 || locked != 1)
-        return 0;
-    return mem_read_addr(py->mem, base + (addr_t)holder_at, &holder) < 0 ? 0 : holder;
+    return mem_readv(py->mem, spans, 2) == 2 && locked == 1 ? holder : 0;
 }
 
 addr_t threads_gil_holder(const struct python *py, addr_t interp)

@@ -26,13 +26,11 @@ static bool ran_all_the_while(const struct freeze *fz, const struct known_thread
     return turns->run_ns - k->left.run_ns + turns->wait_ns - k->left.wait_ns + SWITCH_NS + away_ns / 512 >= away_ns;
 }
 
-/* It has had one turn since we left it, and that one took all the time until we came back: so it did not run while we
- * read it, which took less than half as long. (Where it is now, its own memory tells.) */
-static bool ran_only_before(const struct freeze *fz, const struct known_thread *k, const struct task_turns *after,
+bool freeze_ran_only_before(const struct freeze *fz, const struct known_thread *k, const struct task_turns *after,
                             uint64_t now)
 {
-    return after->count == k->left.count + 1 && ran_all_the_while(fz, k, after) &&
-           (now - fz->since_ns) * 2 + SWITCH_NS < fz->since_ns - k->left_ns;
+    return after->count == k->left.count + 1 && after->run_ns - k->left.run_ns > now - fz->since_ns &&
+           ran_all_the_while(fz, k, after);
 }
 
 /* Asleep, or on the core where we are: it does not run now. Its turns were counted before, so that an equal count
@@ -57,7 +55,7 @@ static int begin_still(struct freeze *fz, struct sampler *s, struct known_thread
         }
         if (fz->way == FREEZE_ASLEEP || s->core.cpu == fz->look.cpu)
             return 0;
-        if (s->options.nonblocking || !s->options.core || core_go(&s->core, fz->look.cpu) < 0)
+        if (s->options.nonblocking || !sampler_goes_to_cores(s) || core_go(&s->core, fz->look.cpu) < 0)
             return ERR_UNSUPPORTED;
     }
     return ERR_UNSUPPORTED; /* it moves from core to core faster than we follow */
@@ -105,7 +103,7 @@ static void choose_core(struct freeze *fz, struct sampler *s)
         core_leave(&s->core);
         s->roams_ns = fz->since_ns + ROAM_NS;
     }
-    if (s->core.cpu < 0 && s->options.core && fz->since_ns >= s->roams_ns && !fz->look.is_realtime)
+    if (s->core.cpu < 0 && sampler_goes_to_cores(s) && fz->since_ns >= s->roams_ns && !fz->look.is_realtime)
         core_go(&s->core, fz->look.cpu);
 }
 
@@ -266,7 +264,7 @@ int freeze_end(struct freeze *fz, struct sampler *s, struct known_thread *k)
         return ERR_TORN;
     }
     now = clock_now_ns();
-    still = fz->asks_after ? ran_only_before(fz, k, &after, now) : after.count == fz->turns.count;
+    still = fz->asks_after ? freeze_ran_only_before(fz, k, &after, now) : after.count == fz->turns.count;
     if (!still || fz->way != FREEZE_CORE)
         k->left_ns = 0;
     if (!still)

@@ -28,6 +28,12 @@ struct freeze {
 /* True when it is so likely that the thread has run since we left it that this is not asked for before it is read. */
 bool freeze_asks_after(const struct sampler *s, const struct known_thread *k, uint64_t now);
 
+/* `after` was asked for at `now`, when the reading had ended. True when the thread has had one turn since we left it, was
+ * not asleep when we came back, and that turn was longer than the reading: so it was over before. (That it is on our core
+ * its own memory tells.) */
+bool freeze_ran_only_before(const struct freeze *fz, const struct known_thread *k, const struct task_turns *after,
+                            uint64_t now);
+
 /* 0; ERR_GONE when the thread has ended; ERR_STOP when it could not be held in time. `firm`: the gentle ways have
  * failed for this stack. `cpu_word` is where the thread's C library keeps the number of its CPU; 0: unknown. */
 int freeze_begin(struct freeze *fz, struct sampler *s, struct known_thread *k, bool firm, addr_t cpu_word);

@@ -152,14 +152,12 @@ static void stay_apart_if_late(struct loop *l)
 {
     struct sampler *s = l->family->sampler;
 
-    if (s->apart) {
+    if (s->hold_refused || s->apart) {
         s->apart = !s->hold_refused;
-        s->options.core = s->hold_refused;
-    } else if (s->options.core && s->core.never_urgent && !s->hold_refused && l->late > 5 + l->ticks / APART_SHARE &&
+    } else if (s->options.core && s->core.never_urgent && l->late > 5 + l->ticks / APART_SHARE &&
                core_has_others(&s->core)) {
         core_flee(&s->core);
         s->apart = true;
-        s->options.core = false;
     }
 }
 

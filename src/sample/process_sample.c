@@ -190,7 +190,7 @@ static bool rests(struct process *p)
 {
     struct task_turns turns;
 
-    if (!p->rest_cpu_ns || p->threads.n >= FEW_THREADS)
+    if (!p->was_idle || p->threads.n >= FEW_THREADS)
         return p->rest_cpu_ns && proc_cpu_ns(p->pid) == p->rest_cpu_ns;
     /* The clock of a process stands, up to the kernel's next tick, while it runs on another core: few are asked singly. */
     for (size_t i = 0; i < p->threads.n; i++) {
@@ -206,7 +206,7 @@ static bool rests(struct process *p)
 static int sample_and_note_rest(struct process *p, process_sink sink, void *arg)
 {
     const struct sampler *s = p->sampler;
-    uint64_t idle = s->idle, cpu_ns = p->was_idle ? proc_cpu_ns(p->pid) : 0;
+    uint64_t idle = s->idle, cpu_ns = p->was_idle && p->threads.n >= FEW_THREADS ? proc_cpu_ns(p->pid) : 0;
     int r = sample_all(p, sink, arg);
 
     p->was_idle = r == 0 && !p->core && !s->options.native_all && p->threads.n && s->idle - idle == p->threads.n;

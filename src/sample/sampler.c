@@ -100,7 +100,7 @@ struct sampler *sampler_new(const struct sampler_options *options)
     if (!s)
         return NULL;
     s->options = *options;
-    s->core.cpu = -1;
+    s->core.cpu = CORE_ANY;
     s->names = intern_new();
     s->funcs = table_new(1024);
     return s->names && s->funcs ? s : sampler_free(s);
@@ -118,6 +118,11 @@ struct sampler *sampler_free(struct sampler *s)
     intern_free(s->names);
     free(s);
     return NULL;
+}
+
+bool sampler_goes_to_cores(const struct sampler *s)
+{
+    return s->options.core && !s->apart;
 }
 
 void sampler_count_error(struct sampler *s, int code)

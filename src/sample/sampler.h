@@ -61,6 +61,9 @@ struct sampler {
 struct sampler *sampler_new(const struct sampler_options *options); /* NULL when out of memory */
 struct sampler *sampler_free(struct sampler *s);
 
+/* True when running threads are read from their own core. */
+bool sampler_goes_to_cores(const struct sampler *s);
+
 void sampler_count_error(struct sampler *s, int code);
 uint64_t sampler_errors(const struct sampler *s);
 

@@ -280,7 +280,7 @@ static bool was_on_core(const struct stack_source *src, const struct freeze *fz)
 /* A thread that is read again and again needs no hold for its registers, if the kernel lets us have notes of it. */
 static bool may_be_noted(const struct stack_source *src, const struct known_thread *k)
 {
-    return src->sampler->options.knows && src->sampler->options.core && k->tstate && k->tid &&
+    return src->sampler->options.knows && sampler_goes_to_cores(src->sampler) && k->tstate && k->tid &&
            (k->switched.ring || !k->switched.tried);
 }
 
@@ -411,8 +411,10 @@ int stack_read(struct stack *st, const struct stack_source *src, struct known_th
             give_way(src->sampler, i);
         st->asked_after = false;
         r = try_read(st, src, k, idle, st->must_hold || i >= gentle);
-        if (r == ERR_TORN && st->asked_after)
+        if (r == ERR_TORN && st->asked_after) {
+            st->checked_ns = 0; /* it asks for the same again, so that the next sample finds all of it read ahead */
             r = try_read(st, src, k, idle, st->must_hold || i >= gentle);
+        }
     }
     return r;
 }

@@ -196,12 +196,6 @@ void ahead_expect(struct ahead *a, addr_t addr, size_t len)
 
 void ahead_end(struct ahead *a)
 {
-    if (a->list && a->list->n == 0) { /* a reading that needed no more than its first call tells nothing of the next */
-        memcpy(a->list->items, a->guess.items, a->n_noted * sizeof(a->guess.items[0]));
-        for (size_t i = 0; i < a->n_noted; i++)
-            a->list->bytes += a->guess.items[i].len;
-        a->list->n = a->n_noted;
-    }
     a->list = NULL;
 }
 

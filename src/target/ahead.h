@@ -42,7 +42,7 @@ struct mem *ahead_mem(struct ahead *a);
 
 /* `list` is what was asked for the last time, and is made anew. `last`: a word to be fetched after all else, or 0. */
 void ahead_begin(struct ahead *a, struct ahead_list *list, addr_t last);
-void ahead_end(struct ahead *a); /* also without a begin */
+void ahead_end(struct ahead *a);
 
 /* Between begin and the first call: this, too, will be asked for, this once. */
 void ahead_expect(struct ahead *a, addr_t addr, size_t len);

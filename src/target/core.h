@@ -8,9 +8,11 @@
 #include <stdint.h>
 
 #define CORE_CPUS 4096
+#define CORE_ANY  (-1) /* we are not bound */
+#define CORE_AWAY (-2) /* we may be anywhere but on one: see core_flee */
 
 struct core {
-    int cpu;      /* where we are bound to; -1: nowhere */
+    int cpu;      /* where we are bound to, or one of the two below */
     bool refused; /* a cpuset, or the user, keeps us off a core that we wanted */
     bool known;   /* `allowed` is filled */
     uint64_t allowed[CORE_CPUS / 64];

@@ -63,7 +63,7 @@ void core_flee(struct core *c)
     if (is_allowed(c, here))
         set[here / 64] &= ~(1ull << (here % 64));
     sched_setaffinity(0, sizeof(set), (const cpu_set_t *)(const void *)set);
-    c->cpu = -1;
+    c->cpu = CORE_AWAY;
 }
 
 int core_here(void)
@@ -73,10 +73,10 @@ int core_here(void)
 
 void core_leave(struct core *c)
 {
-    if (c->cpu < 0)
+    if (c->cpu == CORE_ANY)
         return;
     sched_setaffinity(0, sizeof(c->allowed), (const cpu_set_t *)(const void *)c->allowed);
-    c->cpu = -1;
+    c->cpu = CORE_ANY;
 }
 
 /* The kernel's struct sched_attr, as far as it is needed (include/uapi/linux/sched/types.h); glibc has none yet. */

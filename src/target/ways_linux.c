@@ -94,7 +94,7 @@ static int try_ptrace(pid_t pid)
 
 static int try_core(pid_t pid)
 {
-    struct core c = {.cpu = -1};
+    struct core c = {.cpu = CORE_ANY};
     int cpu = sched_getcpu();
 
     (void)pid;

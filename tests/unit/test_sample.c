@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "fake_python.h"
 #include "sample/family.h"
+#include "sample/freeze.h"
 #include "sample/sampler.h"
 #include "sample/shorten.h"
 #include "sample/thread_table.h"
@@ -247,6 +248,28 @@ static void test_family(void)
     sampler_free(s);
 }
 
+/* We left the thread at 1 ms and came back at 2 ms. */
+static bool ran_only_before(uint64_t turns, uint64_t run_us, uint64_t wait_us, uint64_t reading_us)
+{
+    struct known_thread k = {.left_ns = 1000000, .left = {.count = 7, .run_ns = 5000, .wait_ns = 900}};
+    struct freeze fz = {.since_ns = 2000000};
+    struct task_turns after = {7 + turns, 5000 + run_us * 1000, 900 + wait_us * 1000};
+
+    return freeze_ran_only_before(&fz, &k, &after, fz.since_ns + reading_us * 1000);
+}
+
+static void test_asked_after(void)
+{
+    CHECK(ran_only_before(1, 990, 0, 20));
+    CHECK(ran_only_before(1, 500, 490, 20));   /* it waited first */
+    CHECK(!ran_only_before(0, 0, 0, 20));      /* it slept all the time */
+    CHECK(!ran_only_before(1, 500, 0, 20));    /* it went to sleep */
+    CHECK(!ran_only_before(2, 990, 0, 20));    /* the second turn may have been while it was read */
+    CHECK(!ran_only_before(1, 15, 980, 20));   /* and so may the only one, after a long wait */
+    CHECK(!ran_only_before(1, 990, 0, 1000));  /* a reading that took long */
+    CHECK(!ran_only_before(1, 1000, 0, 5000)); /* with a whole turn in the midst of it */
+}
+
 int main(int argc, char **argv)
 {
     test_start(argc, argv);
@@ -256,5 +279,6 @@ int main(int argc, char **argv)
     TEST_RUN(test_thread_table);
     TEST_RUN(test_thread_churn);
     TEST_RUN(test_family);
+    TEST_RUN(test_asked_after);
     return test_finish("test_sample");
 }
