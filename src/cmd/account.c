@@ -4,6 +4,7 @@
 #include "cmd/account.h"
 
 #include "base/clock.h"
+#include "cmd/report.h"
 #include "target/access.h"
 
 #include <stdarg.h>
@@ -16,12 +17,9 @@ __attribute__((format(printf, 2, 3))) static void say(const struct account *a, c
 {
     va_list args;
 
-    fputs(args_prefix(a->o), a->out);
     va_start(args, fmt);
-    vfprintf(a->out, fmt, args);
+    report_line(a->out, a->o, fmt, args);
     va_end(args);
-    fputc('\n', a->out);
-    fflush(a->out);
 }
 
 static void say_ways(const struct account *a, double held, double elapsed)

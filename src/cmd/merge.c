@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/utf8.h"
 #include "cmd/cmd.h"
+#include "cmd/report.h"
 #include "out/place.h"
 #include "profile/folded.h"
 
@@ -67,11 +68,9 @@ __attribute__((format(printf, 2, 3))) static void say(struct merge *m, const cha
 {
     va_list args;
 
-    fputs(args_prefix(m->o), m->messages);
     va_start(args, fmt);
-    vfprintf(m->messages, fmt, args);
+    report_line(m->messages, m->o, fmt, args);
     va_end(args);
-    fputc('\n', m->messages);
 }
 
 /* ---- reading ---- */

@@ -62,12 +62,9 @@ __attribute__((format(printf, 2, 3))) static void say(struct record *rec, const 
     va_list args;
 
     progress_erase(rec->progress);
-    fputs(args_prefix(rec->o), rec->messages);
     va_start(args, fmt);
-    vfprintf(rec->messages, fmt, args);
+    report_line(rec->messages, rec->o, fmt, args);
     va_end(args);
-    fputc('\n', rec->messages);
-    fflush(rec->messages);
 }
 
 static int add_trace(const struct trace *trace, uint64_t elapsed_ns, void *arg)

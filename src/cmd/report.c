@@ -10,6 +10,14 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+void report_line(FILE *out, const struct options *o, const char *fmt, va_list args)
+{
+    fputs(args_prefix(o), out);
+    vfprintf(out, fmt, args);
+    fputc('\n', out);
+    fflush(out);
+}
+
 int report_contradiction(const struct options *o, struct err_note *note)
 {
     if (!o->nonblocking || !(o->native || o->native_all))

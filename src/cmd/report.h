@@ -6,6 +6,13 @@
 
 #include "cmd/args.h"
 
+#include <stdarg.h>
+#include <stdio.h>
+
+/* A line for the user, begun as the command's lines are. */
+__attribute__((format(printf, 3, 0))) void report_line(FILE *out, const struct options *o, const char *fmt,
+                                                       va_list args);
+
 /* Refuses what does not exist yet: 0, or ERR_UNSUPPORTED with `note` filled. */
 int report_contradiction(const struct options *o, struct err_note *note);
 

@@ -426,14 +426,6 @@ static size_t common_frames(const struct frames *f)
     return same;
 }
 
-static bool all_copied(const struct frames *f)
-{
-    for (size_t i = 0; i < f->n; i++)
-        if (!f->items[i].copied)
-            return false;
-    return true;
-}
-
 /* Up to 3.10 nothing tells a generator's frame that has lost its caller from an outermost frame: a new root must be
  * seen twice. */
 static int root_check(const struct frames *f, struct frames_hint *hint)
@@ -458,15 +450,6 @@ static void swap_copies(struct frames *f)
     f->w.base = f->w.half;
 }
 
-/* Where both copies have a frame, or false. They follow each other, so the last place is tried first. */
-static bool find_copies(const struct frames *f, addr_t addr, size_t len, size_t *at, const unsigned char *ret[2])
-{
-    for (size_t k = 0; k < f->w.n_copied; k++, *at = *at + 1 < f->w.n_copied ? *at + 1 : 0)
-        if (windows_copies_of(&f->w, *at, addr, len, ret))
-            return true;
-    return false;
-}
-
 /* True when the second copy has the very frames that were found by the first: all as they were, but that the innermost
  * may have gone on within its function. Saves the second walk. */
 static bool frames_stayed(const struct frames *f, const struct layout *l, const struct frames_hint *hint)
@@ -477,7 +460,7 @@ static bool frames_stayed(const struct frames *f, const struct layout *l, const 
     if (!hint->n_chain || hint->n_chain == FRAMES_EXTRA)
         return false;
     for (size_t i = 0; i < hint->n_chain; i++) {
-        if (!find_copies(f, hint->chain[i], (size_t)l->fr_size, &at, b))
+        if (!windows_find_copies(&f->w, hint->chain[i], (size_t)l->fr_size, &at, b))
             return false;
         if (i ? memcmp(b[0], b[1], (size_t)l->fr_size) != 0
               : addr_at(b[0], l->fr_code) != addr_at(b[1], l->fr_code) ||
@@ -497,7 +480,7 @@ static int read_twice_once(struct frames *f, const struct python *py, addr_t tst
         hint->n_extra = hint->n_chunks = 0;
     if (r < 0 || !f->n)
         return r;
-    if (frames_stayed(f, &py->layout, hint) || (all_copied(f) && windows_copies_equal(&f->w))) {
+    if (frames_stayed(f, &py->layout, hint)) {
         *ret_sure = f->n;
         return root_check(f, hint);
     }

@@ -133,24 +133,16 @@ const unsigned char *windows_fetch(struct windows *w, struct mem *m, addr_t addr
     return windows_bytes(w, w->n_fetched, addr, len);
 }
 
-bool windows_copies_equal(const struct windows *w)
+bool windows_find_copies(const struct windows *w, addr_t addr, size_t len, size_t *at, const unsigned char *ret[2])
 {
-    for (size_t i = 0; i < w->n_copied; i++) {
-        const unsigned char *bytes = w->bytes + w->items[i].at;
+    for (size_t k = 0; k < w->n_copied; k++, *at = *at + 1 < w->n_copied ? *at + 1 : 0) {
+        const struct window *win = &w->items[*at];
 
-        if (!w->items[i].once && memcmp(bytes, bytes + w->half, w->items[i].len) != 0)
-            return false;
+        if (win->once || !holds(win, addr, len))
+            continue;
+        ret[0] = w->bytes + win->at + (addr - win->start);
+        ret[1] = ret[0] + w->half;
+        return true;
     }
-    return true;
-}
-
-bool windows_copies_of(const struct windows *w, size_t i, addr_t addr, size_t len, const unsigned char *ret[2])
-{
-    const struct window *win = &w->items[i];
-
-    if (i >= w->n_copied || win->once || !holds(win, addr, len))
-        return false;
-    ret[0] = w->bytes + win->at + (addr - win->start);
-    ret[1] = ret[0] + w->half;
-    return true;
+    return false;
 }

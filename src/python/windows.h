@@ -52,10 +52,8 @@ const unsigned char *windows_bytes(const struct windows *w, size_t i, addr_t add
 /* The bytes at `addr`, from a copy or read now; NULL when they cannot be read. Good until the next call. */
 const unsigned char *windows_fetch(struct windows *w, struct mem *m, addr_t addr, size_t len);
 
-/* Both copies of these bytes, of a double reading; false when window `i` does not hold them twice. */
-bool windows_copies_of(const struct windows *w, size_t i, addr_t addr, size_t len, const unsigned char *ret[2]);
-
-/* True when nothing in a double reading changed from the first copy to the second. */
-bool windows_copies_equal(const struct windows *w);
+/* Both copies of these bytes, of a double reading; false when they are not in both. `at` is where the last ones were, 0 at
+ * first: the next are most often beside them. */
+bool windows_find_copies(const struct windows *w, addr_t addr, size_t len, size_t *at, const unsigned char *ret[2]);
 
 #endif
