@@ -206,6 +206,12 @@ static int take_orphans(struct family *t)
     return r;
 }
 
+/* Nobody is left, as far as we know: before that is believed, it is worth a look at the whole machine. */
+static bool seems_over(const struct family *t)
+{
+    return family_is_alone(t) && !family_root_alive(t);
+}
+
 /* For kernels without CONFIG_PROC_CHILDREN: everyone's parent is looked at, once. */
 static int take_from_all(struct family *t)
 {
@@ -266,15 +272,16 @@ static int look_at(struct family_entry *e)
 {
     uint64_t cpu_ns = proc_cpu_ns(e->pid);
     struct proc_stat st;
+    int r;
 
     if (cpu_ns && cpu_ns == e->cpu_ns && !e->suspect)
         return 0;
     e->cpu_ns = cpu_ns;
     e->suspect = false;
-    if (proc_stat_read(e->pid, 0, &st) < 0 || st.start_time != e->start_time) {
-        e->dead = true;
-        return 0;
-    }
+    r = proc_stat_read(e->pid, 0, &st);
+    e->dead |= r == ERR_NO_PROCESS || (r == 0 && st.start_time != e->start_time);
+    if (r < 0 || e->dead)
+        return r == ERR_NOMEM ? r : 0;
     if (!e->process && (st.state == 'Z' || st.state == 'X'))
         e->dead = true;
     return st.image && st.image != e->image ? family_renew(e, &st) : 0;
@@ -329,7 +336,7 @@ static int take_all_new(struct family *t)
         r = take_first(t);
     if (r == 0)
         r = take_new(t);
-    if (r == 0 && t->is_adopter && t->has_lists)
+    if (r == 0 && t->is_adopter && (t->has_lists || seems_over(t)))
         r = take_orphans(t);
     /* Whoever was missed is found in time: one process's children are looked at each time. */
     if (r == 0 && !first && t->has_lists)

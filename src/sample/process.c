@@ -71,7 +71,7 @@ bool process_alive(const struct process *p)
     if (p->core)
         return true; /* it will not change any more */
     if (p->pidfd >= 0)
-        return poll(&fd, 1, 0) == 0;
+        return poll(&fd, 1, 0) <= 0; /* a signal to us says nothing of it */
     return proc_stat_read(p->pid, 0, &st) == 0 && st.start_time == p->start_time && st.state != 'Z' && st.state != 'X';
 }
 
@@ -152,10 +152,14 @@ static int detect_once(struct process *p, struct err_note *note)
 static int explain_failure(struct process *p, int r, struct err_note *note)
 {
     struct proc_stat st;
+    int now;
 
     if (r == ERR_PERMISSION || r == ERR_VERSION || r == ERR_NOMEM)
         return r;
-    if (proc_stat_read(p->pid, 0, &st) < 0)
+    now = proc_stat_read(p->pid, 0, &st);
+    if (now < 0 && now != ERR_NO_PROCESS)
+        return now;
+    if (now < 0)
         return err_note_what(note, ERR_NO_PROCESS, "no process has the pid %d", (int)p->pid);
     if (st.state == 'Z' || st.state == 'X')
         return err_note_what(note, ERR_GONE, "process %d has ended and waits for its parent to notice", (int)p->pid);

@@ -22,7 +22,7 @@
 #define SPIN_NS (50 * NS_PER_US)
 #define WAIT_NS (20 * NS_PER_MS)
 
-#define SEIZE_LOOKS    3
+#define SEIZE_LOOKS    12
 #define SEIZE_PAUSE_NS (200 * NS_PER_US)
 
 #define SETTLE_PAUSE_NS (1000 * NS_PER_US)
@@ -111,7 +111,8 @@ static int code_of_refusal(pid_t tid)
     return r;
 }
 
-static bool is_profiler(pid_t pid)
+/* Does this tracer keep it? One that has ended since it was named does not. */
+static bool is_debugger(pid_t pid)
 {
     char *name = NULL;
     size_t len;
@@ -119,7 +120,7 @@ static bool is_profiler(pid_t pid)
 
     if (proc_read_file(pid, 0, "comm", &name, &len) < 0)
         return false;
-    is = strcmp(name, "spyglass\n") == 0 || strcmp(name, "py-spy\n") == 0;
+    is = strcmp(name, "spyglass\n") != 0 && strcmp(name, "py-spy\n") != 0;
     free(name);
     return is;
 }
@@ -138,8 +139,10 @@ static int seize(pid_t tid, uint64_t timeout_ns)
         int error = errno;
         bool known = error == EPERM && proc_status_read(tid, 0, &st) == 0;
 
-        /* It may have been let go since: then another look is enough. */
-        if (!known || (st.tracer ? !is_profiler(st.tracer) : unseen++ == SEIZE_LOOKS)) {
+        /* Without a tracer: it was let go since, and taken by the next before us, or else nobody may. */
+        if (known)
+            unseen = st.tracer ? 0 : unseen + 1;
+        if (!known || unseen > SEIZE_LOOKS || (st.tracer && is_debugger(st.tracer))) {
             errno = error;
             return ERR_PERMISSION;
         }

@@ -76,15 +76,17 @@ def clean_env(**more):
     return keep
 
 
-class Result:
-    """What a run of the program gave: status, text of both streams, seconds it took."""
+class Result(str):
+    """What a run of the program gave: status, text of both streams, seconds it took. As a string it is all of that:
+    what is not a string is shortened by pytest where a test fails."""
+
+    def __new__(cls, args, status, out, err, seconds):
+        return super().__new__(cls, "%s -> %d\n%s\n%s" % (" ".join(map(str, args)), status, *(
+            text.decode("utf-8", "replace")[-3000:] for text in (out, err))))
 
     def __init__(self, args, status, out, err, seconds):
         self.args, self.status, self.raw, self.err, self.seconds = args, status, out, err.decode("utf-8", "replace"), seconds
         self.out = out.decode("utf-8")  # strict: callers fail on a byte that is not UTF-8
-
-    def __repr__(self):
-        return "%s -> %d\n%s\n%s" % (" ".join(map(str, self.args)), self.status, self.out[-3000:], self.err[-3000:])
 
     def check(self, status=0):
         assert self.status == status, self
