@@ -5,42 +5,21 @@
  * heap and entry frames on the C stack. Up to 3.10 each frame is an object in the heap. All of it is fetched by
  * one call from where it was the last time; what has moved since is read singly.
  */
-#include "python/frames.h"
+#include "python/frames_private.h"
 
 #include "base/err.h"
 #include "base/grow.h"
 
 #include <stdlib.h>
-#include <string.h>
 
-#define STATE_BYTES  2048
 #define CFRAME_BYTES 24
 #define NEAR         1024
-#define TWICE_TRIES  6
 #define CHUNK_HEADER 24                        /* previous, size, top (pystate.h, _stack_chunk) */
-#define CHUNK_MAX    ((size_t)8 * 1024 * 1024) /* the interpreter makes them 16 KB, larger for huge frames */
 #define CHUNK_SLACK  1024                      /* room for some more frames than there were */
+#define NEAR_FRAMES  64                        /* a stack that differs in more is another one altogether */
 #define COPY_MAX     ((size_t)8 * 1024 * 1024) /* of all chunks; frames in the others are read singly */
 
-/* _PyInterpreterFrame.owner, pycore_frame.h: from 3 on it is not a Python function's frame. */
-#define OWNER_GENERATOR  1
-#define OWNER_NOT_PYTHON 3
-
-struct raw_frame {
-    addr_t addr, code, back, instr;
-    int lasti, owner;
-    bool is_entry, copied;
-};
-
-static addr_t addr_at(const unsigned char *bytes, int at)
-{
-    addr_t value;
-
-    memcpy(&value, bytes + at, sizeof(value));
-    return value;
-}
-
-static int frame_read(struct frames *f, const struct python *py, addr_t addr, struct raw_frame *ret)
+int frames_read_one(struct frames *f, const struct python *py, addr_t addr, struct raw_frame *ret)
 {
     const struct layout *l = &py->layout;
     const unsigned char *bytes = addr & 7 ? NULL : windows_fetch(&f->w, py->mem, addr, (size_t)l->fr_size);
@@ -48,14 +27,15 @@ static int frame_read(struct frames *f, const struct python *py, addr_t addr, st
     if (!bytes)
         return ERR_TORN;
     *ret = (struct raw_frame){.addr = addr, .copied = f->w.found < f->w.n_copied && !f->w.items[f->w.found].once};
-    ret->code = addr_at(bytes, l->fr_code) & ~3ull; /* tagged from 3.14 on */
-    ret->back = addr_at(bytes, l->fr_back);
+    ret->code = frames_addr_at(bytes, l->fr_code) & ~3ull; /* tagged from 3.14 on */
+    ret->back = frames_addr_at(bytes, l->fr_back);
     if (l->fr_lasti != NO)
         memcpy(&ret->lasti, bytes + l->fr_lasti, sizeof(ret->lasti));
     else
-        ret->instr = addr_at(bytes, l->fr_instr);
+        ret->instr = frames_addr_at(bytes, l->fr_instr);
     if (l->fr_owner != NO)
         ret->owner = bytes[l->fr_owner];
+    ret->executing = l->fr_state == NO || bytes[l->fr_state] == l->fr_executing;
     ret->is_entry = l->fr_is_entry != NO ? bytes[l->fr_is_entry] != 0 : l->fr_owner == NO;
     return 0;
 }
@@ -68,7 +48,7 @@ static int64_t instruction_of(const struct layout *l, const struct raw_frame *ra
     return (int64_t)(raw->instr - (raw->code + (addr_t)l->co_bytecode));
 }
 
-static int frame_add(struct frames *f, const struct layout *l, const struct raw_frame *raw)
+int frames_add(struct frames *f, const struct layout *l, const struct raw_frame *raw)
 {
     if (f->n == PY_MAX_FRAMES)
         return ERR_CYCLE;
@@ -101,7 +81,7 @@ static int frame_touch(struct frames *f, addr_t addr)
 }
 
 /* Entered from C: 3.11 marks the frame itself, later versions put one of their own below it. */
-static bool is_shim(const struct layout *l, const struct raw_frame *raw)
+bool frames_is_shim(const struct layout *l, const struct raw_frame *raw)
 {
     return l->fr_owner != NO && l->fr_is_entry == NO && raw->owner >= OWNER_NOT_PYTHON;
 }
@@ -112,11 +92,12 @@ struct walk {
     addr_t below_entry; /* what the innermost entry frame was called from */
     bool ends_in_entry;
     bool ends_in_generator;
+    bool ends_in_executing;
 };
 
 static int walk_step(struct frames *f, const struct layout *l, const struct raw_frame *raw, struct walk *w)
 {
-    bool shim = is_shim(l, raw), entry = raw->is_entry || shim;
+    bool shim = frames_is_shim(l, raw), entry = raw->is_entry || shim;
 
     if (entry && !w->has_entry) {
         w->has_entry = true;
@@ -124,9 +105,10 @@ static int walk_step(struct frames *f, const struct layout *l, const struct raw_
     }
     w->ends_in_entry = entry;
     w->ends_in_generator = raw->owner == OWNER_GENERATOR;
+    w->ends_in_executing = raw->executing;
     f->root = raw->addr;
     if (!shim)
-        return raw->code ? frame_add(f, l, raw) : ERR_TORN;
+        return raw->code ? frames_add(f, l, raw) : ERR_TORN;
     if (f->n) {
         f->items[f->n - 1].is_shim_entry = true;
         /* 3.15 has one more in the thread state, below all others. */
@@ -148,7 +130,7 @@ static int walk_frames(struct frames *f, const struct python *py, addr_t addr, s
     f->n = f->n_touched = f->n_chain = 0;
     *w = (struct walk){0};
     for (; addr && r == 0; addr = raw.back) {
-        r = frame_read(f, py, addr, &raw);
+        r = frames_read_one(f, py, addr, &raw);
         if (r == 0)
             r = walk_step(f, &py->layout, &raw, w);
         if (r == 0)
@@ -177,6 +159,14 @@ static bool is_whole(const struct frames *f, const struct walk *w, struct frames
     return f->n == 0 || (w->ends_in_entry && (!w->ends_in_generator || hint->accepted == f->root));
 }
 
+static const unsigned char *cframe_fetch(struct frames *f, const struct python *py, addr_t cframe)
+{
+    const unsigned char *bytes = windows_fetch(&f->w, py->mem, cframe, CFRAME_BYTES);
+
+    f->is_astray |= f->w.found >= f->w.n_fetched;
+    return bytes;
+}
+
 /*
  * 3.11 and 3.12 enter the interpreter in two steps (Python/ceval.c): the new _PyCFrame is made current before
  * its current_frame is set. In between, current_frame holds whatever was on the C stack. It is right if its
@@ -185,20 +175,20 @@ static bool is_whole(const struct frames *f, const struct walk *w, struct frames
 static int walk_from_cframe(struct frames *f, const struct python *py, addr_t cframe, struct frames_hint *hint)
 {
     const struct layout *l = &py->layout;
-    const unsigned char *bytes = windows_fetch(&f->w, py->mem, cframe, CFRAME_BYTES);
+    const unsigned char *bytes = cframe_fetch(f, py, cframe);
     addr_t frame, previous, before = 0;
     struct walk w;
     int r;
 
     if (!bytes)
         return ERR_TORN;
-    frame = addr_at(bytes, l->cf_frame);
-    previous = addr_at(bytes, l->cf_previous);
+    frame = frames_addr_at(bytes, l->cf_frame);
+    previous = frames_addr_at(bytes, l->cf_previous);
     if (previous) {
-        bytes = windows_fetch(&f->w, py->mem, previous, CFRAME_BYTES);
+        bytes = cframe_fetch(f, py, previous);
         if (!bytes)
             return ERR_TORN;
-        before = addr_at(bytes, l->cf_frame);
+        before = frames_addr_at(bytes, l->cf_frame);
     }
     hint->cframe[0] = cframe;
     hint->cframe[1] = previous;
@@ -210,6 +200,7 @@ static int walk_from_cframe(struct frames *f, const struct python *py, addr_t cf
         return r;
     if (r == ERR_NOMEM || !before)
         return r < 0 ? r : ERR_TORN;
+    f->is_before = true;
     r = walk_frames(f, py, before, &w);
     return r == 0 && !is_whole(f, &w, hint) ? ERR_TORN : r;
 }
@@ -242,12 +233,22 @@ static int add_cframes(struct frames *f, const struct frames_hint *hint)
     return 0;
 }
 
-/* Fetches the thread state and, in the same call, all that the hint tells. */
-static int fetch_hinted(struct frames *f, const struct python *py, addr_t tstate, size_t size,
-                        const struct frames_hint *hint, size_t copies)
+static size_t state_size(const struct layout *l)
 {
-    int r =
-        windows_add(&f->w, tstate, with_cframe(tstate, with_cframe(tstate, size, hint->cframe[0]), hint->cframe[1]));
+    int fields[] = {l->ts_chunk + 8, l->ts_frame, l->ts_interp, l->ts_thread_id}, last = 0;
+
+    for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++)
+        if (fields[i] > last)
+            last = fields[i];
+    return (size_t)last + 8;
+}
+
+/* Fetches the thread state and, in the same call, all that the hint tells. */
+static int fetch_hinted(struct frames *f, const struct python *py, addr_t tstate, const struct frames_hint *hint,
+                        enum frames_copies copies)
+{
+    size_t size = with_cframe(tstate, state_size(&py->layout), hint->cframe[0]);
+    int r = windows_add(&f->w, tstate, with_cframe(tstate, size, hint->cframe[1]));
 
     if (r == 0)
         f->w.items[0].once = true;
@@ -257,8 +258,10 @@ static int fetch_hinted(struct frames *f, const struct python *py, addr_t tstate
         r = add_cframes(f, hint);
     for (size_t i = 0; r == 0 && i < hint->n_extra; i++)
         r = windows_add(&f->w, hint->extra[i], (size_t)py->layout.fr_size);
+    for (size_t i = 0; r == 0 && copies == FRAMES_TWICE_OLDER && i < hint->n_older; i++)
+        r = windows_add(&f->w, hint->older[i], (size_t)py->layout.fr_size);
     if (r == 0)
-        r = copies == 2 ? windows_read_twice(&f->w, py->mem) : windows_read(&f->w, py->mem, 0);
+        r = copies != FRAMES_ONCE ? windows_read_twice(&f->w, py->mem) : windows_read(&f->w, py->mem, 0);
     if (r == 0 && f->w.n == 0)
         r = ERR_READ;
     f->w.n_chunks = hint->n_chunks + 1 < f->w.n ? hint->n_chunks + 1 : f->w.n;
@@ -274,7 +277,7 @@ static bool chunks_current(const struct frames *f, addr_t chunk, addr_t top)
 
         if (!bytes || f->w.items[i].start != chunk || top > chunk + f->w.items[i].len)
             return false;
-        chunk = addr_at(bytes, 0);
+        chunk = frames_addr_at(bytes, 0);
         top = 0; /* older chunks are full: their length is as it was */
     }
     return true;
@@ -300,7 +303,7 @@ static int copy_chunks(struct frames *f, const struct python *py, addr_t chunk, 
     f->w.n = f->w.n_chunks = 1;
     f->w.n_copied = f->w.n_copied ? 1 : 0;
     hint->n_chunks = 0;
-    while (r == 0 && chunk && top > chunk && top - chunk <= CHUNK_MAX && f->w.n < FRAMES_CHUNKS &&
+    while (r == 0 && chunk && top > chunk && top - chunk <= FRAMES_CHUNK_MAX && f->w.n < FRAMES_CHUNKS &&
            copied + (top - chunk) <= COPY_MAX) {
         size_t first = f->w.n, used = top - chunk;
         const unsigned char *bytes;
@@ -313,12 +316,12 @@ static int copy_chunks(struct frames *f, const struct python *py, addr_t chunk, 
         if (r < 0 || f->w.n == first)
             break;
         bytes = f->w.bytes + f->w.items[first].at;
-        size = used >= CHUNK_HEADER ? addr_at(bytes, 8) : 0;
-        if (size < used || size > CHUNK_MAX)
+        size = used >= CHUNK_HEADER ? frames_addr_at(bytes, 8) : 0;
+        if (size < used || size > FRAMES_CHUNK_MAX)
             size = used;
         hint_chunk(hint, chunk, used, size);
-        chunk = addr_at(bytes, 0);
-        if (!chunk || mem_read_addr(py->mem, chunk + 16, &next_top) < 0 || next_top > CHUNK_MAX / 8)
+        chunk = frames_addr_at(bytes, 0);
+        if (!chunk || mem_read_addr(py->mem, chunk + 16, &next_top) < 0 || next_top > FRAMES_CHUNK_MAX / 8)
             break;
         top = chunk + CHUNK_HEADER + next_top * 8;
     }
@@ -338,219 +341,95 @@ static void swap_addrs(addr_t **a, size_t *cap_a, addr_t **b, size_t *cap_b)
     *cap_b = cap;
 }
 
-/* What the walk found is where the next one looks. */
-static void hint_update(struct frames *f, struct frames_hint *hint)
+static bool is_among(const addr_t *addrs, size_t n, addr_t addr)
 {
+    for (size_t i = 0; i < n; i++)
+        if (addrs[i] == addr)
+            return true;
+    return false;
+}
+
+/* A program calls the same functions again and again, and often in the same place: frames of the last stack that are
+ * not in this one are kept for a while. Both lists end in what they have in common. */
+static void keep_older(const struct frames *f, struct frames_hint *hint)
+{
+    addr_t kept[2 * FRAMES_OLDER];
+    size_t n_old = hint->n_extra, n_new = f->n_touched, n = 0;
+
+    while (n_old && n_new && hint->extra[n_old - 1] == f->touched[n_new - 1]) {
+        n_old--;
+        n_new--;
+    }
+    for (size_t i = n_old; i-- > 0 && n < FRAMES_OLDER;)
+        if (n_new < NEAR_FRAMES && !is_among(f->touched, n_new, hint->extra[i]))
+            kept[n++] = hint->extra[i];
+    for (size_t i = 0; i < hint->n_older; i++)
+        if (!is_among(kept, n, hint->older[i]) && !(n_new < NEAR_FRAMES && is_among(f->touched, n_new, hint->older[i])))
+            kept[n++] = hint->older[i];
+    hint->n_older = n < FRAMES_OLDER ? n : FRAMES_OLDER;
+    memcpy(hint->older, kept, hint->n_older * sizeof(kept[0]));
+}
+
+/* What the walk found is where the next one looks. */
+void frames_hint_update(struct frames *f, struct frames_hint *hint)
+{
+    keep_older(f, hint);
     swap_addrs(&f->touched, &f->cap_touched, &hint->extra, &hint->cap_extra);
     hint->n_extra = f->n_touched;
+    f->n_touched = 0;
+}
+
+void frames_keep_chain(struct frames *f, struct frames_hint *hint)
+{
     swap_addrs(&f->chain, &f->cap_chain, &hint->chain, &hint->cap_chain);
     hint->n_chain = f->n_chain;
-    f->n_touched = f->n_chain = 0;
-}
-
-static size_t state_size(const struct layout *l)
-{
-    int fields[] = {l->ts_chunk + 8, l->ts_frame, l->ts_interp, l->ts_thread_id}, last = 0;
-
-    for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++)
-        if (fields[i] > last)
-            last = fields[i];
-    return (size_t)last + 8;
-}
-
-/* The thread state as it was copied. */
-static addr_t state_at(const struct frames *f, int at)
-{
-    return addr_at(f->w.bytes + f->w.items[0].at, at);
+    f->n_chain = 0;
 }
 
 /* From what was fetched to the frames; fetches singly what is not there. */
-static int walk_fetched(struct frames *f, const struct python *py, struct frames_hint *hint)
+int frames_walk_fetched(struct frames *f, const struct python *py, struct frames_hint *hint)
 {
     const struct layout *l = &py->layout;
-    addr_t start = state_at(f, l->ts_frame);
+    addr_t start = frames_state_at(f, l->ts_frame);
     struct walk w;
     int r = 0;
 
-    if (l->ts_chunk != NO && !chunks_current(f, state_at(f, l->ts_chunk), state_at(f, l->ts_chunk + 8)))
-        r = copy_chunks(f, py, state_at(f, l->ts_chunk), state_at(f, l->ts_chunk + 8), hint);
+    f->is_before = f->is_astray = false;
+    if (l->ts_chunk != NO && !chunks_current(f, frames_state_at(f, l->ts_chunk), frames_state_at(f, l->ts_chunk + 8)))
+        r = copy_chunks(f, py, frames_state_at(f, l->ts_chunk), frames_state_at(f, l->ts_chunk + 8), hint);
     if (r < 0)
         return r;
     if (l->cf_frame != NO)
         return walk_from_cframe(f, py, start, hint);
     r = walk_frames(f, py, start, &w);
-    return r == 0 && l->fr_owner != NO && !is_whole(f, &w, hint) ? ERR_TORN : r;
+    if (r == 0 && l->fr_owner != NO && !is_whole(f, &w, hint))
+        return ERR_TORN;
+    /* Up to 3.10 a frame that has ended, or yielded, has lost its caller. Of a thread that stands still none is met. */
+    return r == 0 && f->n && f->w.n_copied && !w.ends_in_executing ? ERR_TORN : r;
 }
 
-static int read_copies(struct frames *f, const struct python *py, addr_t tstate, struct frames_hint *hint,
-                       size_t copies)
+int frames_read_copies(struct frames *f, const struct python *py, addr_t tstate, struct frames_hint *hint,
+                       enum frames_copies copies)
 {
     const struct layout *l = &py->layout;
     int r;
 
     windows_clear(&f->w);
     f->n = f->n_touched = 0;
-    r = fetch_hinted(f, py, tstate, state_size(l), hint, copies);
+    r = fetch_hinted(f, py, tstate, hint, copies);
     if (r == 0 && hint->interp &&
-        (state_at(f, l->ts_interp) != hint->interp || state_at(f, l->ts_thread_id) != hint->thread_id))
+        (frames_state_at(f, l->ts_interp) != hint->interp || frames_state_at(f, l->ts_thread_id) != hint->thread_id))
         r = ERR_GONE;
     if (r == 0)
-        r = walk_fetched(f, py, hint);
+        r = frames_walk_fetched(f, py, hint);
     if (r == 0)
-        hint_update(f, hint);
-    else
-        hint->root = f->root;
+        frames_hint_update(f, hint);
     return r;
 }
 
 int frames_read(struct frames *f, const struct python *py, addr_t tstate, struct frames_hint *hint)
 {
-    return read_copies(f, py, tstate, hint, 1);
-}
-
-/* Frames in common from the root on, as far as they are in both copies. One that has moved on within its function is
- * the last: what it called then is another call. */
-static size_t common_frames(const struct frames *f)
-{
-    size_t n = f->n < f->n_other ? f->n : f->n_other, same = 0;
-
-    while (same < n) {
-        const struct py_frame *a = &f->items[f->n - 1 - same], *b = &f->other[f->n_other - 1 - same];
-
-        if (a->code != b->code || a->addr != b->addr || !a->copied || !b->copied)
-            break;
-        same++;
-        if (a->at != b->at)
-            break;
-    }
-    return same;
-}
-
-/* Up to 3.10 nothing tells a generator's frame that has lost its caller from an outermost frame: a new root must be
- * seen twice. */
-static int root_check(const struct frames *f, struct frames_hint *hint)
-{
-    bool same = !f->n || hint->root == f->root;
-
-    hint->root = f->root;
-    return same ? 0 : ERR_TORN;
-}
-
-/* Puts the stack by the first copy aside, for the one by the second. */
-static void swap_copies(struct frames *f)
-{
-    struct py_frame *items = f->other;
-    size_t cap = f->cap_other;
-
-    f->other = f->items;
-    f->cap_other = f->cap;
-    f->n_other = f->n;
-    f->items = items;
-    f->cap = cap;
-    f->w.base = f->w.half;
-}
-
-/* True when the second copy has the very frames that were found by the first: all as they were, but that the innermost
- * may have gone on within its function. Saves the second walk. */
-static bool frames_stayed(const struct frames *f, const struct layout *l, const struct frames_hint *hint)
-{
-    const unsigned char *b[2];
-    size_t at = 0;
-
-    if (!hint->n_chain || hint->n_chain == FRAMES_EXTRA)
-        return false;
-    for (size_t i = 0; i < hint->n_chain; i++) {
-        if (!windows_find_copies(&f->w, hint->chain[i], (size_t)l->fr_size, &at, b))
-            return false;
-        if (i ? memcmp(b[0], b[1], (size_t)l->fr_size) != 0
-              : addr_at(b[0], l->fr_code) != addr_at(b[1], l->fr_code) ||
-                    addr_at(b[0], l->fr_back) != addr_at(b[1], l->fr_back))
-            return false;
-    }
-    return true;
-}
-
-/* One double reading. What has moved to where the hint did not tell is read singly and is not sure. */
-static int read_twice_once(struct frames *f, const struct python *py, addr_t tstate, struct frames_hint *hint,
-                           size_t *ret_sure)
-{
-    int r = read_copies(f, py, tstate, hint, 2);
-
-    if (r == ERR_TORN && !f->w.n_copied) /* a place of the hint is gone */
-        hint->n_extra = hint->n_chunks = 0;
-    if (r < 0 || !f->n)
-        return r;
-    if (frames_stayed(f, &py->layout, hint)) {
-        *ret_sure = f->n;
-        return root_check(f, hint);
-    }
-    swap_copies(f);
-    r = walk_fetched(f, py, hint);
-    if (r < 0)
-        return r;
-    hint_update(f, hint);
-    *ret_sure = common_frames(f);
-    return *ret_sure ? root_check(f, hint) : ERR_TORN;
-}
-
-/* A frame as it is in one of the copies; false when it is not in both. */
-static bool frame_copied(struct frames *f, const struct python *py, addr_t addr, size_t base, struct raw_frame *ret)
-{
-    f->w.base = base;
-    return frame_read(f, py, addr, ret) == 0 && ret->copied;
-}
-
-/* In the data stack all below the top is in use: a frame there belongs to the stack, whatever is above it. */
-static bool is_in_use(const struct frames *f, const struct layout *l, const struct raw_frame *raw)
-{
-    addr_t chunk = state_at(f, l->ts_chunk), top = state_at(f, l->ts_chunk + 8);
-
-    return raw->owner != OWNER_GENERATOR &&
-           (raw->addr < chunk || raw->addr >= chunk + CHUNK_MAX || raw->addr + (addr_t)l->fr_size <= top);
-}
-
-/* When the thread moved too fast for its innermost frames to be made out: those of the last stack that are still in
- * their place, in both copies, from the root on. Trying again instead would favour the moments when it is slow. */
-static size_t known_frames(struct frames *f, const struct python *py, const struct frames_hint *hint)
-{
-    const struct layout *l = &py->layout;
-    struct raw_frame a, b;
-    addr_t below = 0;
-
-    f->n = 0;
-    if (l->ts_chunk == NO || !f->w.n_copied)
-        return 0;
-    for (size_t i = hint->n_chain; i-- > 0; below = a.addr) {
-        if (!frame_copied(f, py, hint->chain[i], 0, &a) || !frame_copied(f, py, hint->chain[i], f->w.half, &b) ||
-            a.code != b.code || a.back != b.back || a.back != below || a.owner != b.owner || !is_in_use(f, l, &a))
-            break;
-        if (!is_shim(l, &a) && frame_add(f, l, &a) < 0)
-            break;
-    }
-    for (size_t i = 0; i < f->n / 2; i++) {
-        struct py_frame frame = f->items[i];
-
-        f->items[i] = f->items[f->n - 1 - i];
-        f->items[f->n - 1 - i] = frame;
-    }
-    return f->n;
-}
-
-int frames_read_twice(struct frames *f, const struct python *py, addr_t tstate, struct frames_hint *hint,
-                      size_t *ret_sure, bool *ret_cut)
-{
-    int r = ERR_TORN;
-
-    *ret_sure = 0;
-    *ret_cut = false;
-    for (int i = 0; i < TWICE_TRIES && r == ERR_TORN; i++) {
-        r = read_twice_once(f, py, tstate, hint, ret_sure);
-        if (r == ERR_TORN && (*ret_sure = known_frames(f, py, hint)) > 0)
-            *ret_cut = true;
-        if (*ret_cut)
-            return 0;
-    }
-    return r;
+    return frames_read_copies(f, py, tstate, hint, FRAMES_ONCE);
 }
 
 void frames_keep_outermost(struct frames *f, size_t n)
@@ -570,6 +449,7 @@ void frames_free(struct frames *f)
 {
     free(f->items);
     free(f->other);
+    free(f->first);
     windows_free(&f->w);
     free(f->touched);
     free(f->chain);

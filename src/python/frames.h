@@ -19,6 +19,7 @@ struct py_frame {
 
 #define FRAMES_CHUNKS 256
 #define FRAMES_EXTRA  2048
+#define FRAMES_OLDER  4
 
 /* Where a thread's frames were the last time, so that one call can fetch them the next time. Zeroed at first. */
 struct frames_hint {
@@ -30,23 +31,31 @@ struct frames_hint {
     size_t n_chunks;
     addr_t *extra; /* frames elsewhere: generators, entry frames; up to 3.10 all */
     size_t n_extra, cap_extra;
+    addr_t
+        older[FRAMES_OLDER]; /* those of stacks before that one, the latest first: a double reading wants them, too */
+    size_t n_older;
     addr_t interp; /* what the thread state must say, or it is another's by now; 0: not checked */
     uint64_t thread_id;
-    addr_t *chain; /* all frames of the last stack, the innermost first */
+    addr_t *chain; /* without a hold: all frames of the last stack that was whole, the innermost first */
     size_t n_chain, cap_chain;
-    addr_t root;      /* the outermost frame */
-    addr_t generator; /* set when a stack ended in a generator: that one */
-    addr_t accepted;  /* a generator that may be the outermost frame; 0: none */
+    uint64_t usual_ns; /* what a double reading takes */
+    addr_t root;       /* the outermost frame */
+    addr_t generator;  /* set when a stack ended in a generator: that one */
+    addr_t accepted;   /* a generator that may be the outermost frame; 0: none */
 };
 
 /* Reused from one stack to the next. */
 struct frames {
     struct py_frame *items; /* innermost first */
     size_t n, cap;
-    addr_t root; /* address of the outermost */
+    addr_t root;    /* address of the outermost */
+    bool is_before; /* it is the stack below the innermost entry from C, which is not whole yet */
+    bool is_astray; /* what leads to it was not where the hint told, and read later */
     struct windows w;
     struct py_frame *other; /* the stack by the other copy */
     size_t n_other, cap_other;
+    struct py_frame *first; /* the stack before, when it is read once more */
+    size_t cap_first;
     addr_t *chain; /* addresses of all frames that the walk passed */
     size_t n_chain, cap_chain;
     addr_t *touched; /* frames that the walk found outside the chunks: the next hint */

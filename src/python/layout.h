@@ -61,10 +61,12 @@ struct layout {
 
     /* PyFrameObject up to 3.10, _PyInterpreterFrame after */
     int fr_code, fr_back, fr_owner, fr_is_entry;
-    int fr_lasti; /* an int: up to 3.10 */
-    int fr_instr; /* a pointer into the bytecode: 3.11+ */
-    int fr_size;  /* bytes to read to have all of the above */
-    int fr_slots; /* f_localsplus: the variables */
+    int fr_state;     /* 3.6 to 3.10: a byte that tells whether it is being executed, */
+    int fr_executing; /* by this value */
+    int fr_lasti;     /* an int: up to 3.10 */
+    int fr_instr;     /* a pointer into the bytecode: 3.11+ */
+    int fr_size;      /* bytes to read to have all of the above */
+    int fr_slots;     /* f_localsplus: the variables */
 
     /* PyCodeObject */
     int co_filename, co_name, co_qualname, co_lines, co_firstline, co_bytecode;

@@ -3,6 +3,7 @@
  */
 #include "python/windows.h"
 
+#include "base/clock.h"
 #include "base/err.h"
 #include "base/grow.h"
 
@@ -56,7 +57,8 @@ int windows_read(struct windows *w, struct mem *m, size_t first)
 
 int windows_read_twice(struct windows *w, struct mem *m)
 {
-    size_t n = 0;
+    uint64_t begin;
+    size_t n = 0, got;
 
     w->half = w->used;
     if (grow_array((void **)&w->spans, &w->cap_spans, 2 * w->n, sizeof(*w->spans)) < 0 ||
@@ -67,7 +69,10 @@ int windows_read_twice(struct windows *w, struct mem *m)
             if (w->items[i].once == (pass == 1))
                 span_add(w, &n, i, pass == 2 ? w->half : 0);
     w->used = 2 * w->half;
-    if (mem_readv(m, w->spans, n) < n) {
+    begin = clock_now_ns();
+    got = mem_readv(m, w->spans, n);
+    w->took_ns = clock_now_ns() - begin;
+    if (got < n) {
         w->n = 0;
         return ERR_TORN;
     }

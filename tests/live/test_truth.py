@@ -154,6 +154,27 @@ def test_split(spawn, tmp_path, python, mode):
         assert abs(share - true) < 0.03, (counts, spent)
 
 
+@pytest.mark.quiet
+@pytest.mark.parametrize("mode", MODES)
+def test_turns(spawn, tmp_path, python, mode):
+    """Functions that are never the same from one sample to the next: their frames are where none was before, which without
+    a hold must neither be lost nor count for those who called them."""
+    target = spawn(python, "turns.py")
+    result = run("record", "--pid", target.pid, "-d", 2, "-r", 2000, "--function", "-o", tmp_path / "out.txt", "-f", "raw",
+                 *MODES[mode]).check()
+    target.process.terminate()
+    spent = target.read_line()["spent"]
+    stacks = list(read(tmp_path / "out.txt"))
+    counts = {kind: sum(n for names, n in stacks if any(name.startswith(kind) for name in names)) for kind in spent}
+    total, unsure = sum(n for _, n in stacks), sum(n for names, n in stacks if NOT_SURE in names)
+    assert total > 2500, result
+    assert unsure <= (0 if mode == "default" else total // 4), (unsure, total, result)
+    assert sum(counts.values()) + unsure > 0.9 * total, (counts, total, result)
+    for kind in spent:
+        share, true = counts[kind] / sum(counts.values()), spent[kind] / sum(spent.values())
+        assert abs(share - true) < 0.04, (counts, spent)
+
+
 def cpu_seconds(pid):
     with open("/proc/%d/schedstat" % pid) as file:
         return int(file.read().split()[0]) / 1e9

@@ -39,6 +39,9 @@ static size_t fake_readv(struct mem *mem, const struct mem_span *spans, size_t n
 {
     struct fake_mem *m = (struct fake_mem *)mem;
 
+    m->calls++;
+    if (m->on_call)
+        m->on_call(m->on_call_arg, m->calls);
     for (size_t i = 0; i < n; i++) {
         struct fake_region *r = region_of(m, spans[i].addr, spans[i].len);
 

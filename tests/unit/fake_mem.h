@@ -29,8 +29,11 @@ struct fake_mem {
     struct mem mem;
     struct fake_region regions[FAKE_MAX_REGIONS];
     size_t n;
-    uint64_t reads; /* spans asked for */
-    bool watch;     /* set the flags */
+    uint64_t reads;                            /* spans asked for */
+    bool watch;                                /* set the flags */
+    uint64_t calls;                            /* each of many spans */
+    void (*on_call)(void *arg, uint64_t call); /* before each: what the target does meanwhile */
+    void *on_call_arg;
 };
 
 /* A test cannot go on without memory: these end it. */

@@ -181,7 +181,7 @@ static addr_t cframe_add(struct fake_python *p, addr_t previous)
 }
 
 /* The thread state points to the innermost frame and to the top of the data stack. */
-static void thread_sync(struct fake_python *p, const struct fake_thread *t)
+void fake_thread_sync(struct fake_python *p, const struct fake_thread *t)
 {
     const struct layout *l = &p->py.layout;
 
@@ -212,7 +212,7 @@ struct fake_thread fake_thread_add(struct fake_python *p, addr_t interp, uint64_
         chunk_add(p, &t);
     if (l->cf_frame != NO)
         t.cframe = cframe_add(p, 0);
-    thread_sync(p, &t);
+    fake_thread_sync(p, &t);
     return t;
 }
 
@@ -233,7 +233,7 @@ void fake_entry_push(struct fake_python *p, struct fake_thread *t)
         fake_mem_put_bytes(p->mem, frame + (addr_t)l->fr_owner, &owner, 1);
         t->frame = frame;
     }
-    thread_sync(p, t);
+    fake_thread_sync(p, t);
 }
 
 static addr_t frame_room(struct fake_python *p, struct fake_thread *t, enum fake_owner owner)
@@ -252,7 +252,7 @@ addr_t fake_frame_push(struct fake_python *p, struct fake_thread *t, addr_t code
 {
     const struct layout *l = &p->py.layout;
     addr_t frame = frame_room(p, t, owner);
-    unsigned char byte = (unsigned char)owner, entry = t->entering;
+    unsigned char byte = (unsigned char)owner, entry = t->entering, executing = (unsigned char)l->fr_executing;
     int lasti = l->line_kind == LINES_RANGES ? at / 2 : at;
 
     put_at(p, frame, l->fr_code, code);
@@ -261,12 +261,14 @@ addr_t fake_frame_push(struct fake_python *p, struct fake_thread *t, addr_t code
         fake_mem_put_bytes(p->mem, frame + (addr_t)l->fr_lasti, &lasti, sizeof(lasti));
     else
         put_at(p, frame, l->fr_instr, code + (addr_t)(l->co_bytecode + at));
+    if (l->fr_state != NO)
+        fake_mem_put_bytes(p->mem, frame + (addr_t)l->fr_state, &executing, 1);
     if (l->fr_owner != NO)
         fake_mem_put_bytes(p->mem, frame + (addr_t)l->fr_owner, &byte, 1);
     if (l->fr_is_entry != NO)
         fake_mem_put_bytes(p->mem, frame + (addr_t)l->fr_is_entry, &entry, 1);
     t->entering = false;
     t->frame = frame;
-    thread_sync(p, t);
+    fake_thread_sync(p, t);
     return frame;
 }

@@ -76,6 +76,9 @@ addr_t fake_interp_add(struct fake_python *p, uint64_t id);
 struct fake_thread fake_thread_add(struct fake_python *p, addr_t interp, uint64_t thread_id, uint64_t native_id);
 void fake_gil_take(struct fake_python *p, const struct fake_thread *t, bool locked);
 
+/* The thread state as `t` has it: so a thread goes from one stack to another. */
+void fake_thread_sync(struct fake_python *p, const struct fake_thread *t);
+
 /* C calls into the interpreter; then a frame. Each keeps the thread state right. */
 void fake_entry_push(struct fake_python *p, struct fake_thread *t);
 addr_t fake_frame_push(struct fake_python *p, struct fake_thread *t, addr_t code, int at, enum fake_owner owner);

@@ -1,0 +1,180 @@
+/*
+ * python/frames_twice over made-up interpreters: what is vouched for of a thread that moves while it is read.
+ */
+#include "fake_python.h"
+#include "python/frames.h"
+#include "test.h"
+
+#define ROOM ((size_t)1 << 20)
+
+static const int minors[] = {7, 6, 8, 10, 11, 12, 13, 14, 15};
+#define N_VERSIONS (sizeof(minors) / sizeof(minors[0]))
+
+/* A thread in `outer`, which calls now this, now that. */
+struct moving {
+    struct fake_python p;
+    struct fake_thread outer; /* as it is without the innermost frame */
+    addr_t tstate, code[3];   /* the module's, outer's, inner's */
+    struct frames f;
+    struct frames_hint hint;
+    size_t sure;
+    bool cut;
+    addr_t inner;
+    uint64_t at_call; /* then it goes on to another call */
+    bool same_place;  /* whose frame lies where the last one did */
+};
+
+static void moving_init(struct moving *m, size_t version)
+{
+    static const char *const names[] = {"<module>", "outer", "inner"};
+
+    *m = (struct moving){0};
+    fake_python_init(&m->p, version == 0 ? 2 : 3, minors[version], ROOM);
+    m->outer = fake_thread_add(&m->p, fake_interp_add(&m->p, 0), 0x1000, 1);
+    m->tstate = m->outer.tstate;
+    for (int i = 0; i < 3; i++)
+        m->code[i] = fake_code(&m->p, names[i], "/srv/app/main.py", 10);
+    fake_entry_push(&m->p, &m->outer);
+    fake_frame_push(&m->p, &m->outer, m->code[0], 0, FAKE_PLAIN);
+    fake_frame_push(&m->p, &m->outer, m->code[1], 4, FAKE_PLAIN);
+}
+
+static void moving_free(struct moving *m)
+{
+    frames_hint_free(&m->hint);
+    frames_free(&m->f);
+    fake_python_free(&m->p);
+}
+
+/* The innermost frame is a new one, in a place where none was before. */
+static addr_t moving_call(struct moving *m)
+{
+    struct fake_thread t = m->outer;
+
+    m->inner = fake_frame_push(&m->p, &t, m->code[2], 8, FAKE_GENERATOR);
+    return m->inner;
+}
+
+static void go_on(void *arg, uint64_t call)
+{
+    struct moving *m = arg;
+
+    if (call == m->at_call && m->same_place)
+        fake_mem_put(m->p.mem, m->inner + (addr_t)m->p.py.layout.fr_code, m->code[1]);
+    else if (call == m->at_call)
+        moving_call(m);
+}
+
+static int moving_read(struct moving *m)
+{
+    return frames_read_twice(&m->f, &m->p.py, m->tstate, &m->hint, &m->sure, &m->cut);
+}
+
+static void check_whole(const struct moving *m)
+{
+    CHECK_INT(m->f.n, 3);
+    CHECK_INT(m->sure, 3);
+    CHECK_INT(m->cut, false);
+    for (size_t i = 0; i < m->f.n && i < 3; i++)
+        CHECK_INT(m->f.items[i].code, m->code[2 - i]);
+}
+
+/* It calls something else at each sample: while it is read it stays, so that all is vouched for. */
+static void test_new_places(void)
+{
+    for (size_t i = 0; i < N_VERSIONS; i++) {
+        struct moving m;
+
+        moving_init(&m, i);
+        for (int k = 0; k < 10; k++) {
+            moving_call(&m);
+            CHECK_INT(moving_read(&m), 0);
+            check_whole(&m);
+        }
+        moving_free(&m);
+    }
+}
+
+/* Some calls that take turns: those before the last one are where they were, and one reading is enough. */
+static void test_turns(void)
+{
+    for (size_t i = 0; i < N_VERSIONS; i++) {
+        struct fake_thread turns[3];
+        struct moving m;
+
+        moving_init(&m, i);
+        for (int k = 0; k < 3; k++) {
+            turns[k] = m.outer;
+            fake_frame_push(&m.p, &turns[k], m.code[2], 8, FAKE_GENERATOR);
+        }
+        for (int k = 0; k < 12; k++) {
+            uint64_t calls;
+
+            fake_thread_sync(&m.p, &turns[k % 3]);
+            calls = m.p.mem->calls;
+            CHECK_INT(moving_read(&m), 0);
+            check_whole(&m);
+            if (k >= 3)
+                CHECK_INT(m.p.mem->calls - calls, 1);
+        }
+        moving_free(&m);
+    }
+}
+
+/* It goes on to another call behind our first look: that is not what was there, and only the callers are sure. */
+static void test_goes_on(void)
+{
+    for (size_t i = 0; i < 2 * N_VERSIONS; i++) {
+        struct moving m;
+
+        moving_init(&m, i / 2);
+        m.same_place = i % 2;
+        moving_call(&m);
+        CHECK_INT(moving_read(&m), 0);
+        moving_call(&m);
+        m.at_call = m.p.mem->calls + 3; /* all; the new one; all again */
+        m.p.mem->on_call = go_on;
+        m.p.mem->on_call_arg = &m;
+        CHECK_INT(moving_read(&m), 0);
+        CHECK_INT(m.sure, 2);
+        CHECK_INT(m.cut || m.sure < m.f.n, true);
+        moving_free(&m);
+    }
+}
+
+/* A frame that has ended, or a generator that has yielded, has no caller: it is not taken for an outermost one, however
+ * often it is met, and what is known of the rest counts. */
+static void test_without_root(void)
+{
+    for (size_t i = 1; i < N_VERSIONS; i++) {
+        const struct layout *l;
+        struct moving m;
+        addr_t frame;
+
+        moving_init(&m, i);
+        l = &m.p.py.layout;
+        moving_call(&m);
+        CHECK_INT(moving_read(&m), 0);
+        check_whole(&m);
+        frame = moving_call(&m);
+        fake_mem_put(m.p.mem, frame + (addr_t)l->fr_back, 0);
+        if (l->fr_state != NO)
+            fake_mem_put_bytes(m.p.mem, frame + (addr_t)l->fr_state, l->fr_executing ? "" : "\1", 1);
+        for (int k = 0; k < 5; k++) {
+            CHECK_INT(moving_read(&m), 0);
+            CHECK_INT(m.cut, true);
+            CHECK_INT(m.f.n, 2 + (l->fr_state != NO)); /* the last one that was whole is still there */
+            CHECK_INT(m.f.n ? m.f.items[m.f.n - 1].code : 0, m.code[0]);
+        }
+        moving_free(&m);
+    }
+}
+
+int main(void)
+{
+    TEST_RUN(test_new_places);
+    TEST_RUN(test_turns);
+    TEST_RUN(test_goes_on);
+    TEST_RUN(test_without_root);
+    return test_finish("test_frames_twice");
+}
