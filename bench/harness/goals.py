@@ -97,7 +97,8 @@ def of_chains(data):
 
 def of_split(data):
     goals = []
-    for key, most in (("spyglass", 1), ("spyglass on 3.15", 1), ("spyglass-nb", 2), ("spyglass-nb on 3.15", 2)):
+    for key, most in (("spyglass", 1), ("spyglass on 3.9", 1), ("spyglass on 3.15", 1),
+                      ("spyglass-nb", 2), ("spyglass-nb on 3.9", 2), ("spyglass-nb on 3.15", 2)):
         for kind, runs in (data["split"].get(key) or {}).items():
             worst = split.worst(runs)
             count = sum(r["samples"] for r in runs)

@@ -4,16 +4,19 @@ from .common import median, show, table
 
 NAME = "split"
 TITLE = "Split: error of known shares"
-NOTES = ["slow: three functions of 5 to 15 ms. fast: a third of the time goes to tiny calls. The truth is the target's "
+NOTES = ["slow: three functions of 5 to 15 ms. fast: a third of the time goes to tiny calls. turns: three functions of "
+         "0.2 to 0.6 ms, one called by a generator. The truth is the target's "
          "own CPU time in each part while the profiler looked on. 10,000 samples a second are asked for, fewer come "
          "where a tool cannot; chance alone gives an error of about 50/√samples points. Worst part, in points."]
-PARTS = {"slow": ("part_a", "part_b", "part_c"), "fast": ("part_a_fast", "part_b", "part_c")}
+PARTS = {"slow": ("part_a", "part_b", "part_c"), "fast": ("part_a_fast", "part_b", "part_c"),
+         "turns": ("part_a", "part_b", "part_c")}
+PYTHONS = {"3.11": None, "3.9": ("spyglass",), "3.15": ("cpython", "spyglass")}  # and whose profilers read them; None: all
 RATE = 10000
 
 
 def run(ctx):
     data = {}
-    for minor in ("3.11", "3.15"):
+    for minor in PYTHONS:
         for kind in PARTS:
             ctx.say(f"split: {kind} on {minor}")
             with ctx.targets({kind: (ctx.env.python(minor), "split", kind)}) as targets:
@@ -25,14 +28,14 @@ def run(ctx):
 
 def round_of(ctx, data, target, kind, minor, number):
     for tool in ctx.usable(target.python):
-        if minor == "3.15" and tool.family not in (("cpython", "spyglass") if number == 0 else ("spyglass",)):
+        if PYTHONS[minor] and (tool.family not in PYTHONS[minor] or (tool.family != "spyglass" and number > 0)):
             continue
         out = ctx.env.work / f"split.{tool.suffix}"
         run = tools.run_tool(tool, target, RATE, ctx.pick(5.0, 1.5), out=out, watch=target.slots)
         if run.failure:
             ctx.say(f"split: {tool.key}: {run.failure}")
             continue
-        key = tool.key + (" on 3.15" if minor == "3.15" and tool.family == "spyglass" else "")
+        key = tool.key + (" on " + minor if PYTHONS[minor] and tool.family == "spyglass" else "")
         data.setdefault(key, {}).setdefault(kind, []).append(compare(tool.stacks(out), run, PARTS[kind]))
 
 

@@ -1,8 +1,10 @@
-"""split.py STATE slow|fast: spends its time in three functions and keeps count of how much in each.
+"""split.py STATE slow|fast|turns: spends its time in three functions and keeps count of how much in each.
 
 slow: three functions of 10 ms or so, in the ratio 3:2:1, that call nothing.
 fast: about a third of the time goes to a function that makes tiny calls as fast as it can, the rest to two that
 call nothing. A profiler that rejects what changed under its eyes sees too little of the first.
+turns: three functions of 0.2 to 0.6 ms, the last one called by a generator: at each sample it is another one. A profiler
+that is sure only of what was there at the last sample sees none of them.
 
 The truth, in slots 1 to 3, is the thread's own CPU time in each function; slots 4 to 6 are the wall time."""
 import sys
@@ -49,6 +51,14 @@ def part_a_fast(turns):
         tiny(i)
 
 
+def steps(turns):
+    yield part_c(turns)
+
+
+def by_generator(turns):
+    return list(steps(turns))
+
+
 def turns_for(seconds, function):
     """How many turns of the function take so long, by trying."""
     best = 1e9
@@ -70,6 +80,8 @@ def keep_time(slot, function, turns):
 def main(kind):
     if kind == "slow":
         parts = [(part_a, 0.015), (part_b, 0.010), (part_c, 0.005)]
+    elif kind == "turns":
+        parts = [(part_a, 0.0006), (part_b, 0.0004), (by_generator, 0.0002)]
     else:
         parts = [(part_a_fast, 0.0068), (part_b, 0.0066), (part_c, 0.0066)]
     parts = [(function, turns_for(seconds, function)) for function, seconds in parts]

@@ -19,14 +19,11 @@
 #define NEAR_FRAMES  64                        /* a stack that differs in more is another one altogether */
 #define COPY_MAX     ((size_t)8 * 1024 * 1024) /* of all chunks; frames in the others are read singly */
 
-int frames_read_one(struct frames *f, const struct python *py, addr_t addr, struct raw_frame *ret)
+void frames_parse(const struct layout *l, addr_t addr, const unsigned char *bytes, struct raw_frame *ret)
 {
-    const struct layout *l = &py->layout;
-    const unsigned char *bytes = addr & 7 ? NULL : windows_fetch(&f->w, py->mem, addr, (size_t)l->fr_size);
+    unsigned state = l->fr_state != NO ? bytes[l->fr_state] : 0;
 
-    if (!bytes)
-        return ERR_TORN;
-    *ret = (struct raw_frame){.addr = addr, .copied = f->w.found < f->w.n_copied && !f->w.items[f->w.found].once};
+    *ret = (struct raw_frame){.addr = addr};
     ret->code = frames_addr_at(bytes, l->fr_code) & ~3ull; /* tagged from 3.14 on */
     ret->back = frames_addr_at(bytes, l->fr_back);
     if (l->fr_lasti != NO)
@@ -35,8 +32,19 @@ int frames_read_one(struct frames *f, const struct python *py, addr_t addr, stru
         ret->instr = frames_addr_at(bytes, l->fr_instr);
     if (l->fr_owner != NO)
         ret->owner = bytes[l->fr_owner];
-    ret->executing = l->fr_state == NO || bytes[l->fr_state] == l->fr_executing;
+    ret->executing = l->fr_state == NO || (state < 8 && l->fr_executing >> state & 1);
     ret->is_entry = l->fr_is_entry != NO ? bytes[l->fr_is_entry] != 0 : l->fr_owner == NO;
+}
+
+static int frame_read(struct frames *f, const struct python *py, addr_t addr, struct raw_frame *ret)
+{
+    const struct layout *l = &py->layout;
+    const unsigned char *bytes = addr & 7 ? NULL : windows_fetch(&f->w, py->mem, addr, (size_t)l->fr_size);
+
+    if (!bytes)
+        return ERR_TORN;
+    frames_parse(l, addr, bytes, ret);
+    ret->copied = f->w.found < f->w.n_copied && !f->w.items[f->w.found].once;
     return 0;
 }
 
@@ -72,7 +80,9 @@ static int frame_touch(struct frames *f, addr_t addr)
             return ERR_NOMEM;
         f->chain[f->n_chain++] = addr;
     }
-    if (f->n_touched == FRAMES_EXTRA || f->w.found < f->w.n_chunks) /* where it was found just now */
+    if (f->w.found < f->w.n_chunks) /* where it was found just now */
+        return 0;
+    if (++f->n_touched_all > FRAMES_EXTRA)
         return 0;
     if (grow_array((void **)&f->touched, &f->cap_touched, f->n_touched + 1, sizeof(*f->touched)) < 0)
         return ERR_NOMEM;
@@ -111,6 +121,8 @@ static int walk_step(struct frames *f, const struct layout *l, const struct raw_
         return raw->code ? frames_add(f, l, raw) : ERR_TORN;
     if (f->n) {
         f->items[f->n - 1].is_shim_entry = true;
+        /* One that was read late may lead elsewhere by now. */
+        f->items[f->n - 1].copied &= f->w.found < f->w.n_fetched;
         /* 3.15 has one more in the thread state, below all others. */
         if (!f->items[f->n - 1].entry)
             f->items[f->n - 1].entry = raw->addr;
@@ -127,10 +139,10 @@ static int walk_frames(struct frames *f, const struct python *py, addr_t addr, s
     unsigned long steps = 0, move = 1;
     int r = 0;
 
-    f->n = f->n_touched = f->n_chain = 0;
+    f->n = f->n_touched = f->n_touched_all = f->n_chain = 0;
     *w = (struct walk){0};
     for (; addr && r == 0; addr = raw.back) {
-        r = frames_read_one(f, py, addr, &raw);
+        r = frame_read(f, py, addr, &raw);
         if (r == 0)
             r = walk_step(f, &py->layout, &raw, w);
         if (r == 0)
@@ -373,7 +385,8 @@ static void keep_older(const struct frames *f, struct frames_hint *hint)
 /* What the walk found is where the next one looks. */
 void frames_hint_update(struct frames *f, struct frames_hint *hint)
 {
-    keep_older(f, hint);
+    if (f->w.n_copied)
+        keep_older(f, hint);
     swap_addrs(&f->touched, &f->cap_touched, &hint->extra, &hint->cap_extra);
     hint->n_extra = f->n_touched;
     f->n_touched = 0;
@@ -404,7 +417,7 @@ int frames_walk_fetched(struct frames *f, const struct python *py, struct frames
     r = walk_frames(f, py, start, &w);
     if (r == 0 && l->fr_owner != NO && !is_whole(f, &w, hint))
         return ERR_TORN;
-    /* Up to 3.10 a frame that has ended, or yielded, has lost its caller. Of a thread that stands still none is met. */
+    /* 3.6 to 3.10: a frame that has ended, or yielded, has lost its caller. Of a thread that stands still none is met. */
     return r == 0 && f->n && f->w.n_copied && !w.ends_in_executing ? ERR_TORN : r;
 }
 
@@ -434,6 +447,8 @@ int frames_read(struct frames *f, const struct python *py, addr_t tstate, struct
 
 void frames_keep_outermost(struct frames *f, size_t n)
 {
+    if (n >= f->n)
+        return;
     memmove(f->items, f->items + (f->n - n), n * sizeof(*f->items));
     f->n = n;
 }

@@ -21,13 +21,15 @@ struct py_frame {
 #define FRAMES_EXTRA  2048
 #define FRAMES_OLDER  4
 
+#define FRAMES_HINT_CHUNKS 64 /* of 16 KB and more: some ten thousand frames */
+
 /* Where a thread's frames were the last time, so that one call can fetch them the next time. Zeroed at first. */
 struct frames_hint {
     addr_t cframe[2];
     struct {
         addr_t start;
         uint32_t len;
-    } chunk[8]; /* of the data stack, the newest first */
+    } chunk[FRAMES_HINT_CHUNKS]; /* of the data stack, the newest first */
     size_t n_chunks;
     addr_t *extra; /* frames elsewhere: generators, entry frames; up to 3.10 all */
     size_t n_extra, cap_extra;
@@ -36,7 +38,7 @@ struct frames_hint {
     size_t n_older;
     addr_t interp; /* what the thread state must say, or it is another's by now; 0: not checked */
     uint64_t thread_id;
-    addr_t *chain; /* without a hold: all frames of the last stack that was whole, the innermost first */
+    addr_t *chain; /* without a hold: all frames of the last walk to a root, the innermost first */
     size_t n_chain, cap_chain;
     uint64_t usual_ns; /* what a double reading takes */
     addr_t root;       /* the outermost frame */
@@ -60,6 +62,7 @@ struct frames {
     size_t n_chain, cap_chain;
     addr_t *touched; /* frames that the walk found outside the chunks: the next hint */
     size_t n_touched, cap_touched;
+    size_t n_touched_all; /* more than a hint can hold */
 };
 
 /* Reads the stack of the thread whose state is at `tstate`. ERR_TORN when what was read cannot have been one

@@ -47,10 +47,11 @@ int frames_read_copies(struct frames *f, const struct python *py, addr_t tstate,
 int frames_walk_fetched(struct frames *f, const struct python *py, struct frames_hint *hint);
 /* What the walk found is where the next one looks. */
 void frames_hint_update(struct frames *f, struct frames_hint *hint);
-/* The stack that was read is believed. */
+/* What was walked last is what known frames are looked for in, when a later stack cannot be made out. */
 void frames_keep_chain(struct frames *f, struct frames_hint *hint);
 
-int frames_read_one(struct frames *f, const struct python *py, addr_t addr, struct raw_frame *ret);
+/* All but `copied`, which is for the caller to know. */
+void frames_parse(const struct layout *l, addr_t addr, const unsigned char *bytes, struct raw_frame *ret);
 int frames_add(struct frames *f, const struct layout *l, const struct raw_frame *raw);
 /* Entered from C: 3.11 marks the frame itself, later versions put one of their own below it. */
 bool frames_is_shim(const struct layout *l, const struct raw_frame *raw);

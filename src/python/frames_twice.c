@@ -10,6 +10,7 @@
 
 #define TWICE_TRIES 6
 #define LONG_NS     (2 * NS_PER_US)
+#define CALL_SPANS  4 /* a call takes as long as so many pieces do */
 
 /* Frames in common with another look at the stack, from the root on. One that has moved on within its function is the
  * last: what it called then is another call. `copied`: as far as they are in both copies. */
@@ -29,15 +30,16 @@ static size_t common_frames(const struct frames *f, const struct py_frame *other
     return same;
 }
 
-/* In 2.7 nothing tells a frame that has lost its caller from an outermost one: a new root must be seen twice. */
-static int root_check(struct frames *f, struct frames_hint *hint)
+/* From 3.6 on the walk shows whether it came to the root. In 2.7 nothing tells a frame that has lost its caller from an
+ * outermost one: a new root must be seen twice. */
+static int root_check(struct frames *f, const struct layout *l, struct frames_hint *hint)
 {
-    bool same = !f->n || hint->root == f->root;
+    bool known = l->fr_owner != NO || l->fr_state != NO || !f->n || hint->root == f->root;
 
     hint->root = f->root;
-    if (same)
+    if (known)
         frames_keep_chain(f, hint);
-    return same ? 0 : ERR_TORN;
+    return known ? 0 : ERR_TORN;
 }
 
 /* Puts the stack by the first copy aside, for the one by the second. */
@@ -52,6 +54,7 @@ static void swap_copies(struct frames *f)
     f->items = items;
     f->cap = cap;
     f->w.base = f->w.half;
+    f->w.misses = 0;
 }
 
 /* True when the second copy has the very frames that were found by the first: all as they were, but that the innermost
@@ -74,12 +77,23 @@ static bool frames_stayed(const struct frames *f, const struct layout *l)
     return true;
 }
 
-static bool all_copied(const struct frames *f)
+/* Was all of it where the hint told? Of a stack that is longer than a hint can be, that will never be so. */
+static bool has_moved(const struct frames *f)
 {
+    if (f->n_touched_all > FRAMES_EXTRA)
+        return false;
     for (size_t i = 0; i < f->n; i++)
         if (!f->items[i].copied)
-            return false;
-    return !f->is_astray && !f->is_before;
+            return true;
+    return f->is_astray || f->is_before;
+}
+
+/* A place of the hint is gone. The oldest may be to blame: without them first. */
+static void hint_forget(struct frames_hint *hint, bool had_older)
+{
+    if (!had_older || !hint->n_older)
+        hint->n_extra = hint->n_chunks = 0;
+    hint->n_older = 0;
 }
 
 /* One double reading. What has moved to where the hint did not tell is read singly and is not sure. With `ret_moved` the
@@ -89,15 +103,16 @@ static int read_twice_once(struct frames *f, const struct python *py, addr_t tst
 {
     int r = frames_read_copies(f, py, tstate, hint, ret_moved ? FRAMES_TWICE_OLDER : FRAMES_TWICE);
 
-    if (r == 0 && ret_moved && (*ret_moved = !all_copied(f)))
+    *ret_sure = 0;
+    if (r == 0 && ret_moved && (*ret_moved = has_moved(f)))
         return 0;
-    if (r == ERR_TORN && !f->w.n_copied) /* a place of the hint is gone */
-        hint->n_extra = hint->n_chunks = hint->n_older = 0;
+    if (r == ERR_TORN && !f->w.n_copied)
+        hint_forget(hint, ret_moved);
     if (r < 0 || !f->n)
         return r;
     if (frames_stayed(f, &py->layout)) {
         *ret_sure = f->n;
-        return root_check(f, hint);
+        return root_check(f, &py->layout, hint);
     }
     swap_copies(f);
     r = frames_walk_fetched(f, py, hint);
@@ -105,61 +120,71 @@ static int read_twice_once(struct frames *f, const struct python *py, addr_t tst
         return r;
     frames_hint_update(f, hint);
     *ret_sure = common_frames(f, f->other, f->n_other, true);
-    return *ret_sure ? root_check(f, hint) : ERR_TORN;
+    return *ret_sure ? root_check(f, &py->layout, hint) : ERR_TORN;
 }
 
 /* A stack that has frames in new places is read once more, now that these are known. Only what both have in common
  * counts: to take the second for the first would favour functions in which the thread stays for longer. */
 static int read_twice_known(struct frames *f, const struct python *py, addr_t tstate, struct frames_hint *hint,
-                            size_t *ret_sure)
+                            size_t *ret_sure, bool *ret_cut)
 {
     bool moved = false;
     size_t n, same;
     int r = read_twice_once(f, py, tstate, hint, ret_sure, &moved);
 
+    *ret_cut = false;
     if (r < 0 || !moved)
         return r;
-    if (grow_array((void **)&f->first, &f->cap_first, f->n, sizeof(*f->first)) < 0)
-        return ERR_NOMEM;
     n = f->n;
-    memcpy(f->first, f->items, n * sizeof(*f->first));
+    if (n && grow_array((void **)&f->first, &f->cap_first, n, sizeof(*f->first)) < 0)
+        return ERR_NOMEM;
+    if (n)
+        memcpy(f->first, f->items, n * sizeof(*f->first));
     r = read_twice_once(f, py, tstate, hint, ret_sure, NULL);
     if (r < 0)
         return r;
     same = common_frames(f, f->first, n, false);
     *ret_sure = same < *ret_sure ? same : *ret_sure;
-    return *ret_sure || !f->n ? 0 : ERR_TORN;
+    *ret_cut = same < n; /* it has returned from there meanwhile */
+    return *ret_sure || (!n && !f->n) ? 0 : ERR_TORN;
 }
 
 /* Were we interrupted between the copies? A program that does the same again and again may be back where it was, and both
- * be alike though neither was ever so. What is usual adapts itself. */
+ * be alike though neither was ever so. What is usual adapts itself; it counts by pieces, so that a deep stack is not taken
+ * for an interruption. */
 static bool took_long(const struct frames *f, struct frames_hint *hint)
 {
-    uint64_t took_ns = f->w.took_ns, usual_ns = hint->usual_ns;
+    uint64_t pieces = f->w.took_spans + CALL_SPANS, took_ns, usual_ns = hint->usual_ns;
 
+    if (!f->w.n_copied)
+        return false;
+    took_ns = f->w.took_ns * CALL_SPANS / pieces;
     hint->usual_ns = !usual_ns || took_ns < usual_ns ? took_ns : usual_ns + usual_ns / 4;
-    return usual_ns && took_ns > 2 * usual_ns + LONG_NS;
+    return usual_ns && f->w.took_ns > 2 * usual_ns * pieces / CALL_SPANS + LONG_NS;
 }
 
-/* A frame as it is in one of the copies; false when it is not in both. */
-static bool frame_copied(struct frames *f, const struct python *py, addr_t addr, size_t base, struct raw_frame *ret)
-{
-    f->w.base = base;
-    return frames_read_one(f, py, addr, ret) == 0 && ret->copied;
-}
-
-/* In the data stack all below the top is in use: a frame there belongs to the stack, whatever is above it. Up to 3.10
- * each frame tells. */
+/* In the data stack all below the top is in use: a frame there belongs to the stack, whatever is above it. From 3.6 to
+ * 3.10 each frame tells; in 2.7 nothing does. */
 static bool is_in_use(const struct frames *f, const struct layout *l, const struct raw_frame *raw)
 {
     addr_t chunk, top;
 
     if (l->ts_chunk == NO)
-        return raw->executing;
+        return l->fr_state != NO && raw->executing;
     chunk = frames_state_at(f, l->ts_chunk);
     top = frames_state_at(f, l->ts_chunk + 8);
     return raw->owner != OWNER_GENERATOR &&
            (raw->addr < chunk || raw->addr >= chunk + FRAMES_CHUNK_MAX || raw->addr + (addr_t)l->fr_size <= top);
+}
+
+static void reverse(struct frames *f)
+{
+    for (size_t i = 0; i < f->n / 2; i++) {
+        struct py_frame frame = f->items[i];
+
+        f->items[i] = f->items[f->n - 1 - i];
+        f->items[f->n - 1 - i] = frame;
+    }
 }
 
 /* When the thread moved too fast for its innermost frames to be made out: those of the last stack that are still in
@@ -167,25 +192,26 @@ static bool is_in_use(const struct frames *f, const struct layout *l, const stru
 static size_t known_frames(struct frames *f, const struct python *py, const struct frames_hint *hint)
 {
     const struct layout *l = &py->layout;
+    const unsigned char *bytes[2];
     struct raw_frame a, b;
     addr_t below = 0;
+    size_t at = 0;
 
     f->n = 0;
-    if (!f->w.n_copied)
-        return 0;
     for (size_t i = hint->n_chain; i-- > 0; below = a.addr) {
-        if (!frame_copied(f, py, hint->chain[i], 0, &a) || !frame_copied(f, py, hint->chain[i], f->w.half, &b) ||
-            a.code != b.code || a.back != b.back || a.back != below || a.owner != b.owner || !is_in_use(f, l, &a))
+        if (!windows_find_copies(&f->w, hint->chain[i], (size_t)l->fr_size, &at, bytes))
+            break;
+        frames_parse(l, hint->chain[i], bytes[0], &a);
+        frames_parse(l, hint->chain[i], bytes[1], &b);
+        if (a.code != b.code || a.back != b.back || a.back != below || a.owner != b.owner || !is_in_use(f, l, &a) ||
+            !is_in_use(f, l, &b))
             break;
         if (!frames_is_shim(l, &a) && frames_add(f, l, &a) < 0)
             break;
+        if (a.lasti != b.lasti || a.instr != b.instr) /* what it called is another call */
+            break;
     }
-    for (size_t i = 0; i < f->n / 2; i++) {
-        struct py_frame frame = f->items[i];
-
-        f->items[i] = f->items[f->n - 1 - i];
-        f->items[f->n - 1 - i] = frame;
-    }
+    reverse(f);
     return f->n;
 }
 
@@ -194,19 +220,25 @@ int frames_read_twice(struct frames *f, const struct python *py, addr_t tstate, 
 {
     int r = ERR_TORN;
 
-    *ret_sure = 0;
-    *ret_cut = false;
     for (int i = 0; i < TWICE_TRIES && r == ERR_TORN; i++) {
-        r = read_twice_known(f, py, tstate, hint, ret_sure);
-        if ((r == 0 || r == ERR_TORN) && took_long(f, hint) && i + 1 < TWICE_TRIES) {
+        bool was_long;
+
+        r = read_twice_known(f, py, tstate, hint, ret_sure, ret_cut);
+        was_long = took_long(f, hint);
+        if (r == ERR_CYCLE && f->n < PY_MAX_FRAMES) /* of frames of two moments */
+            r = ERR_TORN;
+        if (was_long && i + 1 < TWICE_TRIES && (r == 0 || r == ERR_TORN)) {
             r = ERR_TORN;
             continue;
         }
-        *ret_cut = r == 0 && f->is_before; /* the thread may have entered meanwhile */
-        if (r == ERR_TORN && (*ret_sure = known_frames(f, py, hint)) > 0)
+        if (r == 0 && f->n)
+            *ret_cut |= f->is_before || f->is_astray || was_long;
+        if (r == ERR_TORN && (*ret_sure = known_frames(f, py, hint)) > 0) {
             *ret_cut = true;
-        if (*ret_cut)
-            return 0;
+            r = 0;
+        }
+        if (f->n_touched_all > FRAMES_EXTRA) /* it will not be better */
+            break;
     }
     return r;
 }

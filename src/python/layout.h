@@ -62,7 +62,7 @@ struct layout {
     /* PyFrameObject up to 3.10, _PyInterpreterFrame after */
     int fr_code, fr_back, fr_owner, fr_is_entry;
     int fr_state;     /* 3.6 to 3.10: a byte that tells whether it is being executed, */
-    int fr_executing; /* by this value */
+    int fr_executing; /* by these values, a bit each */
     int fr_lasti;     /* an int: up to 3.10 */
     int fr_instr;     /* a pointer into the bytecode: 3.11+ */
     int fr_size;      /* bytes to read to have all of the above */

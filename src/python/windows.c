@@ -72,6 +72,7 @@ int windows_read_twice(struct windows *w, struct mem *m)
     begin = clock_now_ns();
     got = mem_readv(m, w->spans, n);
     w->took_ns = clock_now_ns() - begin;
+    w->took_spans = n;
     if (got < n) {
         w->n = 0;
         return ERR_TORN;

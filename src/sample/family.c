@@ -132,11 +132,7 @@ const struct proc_info *family_entry_info(const struct family_entry *e)
 
 static bool entry_alive(const struct family_entry *e)
 {
-    struct proc_stat st;
-
-    if (e->process)
-        return process_alive(e->process);
-    return proc_stat_read(e->pid, 0, &st) == 0 && st.start_time == e->start_time && st.state != 'Z' && st.state != 'X';
+    return e->process ? process_alive(e->process) : proc_is_alive(e->pid, e->start_time);
 }
 
 bool family_root_alive(const struct family *t)

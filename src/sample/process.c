@@ -66,13 +66,12 @@ void process_move_info(struct process *p, struct proc_info *to)
 bool process_alive(const struct process *p)
 {
     struct pollfd fd = {.fd = p->pidfd, .events = POLLIN};
-    struct proc_stat st;
 
     if (p->core)
         return true; /* it will not change any more */
     if (p->pidfd >= 0)
         return poll(&fd, 1, 0) <= 0; /* a signal to us says nothing of it */
-    return proc_stat_read(p->pid, 0, &st) == 0 && st.start_time == p->start_time && st.state != 'Z' && st.state != 'X';
+    return proc_is_alive(p->pid, p->start_time);
 }
 
 static const char *intern_owned(struct intern *names, char *text)

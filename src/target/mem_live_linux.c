@@ -13,7 +13,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-#define BATCH 64 /* well below IOV_MAX; keeps the vectors on the stack */
+#define BATCH 512 /* below IOV_MAX; keeps the vectors on the stack */
 
 struct mem_live {
     struct mem mem;

@@ -51,6 +51,8 @@ struct proc_status {
 int proc_read_file(pid_t pid, pid_t tid, const char *name, char **ret_text, size_t *ret_len);
 
 int proc_stat_read(pid_t pid, pid_t tid, struct proc_stat *ret);
+/* False when it has ended, or another has its pid by now. If that cannot be told, it is alive. */
+bool proc_is_alive(pid_t pid, uint64_t start_time);
 int proc_status_read(pid_t pid, pid_t tid, struct proc_status *ret);
 /* The same of an open directory of /proc, which is one process for good; nothing of namespaces. */
 int proc_status_read_at(int dir, struct proc_status *ret);

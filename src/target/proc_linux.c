@@ -136,6 +136,14 @@ int proc_stat_read(pid_t pid, pid_t tid, struct proc_stat *ret)
     return r;
 }
 
+bool proc_is_alive(pid_t pid, uint64_t start_time)
+{
+    struct proc_stat st;
+    int r = proc_stat_read(pid, 0, &st);
+
+    return r < 0 ? r != ERR_NO_PROCESS : st.start_time == start_time && st.state != 'Z' && st.state != 'X';
+}
+
 const char *proc_status_field(const char *text, const char *name)
 {
     size_t len = strlen(name);

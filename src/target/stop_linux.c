@@ -22,8 +22,9 @@
 #define SPIN_NS (50 * NS_PER_US)
 #define WAIT_NS (20 * NS_PER_MS)
 
-#define SEIZE_LOOKS    12
-#define SEIZE_PAUSE_NS (200 * NS_PER_US)
+#define SEIZE_LOOKS      12
+#define SEIZE_LOOKS_LENT 3 /* there is another way, and each time it comes to that */
+#define SEIZE_PAUSE_NS   (200 * NS_PER_US)
 
 #define SETTLE_PAUSE_NS (1000 * NS_PER_US)
 
@@ -116,10 +117,11 @@ static bool is_debugger(pid_t pid)
 {
     char *name = NULL;
     size_t len;
+    int r = proc_read_file(pid, 0, "comm", &name, &len);
     bool is;
 
-    if (proc_read_file(pid, 0, "comm", &name, &len) < 0)
-        return false;
+    if (r < 0)
+        return r != ERR_NO_PROCESS;
     is = strcmp(name, "spyglass\n") != 0 && strcmp(name, "py-spy\n") != 0;
     free(name);
     return is;
@@ -133,7 +135,7 @@ static int seize(pid_t tid, uint64_t timeout_ns)
 {
     uint64_t end = clock_now_ns() + timeout_ns;
     struct proc_status st;
-    int unseen = 0;
+    int unseen = 0, most = lent_active() ? SEIZE_LOOKS_LENT : SEIZE_LOOKS;
 
     while (ptrace(PTRACE_SEIZE, tid, 0, 0) < 0) {
         int error = errno;
@@ -142,7 +144,7 @@ static int seize(pid_t tid, uint64_t timeout_ns)
         /* Without a tracer: it was let go since, and taken by the next before us, or else nobody may. */
         if (known)
             unseen = st.tracer ? 0 : unseen + 1;
-        if (!known || unseen > SEIZE_LOOKS || (st.tracer && is_debugger(st.tracer))) {
+        if (!known || unseen > most || (st.tracer && is_debugger(st.tracer))) {
             errno = error;
             return ERR_PERMISSION;
         }

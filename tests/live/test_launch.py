@@ -11,24 +11,39 @@ import shutil
 import signal
 import subprocess
 import tempfile
+import threading
 import time
 
 import pytest
 from conftest import (DEBIAN, NEWEST_HOST, PY_SPY, PYTHONS, SPYGLASS, TARGETS, WAIT, clean_env, finish, process_state, run,
                       start, wait_until)
 from test_record import WORK, read_raw, wait_sampling
-from trees import chains_of, cpu_seconds, functions_of, read_tree, stat
+from trees import chains_of, cpu_seconds, descendants, functions_of, read_tree, stat
 
 HOSTS = [p for p in (next((p for p in PYTHONS if p.version == (2, 7)), None), DEBIAN, NEWEST_HOST) if p]
 
 
 def lines_of(process):
     """The next JSON line among what a launched program writes to our standard output."""
-    while True:
-        line = process.stdout.readline()
-        assert line, process.stderr.read()
-        if line.startswith(b"{"):
-            return json.loads(line.decode())
+    told = []
+    guard = threading.Timer(WAIT, give_up, [process.pid, told])
+    guard.start()
+    try:
+        while True:
+            line = process.stdout.readline()
+            assert line, (told, process.stderr.read())
+            if line.startswith(b"{"):
+                return json.loads(line.decode())
+    finally:
+        guard.cancel()
+
+
+def give_up(pid, told):
+    """Nothing came: how the profiler and the program stand goes into the message of the test, then they end."""
+    for one in [*descendants(pid), pid]:
+        for name in ("status", "wchan"):
+            told.append(pathlib.Path("/proc/%d/%s" % (one, name)).read_text())
+        os.kill(one, signal.SIGKILL)
 
 
 def launch(out, *args, program=SPYGLASS, flags=(), **options):
@@ -40,6 +55,9 @@ def launch(out, *args, program=SPYGLASS, flags=(), **options):
 
 
 def send(process, number):
+    """Not before the program is back from the handler of the last one: Python 2.7 loses a signal that comes while it looks
+    for more of them (trip_signal in signalmodule.c, when Py_AddPendingCall does not get its lock), and all after it."""
+    time.sleep(0.02)
     os.kill(process.pid, number)
 
 

@@ -252,7 +252,7 @@ addr_t fake_frame_push(struct fake_python *p, struct fake_thread *t, addr_t code
 {
     const struct layout *l = &p->py.layout;
     addr_t frame = frame_room(p, t, owner);
-    unsigned char byte = (unsigned char)owner, entry = t->entering, executing = (unsigned char)l->fr_executing;
+    unsigned char byte = (unsigned char)owner, entry = t->entering, executing = l->fr_executing >> 1 & 1;
     int lasti = l->line_kind == LINES_RANGES ? at / 2 : at;
 
     put_at(p, frame, l->fr_code, code);
