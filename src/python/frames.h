@@ -18,7 +18,7 @@ struct py_frame {
 };
 
 #define FRAMES_CHUNKS 256
-#define FRAMES_EXTRA  2048
+#define FRAMES_EXTRA  16384
 #define FRAMES_OLDER  4
 
 #define FRAMES_HINT_CHUNKS 64 /* of 16 KB and more: some ten thousand frames */

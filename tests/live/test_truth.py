@@ -175,6 +175,17 @@ def test_turns(spawn, tmp_path, python, mode):
         assert abs(share - true) < 0.04, (counts, spent)
 
 
+@pytest.mark.parametrize("mode", MODES)
+def test_recursion(spawn, tmp_path, python, mode):
+    """However deep, a stack is seen whole."""
+    target = spawn(python, "recursion.py", "3000")
+    result = run("record", "--pid", target.pid, "-d", 1, "-r", 50, "--function", "-o", tmp_path / "out.txt", "-f", "raw",
+                 *MODES[mode]).check()
+    deep = sum(n for names, n in read(tmp_path / "out.txt") if names.count("down") == 3001 and "works" in names)
+    total = sum(n for _, n in read(tmp_path / "out.txt"))
+    assert total > 5 and deep >= 0.8 * total, (deep, total, result)
+
+
 def cpu_seconds(pid):
     with open("/proc/%d/schedstat" % pid) as file:
         return int(file.read().split()[0]) / 1e9
