@@ -15,6 +15,8 @@
 #define LATE_SHARE     50 /* one tick in so many */
 #define LATE_NS        (300 * NS_PER_US)
 #define APART_SHARE    10
+#define USUAL_NS       (4 * NS_PER_S) /* over so long, but not less than so many ticks, a mean is taken */
+#define USUAL_LEAST    32
 #define LOOK_LEAST_NS  (200 * NS_PER_US)
 #define LOOK_CALM_NS   (20 * NS_PER_MS)
 #define ROOT_NS        (50 * NS_PER_MS) /* sampling itself notices the end of a Python sooner */
@@ -111,10 +113,29 @@ static bool sleep_to(struct loop *l, uint64_t start, uint64_t when)
     return true;
 }
 
-/* The next tick on the grid after now; those in between are missed. */
+/* On its own core the target stands still while we are there: for longer where its stack has changed. The next tick is so
+ * much later, or earlier, than usual: then each stands for as much of the target's time, and functions that take us longer
+ * do not seem to take longer. The rate stays what it is. */
+static int64_t spare(struct loop *l, uint64_t took_ns)
+{
+    double took = (double)took_ns, over = (double)USUAL_NS / (double)l->interval_ns, diff;
+
+    if (l->family->sampler->core.cpu < 0 || took_ns > l->interval_ns / 2)
+        return 0;
+    if (l->spared++ < USUAL_LEAST) { /* the first ones read code objects */
+        l->usual_ns = l->spared == 1 || took < l->usual_ns ? took : l->usual_ns;
+        return 0;
+    }
+    diff = (took < 2 * l->usual_ns ? took : 2 * l->usual_ns) - l->usual_ns;
+    over = (double)l->spared < over ? (double)l->spared : over;
+    l->usual_ns += diff / (over > USUAL_LEAST ? over : USUAL_LEAST);
+    return (int64_t)diff;
+}
+
+/* The next tick after now; those in between are missed. */
 static uint64_t next_tick(struct loop *l, uint64_t due)
 {
-    uint64_t now = clock_now_ns(), next = due + l->interval_ns;
+    uint64_t now = clock_now_ns(), next = due + l->interval_ns + (uint64_t)spare(l, now - l->woke_ns);
 
     if (now > next) {
         uint64_t skipped = (now - next) / l->interval_ns + 1;

@@ -28,6 +28,8 @@ struct loop {
     uint64_t random;       /* state of the jitter */
     uint64_t late;         /* ticks at which we were woken long after we should have been */
     uint64_t woke_ns;      /* when we last slept */
+    double usual_ns;       /* how long we are on the target's core for a tick, */
+    uint64_t spared;       /* as a mean over so many */
     uint64_t root_ns;      /* when the root was last looked at */
     uint64_t python_ns;    /* when the root, or any Python, was last there */
     uint64_t looked_ns;    /* when signals and the target were last looked at */
