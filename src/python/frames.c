@@ -119,6 +119,8 @@ static int walk_step(struct frames *f, const struct layout *l, const struct raw_
     f->root = raw->addr;
     if (!shim)
         return raw->code ? frames_add(f, l, raw) : ERR_TORN;
+    if (!f->n)
+        f->is_astray |= f->w.found >= f->w.n_fetched;
     if (f->n) {
         f->items[f->n - 1].is_shim_entry = true;
         /* One that was read late may lead elsewhere by now. */
@@ -428,7 +430,7 @@ int frames_read_copies(struct frames *f, const struct python *py, addr_t tstate,
     int r;
 
     windows_clear(&f->w);
-    f->n = f->n_touched = 0;
+    f->n = f->n_touched = f->n_touched_all = 0;
     r = fetch_hinted(f, py, tstate, hint, copies);
     if (r == 0 && hint->interp &&
         (frames_state_at(f, l->ts_interp) != hint->interp || frames_state_at(f, l->ts_thread_id) != hint->thread_id))

@@ -92,7 +92,7 @@ static bool has_moved(const struct frames *f)
 static void hint_forget(struct frames_hint *hint, bool had_older)
 {
     if (!had_older || !hint->n_older)
-        hint->n_extra = hint->n_chunks = 0;
+        hint->n_extra = hint->n_chunks = hint->cframe[0] = hint->cframe[1] = 0;
     hint->n_older = 0;
 }
 
@@ -154,13 +154,22 @@ static int read_twice_known(struct frames *f, const struct python *py, addr_t ts
  * for an interruption. */
 static bool took_long(const struct frames *f, struct frames_hint *hint)
 {
-    uint64_t pieces = f->w.took_spans + CALL_SPANS, took_ns, usual_ns = hint->usual_ns;
+    uint64_t pieces = f->w.took_pieces + CALL_SPANS, took_ns, usual_ns = hint->usual_ns;
 
     if (!f->w.n_copied)
         return false;
     took_ns = f->w.took_ns * CALL_SPANS / pieces;
     hint->usual_ns = !usual_ns || took_ns < usual_ns ? took_ns : usual_ns + usual_ns / 4;
     return usual_ns && f->w.took_ns > 2 * usual_ns * pieces / CALL_SPANS + LONG_NS;
+}
+
+/* How long the newest chunk of the data stack is, as it says itself. */
+static size_t chunk_size(const struct frames *f, addr_t chunk)
+{
+    const unsigned char *bytes = f->w.n_chunks > 1 ? windows_bytes(&f->w, 1, chunk, 16) : NULL;
+    uint64_t size = bytes ? frames_addr_at(bytes, 8) : FRAMES_CHUNK_MAX;
+
+    return size < FRAMES_CHUNK_MAX ? size : FRAMES_CHUNK_MAX;
 }
 
 /* In the data stack all below the top is in use: a frame there belongs to the stack, whatever is above it. From 3.6 to
@@ -174,7 +183,7 @@ static bool is_in_use(const struct frames *f, const struct layout *l, const stru
     chunk = frames_state_at(f, l->ts_chunk);
     top = frames_state_at(f, l->ts_chunk + 8);
     return raw->owner != OWNER_GENERATOR &&
-           (raw->addr < chunk || raw->addr >= chunk + FRAMES_CHUNK_MAX || raw->addr + (addr_t)l->fr_size <= top);
+           (raw->addr < chunk || raw->addr - chunk >= chunk_size(f, chunk) || raw->addr + (addr_t)l->fr_size <= top);
 }
 
 static void reverse(struct frames *f)

@@ -10,7 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MISSES_MAX 64 /* a stack that has moved altogether is not looked for in every old place */
+#define MISSES_MAX  64   /* a stack that has moved altogether is not looked for in every old place, */
+#define MISSES_LONG 2048 /* and less often where there are so many */
+#define PIECE_BYTES 2048 /* to copy these takes as long as to find the memory */
 
 void windows_clear(struct windows *w)
 {
@@ -72,7 +74,7 @@ int windows_read_twice(struct windows *w, struct mem *m)
     begin = clock_now_ns();
     got = mem_readv(m, w->spans, n);
     w->took_ns = clock_now_ns() - begin;
-    w->took_spans = n;
+    w->took_pieces = n + w->used / PIECE_BYTES;
     if (got < n) {
         w->n = 0;
         return ERR_TORN;
@@ -122,7 +124,7 @@ static const unsigned char *find(struct windows *w, addr_t addr, size_t len)
             return bytes;
         }
     }
-    w->misses++;
+    w->misses += 1 + (w->n_fetched - w->n_chunks) / MISSES_LONG;
     return NULL;
 }
 
@@ -141,6 +143,9 @@ const unsigned char *windows_fetch(struct windows *w, struct mem *m, addr_t addr
 
 bool windows_find_copies(const struct windows *w, addr_t addr, size_t len, size_t *at, const unsigned char *ret[2])
 {
+    /* Who goes from the root inward finds the next one before the last. */
+    if (*at && *at < w->n_copied && !w->items[*at - 1].once && holds(&w->items[*at - 1], addr, len))
+        --*at;
     for (size_t k = 0; k < w->n_copied; k++, *at = *at + 1 < w->n_copied ? *at + 1 : 0) {
         const struct window *win = &w->items[*at];
 

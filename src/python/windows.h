@@ -22,7 +22,7 @@ struct windows {
     size_t n_copied;                /* windows of a double reading */
     size_t half;                    /* where the second copy begins */
     uint64_t took_ns;               /* the last double reading, */
-    size_t took_spans;              /* of so many pieces */
+    size_t took_pieces;             /* of so many, long ones counted by their length */
     size_t base;                    /* where the copy begins that is looked at: 0 or half */
     size_t n_fetched, used_fetched; /* windows that stay; behind them, one that is read when it is asked for */
     size_t found;                   /* the window of the last find */

@@ -17,6 +17,7 @@
 #define APART_SHARE    10
 #define USUAL_NS       (4 * NS_PER_S) /* over so long, but not less than so many ticks, a mean is taken */
 #define USUAL_LEAST    32
+#define USUAL_MOST     8 /* times: beyond that something else happened */
 #define LOOK_LEAST_NS  (200 * NS_PER_US)
 #define LOOK_CALM_NS   (20 * NS_PER_MS)
 #define ROOT_NS        (50 * NS_PER_MS) /* sampling itself notices the end of a Python sooner */
@@ -115,18 +116,25 @@ static bool sleep_to(struct loop *l, uint64_t start, uint64_t when)
 
 /* On its own core the target stands still while we are there: for longer where its stack has changed. The next tick is so
  * much later, or earlier, than usual: then each stands for as much of the target's time, and functions that take us longer
- * do not seem to take longer. The rate stays what it is. */
+ * do not seem to take longer. Over some seconds the rate is what was asked for. */
 static int64_t spare(struct loop *l, uint64_t took_ns)
 {
-    double took = (double)took_ns, over = (double)USUAL_NS / (double)l->interval_ns, diff;
+    const struct sampler *s = l->family->sampler;
+    uint64_t on_core = s->ways[FREEZE_CORE], elsewhere = s->ways[FREEZE_HELD] + s->ways[FREEZE_NOT];
+    double took = (double)took_ns, over = (double)USUAL_NS / (double)l->interval_ns, most, diff;
+    bool counts = on_core != l->on_core && elsewhere == l->elsewhere;
 
-    if (l->family->sampler->core.cpu < 0 || took_ns > l->interval_ns / 2)
+    l->on_core = on_core;
+    l->elsewhere = elsewhere;
+    if (!counts || s->core.cpu < 0 || l->interval_ns < BURST_NS)
         return 0;
     if (l->spared++ < USUAL_LEAST) { /* the first ones read code objects */
         l->usual_ns = l->spared == 1 || took < l->usual_ns ? took : l->usual_ns;
         return 0;
     }
-    diff = (took < 2 * l->usual_ns ? took : 2 * l->usual_ns) - l->usual_ns;
+    most = (double)l->interval_ns / 2;
+    most = most < USUAL_MOST * l->usual_ns ? most : USUAL_MOST * l->usual_ns;
+    diff = (took < most ? took : most) - l->usual_ns;
     over = (double)l->spared < over ? (double)l->spared : over;
     l->usual_ns += diff / (over > USUAL_LEAST ? over : USUAL_LEAST);
     return (int64_t)diff;

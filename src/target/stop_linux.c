@@ -112,17 +112,18 @@ static int code_of_refusal(pid_t tid)
     return r;
 }
 
-/* Does this tracer keep it? One that has ended since it was named does not. */
-static bool is_debugger(pid_t pid)
+/* Is this tracer one of us? One that has ended since it was named, or hides, is not. */
+static bool is_profiler(pid_t pid, bool *ret_debugger)
 {
     char *name = NULL;
     size_t len;
-    int r = proc_read_file(pid, 0, "comm", &name, &len);
     bool is;
 
-    if (r < 0)
-        return r != ERR_NO_PROCESS;
-    is = strcmp(name, "spyglass\n") != 0 && strcmp(name, "py-spy\n") != 0;
+    *ret_debugger = false;
+    if (!pid || proc_read_file(pid, 0, "comm", &name, &len) < 0)
+        return false;
+    is = strcmp(name, "spyglass\n") == 0 || strcmp(name, "py-spy\n") == 0;
+    *ret_debugger = !is;
     free(name);
     return is;
 }
@@ -135,16 +136,16 @@ static int seize(pid_t tid, uint64_t timeout_ns)
 {
     uint64_t end = clock_now_ns() + timeout_ns;
     struct proc_status st;
-    int unseen = 0, most = lent_active() ? SEIZE_LOOKS_LENT : SEIZE_LOOKS;
+    int unseen = 0;
 
     while (ptrace(PTRACE_SEIZE, tid, 0, 0) < 0) {
         int error = errno;
-        bool known = error == EPERM && proc_status_read(tid, 0, &st) == 0;
+        bool debugger = false, known = error == EPERM && proc_status_read(tid, 0, &st) == 0;
 
-        /* Without a tracer: it was let go since, and taken by the next before us, or else nobody may. */
+        /* No tracer: it was let go since, and taken by the next before us, or else nobody may. */
         if (known)
-            unseen = st.tracer ? 0 : unseen + 1;
-        if (!known || unseen > most || (st.tracer && is_debugger(st.tracer))) {
+            unseen = is_profiler(st.tracer, &debugger) ? 0 : unseen + 1;
+        if (!known || debugger || unseen > (lent_active() ? SEIZE_LOOKS_LENT : SEIZE_LOOKS)) {
             errno = error;
             return ERR_PERMISSION;
         }

@@ -41,9 +41,11 @@ def lines_of(process):
 def give_up(pid, told):
     """Nothing came: how the profiler and the program stand goes into the message of the test, then they end."""
     for one in [*descendants(pid), pid]:
-        for name in ("status", "wchan"):
-            told.append(pathlib.Path("/proc/%d/%s" % (one, name)).read_text())
-        os.kill(one, signal.SIGKILL)
+        try:
+            told.extend(pathlib.Path("/proc/%d/%s" % (one, name)).read_text() for name in ("status", "wchan"))
+            os.kill(one, signal.SIGKILL)
+        except OSError as error:
+            told.append(str(error))
 
 
 def launch(out, *args, program=SPYGLASS, flags=(), **options):
