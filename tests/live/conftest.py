@@ -20,6 +20,7 @@ TARGETS = ROOT / "tests" / "targets"
 SPYGLASS = pathlib.Path(os.environ.get("SPYGLASS", ROOT / "build" / "spyglass")).resolve()
 PY_SPY = SPYGLASS.parent / "py-spy"
 SANITIZED = b"__asan_init" in SPYGLASS.read_bytes() if SPYGLASS.exists() else False
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # under nohup it would be ignored by all that is started here
 WAIT = 120  # seconds until a thing that must happen counts as hanging
 
 

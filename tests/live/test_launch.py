@@ -57,9 +57,6 @@ def launch(out, *args, program=SPYGLASS, flags=(), **options):
 
 
 def send(process, number):
-    """Not before the program is back from the handler of the last one: Python 2.7 loses a signal that comes while it looks
-    for more of them (trip_signal in signalmodule.c, when Py_AddPendingCall does not get its lock), and all after it."""
-    time.sleep(0.02)
     os.kill(process.pid, number)
 
 
