@@ -80,9 +80,7 @@ static int frame_touch(struct frames *f, addr_t addr)
             return ERR_NOMEM;
         f->chain[f->n_chain++] = addr;
     }
-    if (f->w.found < f->w.n_chunks) /* where it was found just now */
-        return 0;
-    if (++f->n_touched_all > FRAMES_EXTRA)
+    if (f->n_touched == FRAMES_EXTRA || f->w.found < f->w.n_chunks) /* where it was found just now */
         return 0;
     if (grow_array((void **)&f->touched, &f->cap_touched, f->n_touched + 1, sizeof(*f->touched)) < 0)
         return ERR_NOMEM;
@@ -107,7 +105,7 @@ struct walk {
 
 static int walk_step(struct frames *f, const struct layout *l, const struct raw_frame *raw, struct walk *w)
 {
-    bool shim = frames_is_shim(l, raw), entry = raw->is_entry || shim;
+    bool shim = frames_is_shim(l, raw), entry = raw->is_entry || shim, late;
 
     if (entry && !w->has_entry) {
         w->has_entry = true;
@@ -119,12 +117,11 @@ static int walk_step(struct frames *f, const struct layout *l, const struct raw_
     f->root = raw->addr;
     if (!shim)
         return raw->code ? frames_add(f, l, raw) : ERR_TORN;
-    if (!f->n)
-        f->is_astray |= f->w.found >= f->w.n_fetched;
+    late = f->w.found >= f->w.n_fetched; /* then it may lead elsewhere by now */
+    f->is_astray |= late && !f->n;
     if (f->n) {
         f->items[f->n - 1].is_shim_entry = true;
-        /* One that was read late may lead elsewhere by now. */
-        f->items[f->n - 1].copied &= f->w.found < f->w.n_fetched;
+        f->items[f->n - 1].copied &= !late;
         /* 3.15 has one more in the thread state, below all others. */
         if (!f->items[f->n - 1].entry)
             f->items[f->n - 1].entry = raw->addr;
@@ -141,7 +138,7 @@ static int walk_frames(struct frames *f, const struct python *py, addr_t addr, s
     unsigned long steps = 0, move = 1;
     int r = 0;
 
-    f->n = f->n_touched = f->n_touched_all = f->n_chain = 0;
+    f->n = f->n_touched = f->n_chain = 0;
     *w = (struct walk){0};
     for (; addr && r == 0; addr = raw.back) {
         r = frame_read(f, py, addr, &raw);
@@ -430,7 +427,7 @@ int frames_read_copies(struct frames *f, const struct python *py, addr_t tstate,
     int r;
 
     windows_clear(&f->w);
-    f->n = f->n_touched = f->n_touched_all = 0;
+    f->n = f->n_touched = 0;
     r = fetch_hinted(f, py, tstate, hint, copies);
     if (r == 0 && hint->interp &&
         (frames_state_at(f, l->ts_interp) != hint->interp || frames_state_at(f, l->ts_thread_id) != hint->thread_id))

@@ -62,7 +62,6 @@ struct frames {
     size_t n_chain, cap_chain;
     addr_t *touched; /* frames that the walk found outside the chunks: the next hint */
     size_t n_touched, cap_touched;
-    size_t n_touched_all; /* more than a hint can hold */
 };
 
 /* Reads the stack of the thread whose state is at `tstate`. ERR_TORN when what was read cannot have been one

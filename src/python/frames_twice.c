@@ -78,9 +78,9 @@ static bool frames_stayed(const struct frames *f, const struct layout *l)
 }
 
 /* Was all of it where the hint told? Of a stack that is longer than a hint can be, that will never be so. */
-static bool has_moved(const struct frames *f)
+static bool has_moved(const struct frames *f, const struct frames_hint *hint)
 {
-    if (f->n_touched_all > FRAMES_EXTRA)
+    if (hint->n_extra == FRAMES_EXTRA)
         return false;
     for (size_t i = 0; i < f->n; i++)
         if (!f->items[i].copied)
@@ -104,7 +104,7 @@ static int read_twice_once(struct frames *f, const struct python *py, addr_t tst
     int r = frames_read_copies(f, py, tstate, hint, ret_moved ? FRAMES_TWICE_OLDER : FRAMES_TWICE);
 
     *ret_sure = 0;
-    if (r == 0 && ret_moved && (*ret_moved = has_moved(f)))
+    if (r == 0 && ret_moved && (*ret_moved = has_moved(f, hint)))
         return 0;
     if (r == ERR_TORN && !f->w.n_copied)
         hint_forget(hint, ret_moved);
@@ -246,7 +246,7 @@ int frames_read_twice(struct frames *f, const struct python *py, addr_t tstate, 
             *ret_cut = true;
             r = 0;
         }
-        if (f->n_touched_all > FRAMES_EXTRA) /* it will not be better */
+        if (hint->n_extra == FRAMES_EXTRA) /* too deep for a hint: it will not be better */
             break;
     }
     return r;

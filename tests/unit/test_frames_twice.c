@@ -158,6 +158,39 @@ static void test_goes_on(void)
     }
 }
 
+static void dawdle(void *arg, uint64_t call)
+{
+    uint64_t end = clock_now_ns() + 200 * NS_PER_US;
+    const struct moving *m = arg;
+
+    while (call <= m->at_call && clock_now_ns() < end)
+        ;
+}
+
+/* We were interrupted in a reading: it is made again; and if it is never better, nobody vouches for what came on top. */
+static void test_interrupted(void)
+{
+    for (size_t i = 0; i < N_VERSIONS; i++) {
+        struct moving m;
+
+        moving_init(&m, i);
+        moving_call(&m);
+        CHECK_INT(moving_read(&m), 0);
+        m.p.mem->on_call = dawdle;
+        m.p.mem->on_call_arg = &m;
+        m.at_call = m.p.mem->calls + 1;
+        m.hint.usual_ns = 20 * NS_PER_US;
+        CHECK_INT(frames_read_twice(&m.f, &m.p.py, m.tstate, &m.hint, &m.sure, &m.cut), 0);
+        CHECK_INT(m.p.mem->calls > m.at_call, true);
+        check_whole(&m);
+        m.at_call = UINT64_MAX;
+        m.hint.usual_ns = 1 * NS_PER_US;
+        CHECK_INT(frames_read_twice(&m.f, &m.p.py, m.tstate, &m.hint, &m.sure, &m.cut), 0);
+        CHECK_INT(m.cut, true);
+        moving_free(&m);
+    }
+}
+
 static void put_state(struct moving *m, addr_t frame, bool executing)
 {
     const struct layout *l = &m->p.py.layout;
@@ -203,6 +236,7 @@ int main(void)
     TEST_RUN(test_new_places);
     TEST_RUN(test_turns);
     TEST_RUN(test_goes_on);
+    TEST_RUN(test_interrupted);
     TEST_RUN(test_without_root);
     return test_finish("test_frames_twice");
 }
