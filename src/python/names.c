@@ -23,6 +23,14 @@ struct collect {
     int r;
 };
 
+static bool is_wanted(const struct thread_names *names, uint64_t thread_id)
+{
+    for (size_t i = 0; i < names->n_wanted && names->wanted; i++)
+        if (names->wanted[i] == thread_id)
+            return true;
+    return !names->wanted;
+}
+
 static bool visit_thread(const struct python *py, addr_t key, addr_t value, void *arg)
 {
     struct collect *c = arg;
@@ -32,7 +40,7 @@ static bool visit_thread(const struct python *py, addr_t key, addr_t value, void
 
     if (names->n >= PY_MAX_THREADS || clock_now_ns() > c->deadline_ns)
         return false;
-    if (objects_int_read(py, key, &item.thread_id) < 0 ||
+    if (objects_int_read(py, key, &item.thread_id) < 0 || !is_wanted(names, item.thread_id) ||
         objects_attr_get(py, value, py->major == 2 ? "_Thread__name" : "_name", &name) < 0 ||
         strings_read(py, name, &item.name) < 0)
         return true;
@@ -44,9 +52,8 @@ static bool visit_thread(const struct python *py, addr_t key, addr_t value, void
     return true;
 }
 
-int names_read(const struct python *py, addr_t interp, struct thread_names *names)
+static addr_t find_active(const struct python *py, addr_t interp)
 {
-    struct collect c = {.names = names, .interp = interp, .deadline_ns = clock_now_ns() + PATIENCE_NS};
     addr_t modules, module, dict, active;
 
     if (mem_read_addr(py->mem, interp + (addr_t)py->layout.in_modules, &modules) < 0 || !modules ||
@@ -54,7 +61,19 @@ int names_read(const struct python *py, addr_t interp, struct thread_names *name
         mem_read_addr(py->mem, module + MODULE_DICT, &dict) < 0 || !dict ||
         objects_dict_get(py, dict, "_active", &active) < 0)
         return 0;
-    objects_dict_walk(py, active, visit_thread, &c);
+    return active;
+}
+
+int names_read(const struct python *py, addr_t interp, struct thread_names *names)
+{
+    struct collect c = {.names = names, .interp = interp, .deadline_ns = clock_now_ns() + PATIENCE_NS};
+
+    if (!names->wanted || !names->active || names->interp != interp) {
+        names->active = find_active(py, interp);
+        names->interp = interp;
+    }
+    if (names->active)
+        objects_dict_walk(py, names->active, visit_thread, &c);
     return c.r;
 }
 

@@ -15,6 +15,11 @@ struct thread_name {
 struct thread_names {
     struct thread_name *items;
     size_t n, cap;
+    /* The threads whose names are wanted; NULL: all. For a few, threading._active is taken to be where it was found last:
+     * it takes a walk through all modules to find it. */
+    const uint64_t *wanted;
+    size_t n_wanted;
+    addr_t interp, active;
 };
 
 /* Adds the names in one interpreter. Without the threading module there are none, which is no error. */

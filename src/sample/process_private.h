@@ -46,11 +46,13 @@ struct process {
     uint64_t listed_ns; /* when the list of threads was read; 0: it must be */
     struct hot hot;
     uint64_t now_ns;      /* when this sample began */
+    uint64_t tick;        /* the number of this sample */
     uint64_t heads_ns;    /* when it was last looked whether new ones have come */
     bool heads_due;       /* look with the next stack: then it costs nothing */
     bool replaced;        /* it has executed another program: nothing of the old one holds */
     bool was_idle;        /* none of its threads ran at the last sample */
     uint64_t rest_cpu_ns; /* its CPU time then; 0: not known. While it is the same, nothing of it has run since */
+    addr_t rest_holder;   /* who had the GIL then */
 };
 
 /* After an exec nothing is where it was. */

@@ -7,7 +7,7 @@
 
 #define LIST_TRIES    8
 #define MAX_FAILED    3
-#define HEADS_AGE_NS  (5 * NS_PER_MS)
+#define HEADS_AGE_NS  (500 * NS_PER_US)
 #define HEADS_MAX_NS  (50 * NS_PER_MS)
 #define LIST_AGE_NS   NS_PER_S
 #define FEW_THREADS   8
@@ -72,6 +72,7 @@ static int sample_thread(struct process *p, struct known_thread *k, process_sink
     bool active;
     int r = 0;
 
+    k->tick = p->tick;
     if (k->tid && deliver_again(p, k, sink, arg, &r))
         return r;
     if (s->options.gil_only && threads_gil_holder(&p->py, k->interp) != k->tstate) {
@@ -87,6 +88,7 @@ static int sample_thread(struct process *p, struct known_thread *k, process_sink
     if (r < 0) {
         p->replaced |= k->task.replaced;
         p->listed_ns = 0; /* it may have ended: look at the list again */
+        k->ended = r == ERR_GONE;
         if (r != ERR_GONE)
             sampler_count_error(s, r);
         return 0;
@@ -128,6 +130,8 @@ static int update_threads(struct process *p)
     uint64_t now = clock_now_ns();
 
     p->now_ns = now;
+    if (thread_table_is_due(&p->table, now))
+        p->listed_ns = 0;
     p->heads_due = p->listed_ns && now - p->heads_ns >= HEADS_AGE_NS && now - p->listed_ns < LIST_AGE_NS;
     if (p->listed_ns && (p->heads_due || now - p->heads_ns < HEADS_AGE_NS) && now - p->heads_ns < HEADS_MAX_NS)
         return 0;
@@ -185,15 +189,48 @@ static int sample_all(struct process *p, process_sink sink, void *arg)
     return r == 0 && !p->core && p->threads.n >= FEW_THREADS ? hot_note(&p->hot, &p->table, &p->threads) : r;
 }
 
-/* A process that sleeps has a look at one clock only: a thousand of them must not cost what a thousand samples do. */
+/* Threads that have come are sampled in the same tick: of those that live shorter than a tick nothing would be seen. */
+static bool has_news(struct process *p)
+{
+    if (p->core || p->replaced)
+        return false;
+    if (p->heads_due) { /* no stack was read that it could have come with */
+        p->heads_due = false;
+        p->heads_ns = p->now_ns;
+        if (!threads_heads_same(&p->py, &p->threads))
+            p->listed_ns = 0;
+    }
+    return !p->listed_ns;
+}
+
+static int sample_news(struct process *p, process_sink sink, void *arg)
+{
+    int r = list_threads(p, p->now_ns);
+
+    if (r < 0) { /* the next sample finds out why */
+        p->listed_ns = 0;
+        return r == ERR_NOMEM ? r : 0;
+    }
+    for (size_t i = p->threads.n; r == 0 && i > 0; i--) {
+        struct known_thread *k = thread_table_find(&p->table, p->threads.items[i - 1].tstate);
+
+        if (k && k->tick != p->tick)
+            r = sample_thread(p, k, sink, arg);
+    }
+    return r;
+}
+
+/* A process that sleeps has a look at few things only: a thousand of them must not cost what a thousand samples do. A
+ * thread that is not known yet shows by the GIL, or on the clock. */
 static bool rests(struct process *p)
 {
     struct task_turns turns;
 
-    if (!p->was_idle || p->threads.n >= FEW_THREADS)
-        return p->rest_cpu_ns && proc_cpu_ns(p->pid) == p->rest_cpu_ns;
+    if (!p->rest_cpu_ns || proc_cpu_ns(p->pid) != p->rest_cpu_ns ||
+        threads_gil_holder(&p->py, p->threads.items[0].interp) != p->rest_holder)
+        return false;
     /* The clock of a process stands, up to the kernel's next tick, while it runs on another core: few are asked singly. */
-    for (size_t i = 0; i < p->threads.n; i++) {
+    for (size_t i = 0; i < p->threads.n && p->threads.n < FEW_THREADS; i++) {
         struct known_thread *k = thread_table_find(&p->table, p->threads.items[i].tstate);
 
         if (!k || !k->still || task_turns(&k->task, &turns) < 0 || turns.count != k->turns.count)
@@ -202,14 +239,24 @@ static bool rests(struct process *p)
     return true;
 }
 
+static bool are_idle(const struct process *p, uint64_t idle_before)
+{
+    return !p->core && p->threads.n && p->sampler->idle - idle_before == p->threads.n;
+}
+
 /* The clock is read before the threads are looked at: what runs after that shows on it. */
 static int sample_and_note_rest(struct process *p, process_sink sink, void *arg)
 {
     const struct sampler *s = p->sampler;
-    uint64_t idle = s->idle, cpu_ns = p->was_idle && p->threads.n >= FEW_THREADS ? proc_cpu_ns(p->pid) : 0;
+    uint64_t idle = s->idle, cpu_ns = p->was_idle ? proc_cpu_ns(p->pid) : 0;
     int r = sample_all(p, sink, arg);
 
-    p->was_idle = r == 0 && !p->core && !s->options.native_all && p->threads.n && s->idle - idle == p->threads.n;
+    p->rest_holder = r == 0 && are_idle(p, idle) ? threads_gil_holder(&p->py, p->threads.items[0].interp) : 0;
+    if (p->rest_holder) /* all sleep, says the kernel: another thread may have a thread state that was one of theirs */
+        p->listed_ns = 0;
+    if (r == 0 && has_news(p))
+        r = sample_news(p, sink, arg);
+    p->was_idle = r == 0 && !s->options.native_all && are_idle(p, idle);
     p->rest_cpu_ns = p->was_idle ? cpu_ns : 0;
     return r;
 }
@@ -228,6 +275,7 @@ static int sample_process(struct process *p, process_sink sink, void *arg)
         return process_alive(p) ? r : ERR_GONE;
     }
     p->failed = 0;
+    p->tick++;
     r = sample_and_note_rest(p, sink, arg);
     if (r == 0 && p->replaced)
         return ERR_STARTING; /* who keeps the set of processes names it anew */

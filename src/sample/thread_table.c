@@ -14,6 +14,17 @@
 #include <string.h>
 
 #define NAMES_AGE_NS (5 * NS_PER_S)
+#define FEW_NEW      8 /* more, and the names of all are read */
+
+#define NAMES_SOON_NS (10 * NS_PER_MS) /* a thread tells its name when it first runs: again after so long */
+#define NAMES_TRIES   3                /* each time ten times as long; threads of C have none */
+
+/* Who has no name yet. */
+struct nameless {
+    uint64_t ids[FEW_NEW]; /* as Python knows them */
+    size_t n;
+    bool is_new; /* one of them */
+};
 
 /* Frees what a slot owns. */
 static void thread_drop(struct known_thread *k)
@@ -150,7 +161,7 @@ static pid_t tid_of(struct thread_table *t, const struct python *py, pid_t pid, 
 
 static bool is_same(const struct known_thread *k, const struct py_thread *thread)
 {
-    return k->tstate && k->thread_id == thread->thread_id && k->native_id == thread->native_id &&
+    return k->tstate && !k->ended && k->thread_id == thread->thread_id && k->native_id == thread->native_id &&
            k->interp == thread->interp;
 }
 
@@ -190,13 +201,35 @@ static void thread_enter(struct known_thread *k, pid_t pid, pid_t tid, const str
     }
 }
 
-static int read_names(struct thread_table *t, const struct python *py, const struct py_threads *threads)
+bool thread_table_is_due(const struct thread_table *t, uint64_t now)
+{
+    return t->names_due_ns && now >= t->names_due_ns;
+}
+
+static uint64_t names_wait_ns(const struct thread_table *t)
+{
+    uint64_t wait_ns = NAMES_SOON_NS;
+
+    for (unsigned i = 0; i < t->name_tries; i++)
+        wait_ns *= 10;
+    return wait_ns;
+}
+
+static int read_names(struct thread_table *t, const struct python *py, const struct py_threads *threads,
+                      const struct nameless *who)
 {
     uint64_t begin = clock_now_ns();
+    bool all = (who->is_new && who->n > FEW_NEW) || begin - t->named_ns > NAMES_AGE_NS;
     addr_t last = 0;
     int r = 0;
 
+    if (!all && !who->is_new && !thread_table_is_due(t, begin))
+        return 0;
     t->names.n = 0;
+    t->names.wanted = all ? NULL : who->ids;
+    t->names.n_wanted = who->n < FEW_NEW ? who->n : FEW_NEW;
+    t->name_tries = who->is_new ? 0 : t->name_tries;
+    t->names_due_ns = 0;
     for (size_t i = 0; r == 0 && i < threads->n; i++) {
         /* A second for all interpreters together, however many they claim to be. */
         if (threads->items[i].interp != last && clock_now_ns() - begin < NS_PER_S)
@@ -211,14 +244,19 @@ static int read_names(struct thread_table *t, const struct python *py, const str
 
         if (known && name)
             known->name = name;
+        if (known && !known->name && t->name_tries < NAMES_TRIES)
+            t->names_due_ns = begin + names_wait_ns(t);
     }
-    t->named_ns = clock_now_ns();
+    t->name_tries++;
+    t->names.wanted = NULL;
+    t->named_ns = all ? clock_now_ns() : t->named_ns;
     return r;
 }
 
 int thread_table_update(struct thread_table *t, const struct python *py, pid_t pid, const struct py_threads *threads)
 {
-    bool in_pid_ns = false, asked = false, is_new = false;
+    bool in_pid_ns = false, asked = false;
+    struct nameless who = {0};
     int r = 0;
 
     t->round++;
@@ -230,22 +268,24 @@ int thread_table_update(struct thread_table *t, const struct python *py, pid_t p
 
         /* One without a living kernel thread may be that of a child that has just been forked. */
         if (!is_same(k, thread) || !k->tid) {
+            uint64_t tick = is_same(k, thread) ? k->tick : 0;
             struct proc_status st;
 
             if (!asked && !t->core && proc_status_read(pid, 0, &st) == 0)
                 in_pid_ns = st.in_pid_ns;
             asked = true;
-            is_new |= !is_same(k, thread);
+            who.is_new |= !is_same(k, thread);
             t->n += !k->tstate;
             thread_enter(k, pid, t->core ? 0 : tid_of(t, py, pid, in_pid_ns, threads, thread), thread);
+            k->tick = tick;
             if (t->core)
                 enter_dead(k, t->core);
         }
         k->seen = t->round;
+        if (!k->name && who.n++ < FEW_NEW)
+            who.ids[who.n - 1] = thread->thread_id;
     }
     if (r == 0 && t->n > threads->n)
         r = table_rebuild(t, threads->n, false);
-    if (r == 0 && (is_new || clock_now_ns() - t->named_ns > NAMES_AGE_NS))
-        r = read_names(t, py, threads);
-    return r;
+    return r == 0 ? read_names(t, py, threads, &who) : r;
 }

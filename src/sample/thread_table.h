@@ -26,6 +26,8 @@ struct known_thread {
     bool was_active;
     const char *name; /* NULL when unknown */
     uint64_t seen;    /* the round it was last there */
+    uint64_t tick;    /* the sample in which it was last looked at */
+    bool ended;       /* as the kernel says: the thread state may be another's by now */
     struct frames_hint hint;
     addr_t odd_root;     /* a generator that its last stacks ended in */
     uint64_t odd_run_ns; /* how long it had run when that was seen first */
@@ -63,9 +65,10 @@ struct thread_table {
     uint64_t round;
     int tid_offset; /* up to 3.10; NO when unknown */
     bool tid_searched;
-    bool changed;      /* threads came or went in the last update */
     uint64_t named_ns; /* when the names were read last */
     struct thread_names names;
+    uint64_t names_due_ns; /* some have no name yet: when to look again; 0: there are none, or they will never have */
+    unsigned name_tries;
     /* Thread ids inside the target's pid namespace and ours, when that is not our own. */
     struct tid_pair *tids;
     size_t n_tids, cap_tids;
@@ -76,6 +79,9 @@ void thread_table_free(struct thread_table *t);
 
 /* Brings the table up to date with `threads`: opens new ones, closes those that have gone, reads names. */
 int thread_table_update(struct thread_table *t, const struct python *py, pid_t pid, const struct py_threads *threads);
+
+/* Is it time for an update, though no thread has come? */
+bool thread_table_is_due(const struct thread_table *t, uint64_t now);
 
 /* The entry of a thread that thread_table_update has seen. */
 struct known_thread *thread_table_find(struct thread_table *t, addr_t tstate);

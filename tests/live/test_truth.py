@@ -186,6 +186,21 @@ def test_recursion(spawn, tmp_path, python, mode):
     assert total > 5 and deep >= 0.8 * total, (deep, total, result)
 
 
+@pytest.mark.quiet
+@pytest.mark.parametrize("kind, ms, sleepers, mode", [("python", 300, 0, "default"), ("python", 4, 10, "default"),
+                                                      ("foreign", 4, 0, "nonblocking")])
+def test_threads_that_come(spawn, tmp_path, python, kind, ms, sleepers, mode):
+    """A thread that has just come is seen at once, though all that were known sleep."""
+    target = spawn(python, "comers.py", kind, str(ms), str(sleepers))
+    result = run("record", "--pid", target.pid, "-d", 2, "-r", 500, "--function", "-o", tmp_path / "out.txt", "-f", "raw",
+                 *MODES[mode]).check()
+    target.process.terminate()
+    spent = target.read_line()["spent"]
+    counts = {name: sum(n for names, n in read(tmp_path / "out.txt") if name in names) for name in spent}
+    share, true = counts["comes"] / sum(counts.values()), spent["comes"] / sum(spent.values())
+    assert sum(counts.values()) > 500 and abs(share - true) < 0.08, (share, true, counts, spent, result)
+
+
 def cpu_seconds(pid):
     with open("/proc/%d/schedstat" % pid) as file:
         return int(file.read().split()[0]) / 1e9

@@ -170,6 +170,35 @@ static void test_names(void)
     }
 }
 
+/* Of a few threads only, and without a search for the place: the modules may be gone. */
+static void test_names_wanted(void)
+{
+    static const uint64_t ids[] = {11, 12, 13}, wanted[] = {12, 14};
+    static const char *const names[] = {"a", "b", "c"};
+    struct fake_python p;
+    struct thread_names found = {0};
+    addr_t interp;
+
+    init_nth(&p, N_VERSIONS - 1);
+    interp = fake_interp_add(&p, 0);
+    fake_threading(&p, interp, ids, names, 3);
+    for (int known = 0; known < 2; known++) {
+        found.n = 0;
+        found.wanted = wanted;
+        found.n_wanted = 2;
+        CHECK_INT(names_read(&p.py, interp, &found), 0);
+        CHECK_INT(found.n, 1);
+        CHECK_STR(found.items[0].name, "b");
+        fake_mem_put(p.mem, interp + (addr_t)p.py.layout.in_modules, 0);
+    }
+    found.n = 0;
+    found.wanted = NULL;
+    CHECK_INT(names_read(&p.py, interp, &found), 0);
+    CHECK_INT(found.n, 0);
+    free(found.items);
+    fake_python_free(&p);
+}
+
 /* Dicts made to cost time: huge ones, all of whose entries lead to a huge one. */
 static void test_names_slow(void)
 {
@@ -483,6 +512,7 @@ int main(int argc, char **argv)
     TEST_RUN(test_gil);
     TEST_RUN(test_tid_offset);
     TEST_RUN(test_names);
+    TEST_RUN(test_names_wanted);
     TEST_RUN(test_objects);
     TEST_RUN(test_parse_version);
     TEST_RUN(test_hex_version);
