@@ -14,8 +14,10 @@
 
 #define CFRAME_BYTES 24
 #define NEAR         1024
-#define CHUNK_HEADER 24                        /* previous, size, top (pystate.h, _stack_chunk) */
-#define CHUNK_SLACK  1024                      /* room for some more frames than there were */
+#define CHUNK_HEADER 24   /* previous, size, top (pystate.h, _stack_chunk) */
+#define CHUNK_SLACK  1024 /* room for some more frames than there were */
+#define STRIDE_LEAST 8
+#define STRIDE_MOST  256
 #define NEAR_FRAMES  64                        /* a stack that differs in more is another one altogether */
 #define COPY_MAX     ((size_t)8 * 1024 * 1024) /* of all chunks; frames in the others are read singly */
 
@@ -36,10 +38,30 @@ void frames_parse(const struct layout *l, addr_t addr, const unsigned char *byte
     ret->is_entry = l->fr_is_entry != NO ? bytes[l->fr_is_entry] != 0 : l->fr_owner == NO;
 }
 
+/* The frame at `addr`; if it is in a new place, with those that came after it when it was there before. First a few, then
+ * twice as many each time, as long as they were the right ones: the trail may be old. */
+static const unsigned char *frame_fetch(struct frames *f, const struct python *py, addr_t addr)
+{
+    size_t size = (size_t)py->layout.fr_size;
+    const unsigned char *bytes = windows_find(&f->w, addr, size);
+    addr_t addrs[STRIDE_MOST + 1];
+    size_t n;
+
+    if (bytes)
+        return bytes;
+    if (!f->stride || f->w.at_extra + f->w.n_chunks < f->w.n_fetched)
+        f->stride = STRIDE_LEAST;
+    else if (f->stride < STRIDE_MOST)
+        f->stride *= 2;
+    addrs[0] = addr;
+    n = trail_follow(f->trail, addr, addrs + 1, f->stride);
+    return n ? windows_fetch_all(&f->w, py->mem, addrs, n + 1, size) : windows_fetch(&f->w, py->mem, addr, size);
+}
+
 static int frame_read(struct frames *f, const struct python *py, addr_t addr, struct raw_frame *ret)
 {
     const struct layout *l = &py->layout;
-    const unsigned char *bytes = addr & 7 ? NULL : windows_fetch(&f->w, py->mem, addr, (size_t)l->fr_size);
+    const unsigned char *bytes = addr & 7 ? NULL : frame_fetch(f, py, addr);
 
     if (!bytes)
         return ERR_TORN;
@@ -117,7 +139,7 @@ static int walk_step(struct frames *f, const struct layout *l, const struct raw_
     f->root = raw->addr;
     if (!shim)
         return raw->code ? frames_add(f, l, raw) : ERR_TORN;
-    late = f->w.found >= f->w.n_fetched; /* then it may lead elsewhere by now */
+    late = f->w.found >= f->w.n_hinted; /* then it may lead elsewhere by now */
     f->is_astray |= late && !f->n;
     if (f->n) {
         f->items[f->n - 1].is_shim_entry = true;
@@ -174,7 +196,7 @@ static const unsigned char *cframe_fetch(struct frames *f, const struct python *
 {
     const unsigned char *bytes = windows_fetch(&f->w, py->mem, cframe, CFRAME_BYTES);
 
-    f->is_astray |= f->w.found >= f->w.n_fetched;
+    f->is_astray |= f->w.found >= f->w.n_hinted;
     return bytes;
 }
 
@@ -432,11 +454,17 @@ int frames_read_copies(struct frames *f, const struct python *py, addr_t tstate,
     if (r == 0 && hint->interp &&
         (frames_state_at(f, l->ts_interp) != hint->interp || frames_state_at(f, l->ts_thread_id) != hint->thread_id))
         r = ERR_GONE;
-    if (r == 0)
-        r = frames_walk_fetched(f, py, hint);
-    if (r == 0)
-        frames_hint_update(f, hint);
-    return r;
+    if (r < 0)
+        return r;
+    f->trail = hint->trail;
+    f->stride = 0;
+    r = frames_walk_fetched(f, py, hint);
+    if (r < 0)
+        return r;
+    if (f->stride && trail_note(&hint->trail, f->touched, f->n_touched) < 0)
+        return ERR_NOMEM;
+    frames_hint_update(f, hint);
+    return 0;
 }
 
 int frames_read(struct frames *f, const struct python *py, addr_t tstate, struct frames_hint *hint)
@@ -456,6 +484,7 @@ void frames_hint_free(struct frames_hint *hint)
 {
     free(hint->extra);
     free(hint->chain);
+    trail_free(hint->trail);
     *hint = (struct frames_hint){0};
 }
 

@@ -5,6 +5,7 @@
 #define PYTHON_FRAMES_H
 
 #include "python/python.h"
+#include "python/trail.h"
 #include "python/windows.h"
 
 struct py_frame {
@@ -40,10 +41,11 @@ struct frames_hint {
     uint64_t thread_id;
     addr_t *chain; /* without a hold: all frames of the last walk to a root, the innermost first */
     size_t n_chain, cap_chain;
-    uint64_t usual_ns; /* what a double reading takes */
-    addr_t root;       /* the outermost frame */
-    addr_t generator;  /* set when a stack ended in a generator: that one */
-    addr_t accepted;   /* a generator that may be the outermost frame; 0: none */
+    struct trail *trail; /* of stacks before */
+    uint64_t usual_ns;   /* what a double reading takes */
+    addr_t root;         /* the outermost frame */
+    addr_t generator;    /* set when a stack ended in a generator: that one */
+    addr_t accepted;     /* a generator that may be the outermost frame; 0: none */
 };
 
 /* Reused from one stack to the next. */
@@ -54,7 +56,9 @@ struct frames {
     bool is_before; /* it is the stack below the innermost entry from C, which is not whole yet */
     bool is_astray; /* what leads to it was not where the hint told, and read later */
     struct windows w;
-    struct py_frame *other; /* the stack by the other copy */
+    const struct trail *trail; /* of the hint */
+    size_t stride;             /* how many frames to fetch when the next one is not there; 0: none was missing */
+    struct py_frame *other;    /* the stack by the other copy */
     size_t n_other, cap_other;
     struct py_frame *first; /* the stack before, when it is read once more */
     size_t cap_first;

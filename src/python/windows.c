@@ -17,7 +17,7 @@
 void windows_clear(struct windows *w)
 {
     w->used = w->n = w->n_chunks = w->n_copied = w->half = w->base = 0;
-    w->n_fetched = w->used_fetched = w->found = w->at_chunk = w->at_extra = w->misses = 0;
+    w->n_hinted = w->n_fetched = w->used_fetched = w->found = w->at_chunk = w->at_extra = w->misses = 0;
 }
 
 void windows_free(struct windows *w)
@@ -85,7 +85,7 @@ int windows_read_twice(struct windows *w, struct mem *m)
 
 void windows_keep(struct windows *w)
 {
-    w->n_fetched = w->n;
+    w->n_hinted = w->n_fetched = w->n;
     w->used_fetched = w->used;
 }
 
@@ -104,7 +104,7 @@ const unsigned char *windows_bytes(const struct windows *w, size_t i, addr_t add
 }
 
 /* Frames follow each other in the chunks and in the list of the others: where the last one was comes first. */
-static const unsigned char *find(struct windows *w, addr_t addr, size_t len)
+const unsigned char *windows_find(struct windows *w, addr_t addr, size_t len)
 {
     const unsigned char *bytes;
 
@@ -130,7 +130,7 @@ static const unsigned char *find(struct windows *w, addr_t addr, size_t len)
 
 const unsigned char *windows_fetch(struct windows *w, struct mem *m, addr_t addr, size_t len)
 {
-    const unsigned char *bytes = find(w, addr, len);
+    const unsigned char *bytes = windows_find(w, addr, len);
 
     if (bytes)
         return bytes;
@@ -139,6 +139,25 @@ const unsigned char *windows_fetch(struct windows *w, struct mem *m, addr_t addr
     if (windows_add(w, addr, len) < 0 || windows_read(w, m, w->n_fetched) < 0 || w->n == w->n_fetched)
         return NULL;
     return windows_bytes(w, w->n_fetched, addr, len);
+}
+
+const unsigned char *windows_fetch_all(struct windows *w, struct mem *m, const addr_t *addrs, size_t n, size_t len)
+{
+    size_t first = w->n_fetched;
+
+    w->n = first;
+    w->used = w->used_fetched;
+    for (size_t i = 0; i < n; i++)
+        if (windows_add(w, addrs[i], len) < 0)
+            return NULL;
+    if (windows_read(w, m, first) < 0 || w->n == first)
+        return NULL;
+    w->n_fetched = w->n;
+    w->used_fetched = w->used;
+    w->found = first;
+    w->at_extra = first + 1 - w->n_chunks;
+    w->misses = 0;
+    return windows_bytes(w, first, addrs[0], len);
 }
 
 bool windows_find_copies(const struct windows *w, addr_t addr, size_t len, size_t *at, const unsigned char *ret[2])

@@ -24,6 +24,7 @@ struct windows {
     uint64_t took_ns;               /* the last double reading, */
     size_t took_pieces;             /* of so many, long ones counted by their length */
     size_t base;                    /* where the copy begins that is looked at: 0 or half */
+    size_t n_hinted;                /* windows of the first call */
     size_t n_fetched, used_fetched; /* windows that stay; behind them, one that is read when it is asked for */
     size_t found;                   /* the window of the last find */
     size_t at_chunk, at_extra;      /* where the last finds were: the next is most often beside them */
@@ -51,8 +52,14 @@ void windows_keep(struct windows *w);
 /* Bytes of window `i`, or NULL when it does not hold them. */
 const unsigned char *windows_bytes(const struct windows *w, size_t i, addr_t addr, size_t len);
 
+/* The bytes at `addr` from a copy; NULL when there is none. */
+const unsigned char *windows_find(struct windows *w, addr_t addr, size_t len);
+
 /* The bytes at `addr`, from a copy or read now; NULL when they cannot be read. Good until the next call. */
 const unsigned char *windows_fetch(struct windows *w, struct mem *m, addr_t addr, size_t len);
+
+/* Reads all of these now, in one call, to stay: the bytes of the first, or NULL. */
+const unsigned char *windows_fetch_all(struct windows *w, struct mem *m, const addr_t *addrs, size_t n, size_t len);
 
 /* Both copies of these bytes, of a double reading; false when they are not in both. `at` is where the last ones were, 0 at
  * first: the next are most often beside them. */

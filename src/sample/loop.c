@@ -211,8 +211,7 @@ int loop_run(struct loop *l)
     l->woke_ns = start;
     l->python_ns = start;
     clock_be_precise();
-    if (l->family->sampler->options.core)
-        core_be_prompt();
+    core_be_prompt();
     be_urgent_if_late(l);
     for (;;) {
         if (l->duration_ns && due - start >= l->duration_ns) {

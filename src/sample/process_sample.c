@@ -11,6 +11,7 @@
 #define HEADS_MAX_NS  (50 * NS_PER_MS)
 #define LIST_AGE_NS   NS_PER_S
 #define FEW_THREADS   8
+#define FEW_UNHELD    64 /* it costs the target nothing */
 #define CHANGED_TRIES 4
 
 /* A thread with several interpreters has a thread state in each; the one that runs has the GIL. */
@@ -29,6 +30,13 @@ static bool another_runs(struct process *p, const struct known_thread *k)
 static bool has_subinterpreters(const struct process *p)
 {
     return p->threads.n && p->threads.items[0].interp != p->threads.items[p->threads.n - 1].interp;
+}
+
+/* More are not asked singly whether they run, but by the clock of the process. That stands, up to the kernel's next tick,
+ * while one runs on another core: who wakes up there for a moment, without the GIL, may be missed. */
+static bool are_few(const struct process *p)
+{
+    return p->threads.n < (p->sampler->options.nonblocking ? FEW_UNHELD : FEW_THREADS);
 }
 
 static void note_heads(struct process *p)
@@ -177,7 +185,7 @@ static int sample_all(struct process *p, process_sink sink, void *arg)
 {
     int r = 0;
 
-    if (p->threads.n >= FEW_THREADS && !p->sampler->options.idle && hot_are_all(&p->hot) && is_gil_hot(p))
+    if (!are_few(p) && !p->sampler->options.idle && hot_are_all(&p->hot) && is_gil_hot(p))
         return sample_hot(p, sink, arg);
     for (int pass = 0; pass < 3; pass++)
         for (size_t i = p->threads.n; r == 0 && i > 0; i--) {
@@ -186,7 +194,7 @@ static int sample_all(struct process *p, process_sink sink, void *arg)
             if (k && rank_of(p, k) == pass)
                 r = sample_thread(p, k, sink, arg);
         }
-    return r == 0 && !p->core && p->threads.n >= FEW_THREADS ? hot_note(&p->hot, &p->table, &p->threads) : r;
+    return r == 0 && !p->core && !are_few(p) ? hot_note(&p->hot, &p->table, &p->threads) : r;
 }
 
 /* Threads that have come are sampled in the same tick: of those that live shorter than a tick nothing would be seen. */
@@ -229,8 +237,7 @@ static bool rests(struct process *p)
     if (!p->rest_cpu_ns || proc_cpu_ns(p->pid) != p->rest_cpu_ns ||
         threads_gil_holder(&p->py, p->threads.items[0].interp) != p->rest_holder)
         return false;
-    /* The clock of a process stands, up to the kernel's next tick, while it runs on another core: few are asked singly. */
-    for (size_t i = 0; i < p->threads.n && p->threads.n < FEW_THREADS; i++) {
+    for (size_t i = 0; i < p->threads.n && are_few(p); i++) {
         struct known_thread *k = thread_table_find(&p->table, p->threads.items[i].tstate);
 
         if (!k || !k->still || task_turns(&k->task, &turns) < 0 || turns.count != k->turns.count)
@@ -249,10 +256,12 @@ static int sample_and_note_rest(struct process *p, process_sink sink, void *arg)
 {
     const struct sampler *s = p->sampler;
     uint64_t idle = s->idle, cpu_ns = p->was_idle ? proc_cpu_ns(p->pid) : 0;
+    addr_t before = p->rest_holder;
     int r = sample_all(p, sink, arg);
 
     p->rest_holder = r == 0 && are_idle(p, idle) ? threads_gil_holder(&p->py, p->threads.items[0].interp) : 0;
-    if (p->rest_holder) /* all sleep, says the kernel: another thread may have a thread state that was one of theirs */
+    /* All sleep, says the kernel, but one runs: another thread may have a thread state that was one of theirs. */
+    if (p->rest_holder && p->rest_holder != before)
         p->listed_ns = 0;
     if (r == 0 && has_news(p))
         r = sample_news(p, sink, arg);

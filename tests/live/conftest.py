@@ -20,7 +20,11 @@ TARGETS = ROOT / "tests" / "targets"
 SPYGLASS = pathlib.Path(os.environ.get("SPYGLASS", ROOT / "build" / "spyglass")).resolve()
 PY_SPY = SPYGLASS.parent / "py-spy"
 SANITIZED = b"__asan_init" in SPYGLASS.read_bytes() if SPYGLASS.exists() else False
-signal.signal(signal.SIGHUP, signal.SIG_DFL)  # under nohup it would be ignored by all that is started here
+# Under nohup, or in the background of a shell, these are ignored; all that is started here would ignore them too.
+for ignored, otherwise in ((signal.SIGHUP, signal.SIG_DFL), (signal.SIGINT, signal.default_int_handler),
+                           (signal.SIGQUIT, signal.SIG_DFL)):
+    if signal.getsignal(ignored) == signal.SIG_IGN:
+        signal.signal(ignored, otherwise)
 WAIT = 120  # seconds until a thing that must happen counts as hanging
 
 

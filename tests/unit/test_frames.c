@@ -350,6 +350,62 @@ static void test_chunk_cycle(void)
     }
 }
 
+/* Goes back and forth between few and many frames: those that are met again are fetched by few calls. */
+static void test_trail(void)
+{
+    for (size_t i = 0; i < N_VERSIONS; i++) {
+        struct fake_python p;
+        struct fake_thread few, many;
+        struct frames f = {0};
+        struct frames_hint hint = {0};
+        addr_t codes[4], code;
+        uint64_t calls[3];
+
+        init_nth(&p, i, ROOM);
+        few = fake_thread_add(&p, fake_interp_add(&p, 0), 0x1000, 1);
+        build_stack(&p, &few, codes);
+        code = fake_code(&p, "deep", "/srv/app/main.py", 10);
+        many = few;
+        for (int k = 0; k < 500; k++)
+            fake_frame_push(&p, &many, code, 4, FAKE_GENERATOR);
+        for (int k = 0; k < 3; k++) {
+            fake_thread_sync(&p, &few);
+            CHECK_INT(frames_read(&f, &p.py, few.tstate, &hint), 0);
+            check_stack(&p, &f, codes);
+            fake_thread_sync(&p, &many);
+            calls[k] = p.mem->calls;
+            CHECK_INT(frames_read(&f, &p.py, few.tstate, &hint), 0);
+            CHECK_INT(f.n, 504);
+            calls[k] = p.mem->calls - calls[k];
+        }
+        CHECK(calls[0] > 500);
+        if (!CHECK(calls[1] < 60 && calls[2] < 60))
+            fprintf(stderr, "    %d.%d: %d, %d calls\n", p.py.major, p.py.minor, (int)calls[1], (int)calls[2]);
+        frames_hint_free(&hint);
+        frames_free(&f);
+        fake_python_free(&p);
+    }
+}
+
+/* Followed without end, or through what is not there any more. */
+static void test_trail_bounds(void)
+{
+    addr_t ring[32], got[100];
+    struct trail *t = NULL;
+
+    for (size_t i = 0; i < 32; i++)
+        ring[i] = 0x1000 * (i % 31 + 1);
+    CHECK_INT(trail_follow(t, ring[0], got, 100), 0);
+    CHECK_INT(trail_note(&t, ring, 3), 0);
+    CHECK(t == NULL);
+    CHECK_INT(trail_note(&t, ring, 32), 0);
+    CHECK_INT(trail_follow(t, ring[0], got, 100), 100);
+    CHECK_INT(got[0], ring[1]);
+    CHECK_INT(got[99], ring[100 % 31]);
+    CHECK_INT(trail_follow(t, 0x999000, got, 100), 0);
+    trail_free(t);
+}
+
 int main(int argc, char **argv)
 {
     test_start(argc, argv);
@@ -363,5 +419,7 @@ int main(int argc, char **argv)
     TEST_RUN(test_cycle_of_entries);
     TEST_RUN(test_deep);
     TEST_RUN(test_endless);
+    TEST_RUN(test_trail);
+    TEST_RUN(test_trail_bounds);
     return test_finish("test_frames");
 }
