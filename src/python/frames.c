@@ -54,8 +54,8 @@ static const unsigned char *frame_fetch(struct frames *f, const struct python *p
     else if (f->stride < STRIDE_MOST)
         f->stride *= 2;
     addrs[0] = addr;
-    n = trail_follow(f->trail, addr, addrs + 1, f->stride);
-    return n ? windows_fetch_all(&f->w, py->mem, addrs, n + 1, size) : windows_fetch(&f->w, py->mem, addr, size);
+    n = windows_count_new(&f->w, addrs + 1, trail_follow(f->trail, addr, addrs + 1, f->stride), size);
+    return n ? windows_fetch_all(&f->w, py->mem, addrs, n + 1, size) : windows_fetch_one(&f->w, py->mem, addr, size);
 }
 
 static int frame_read(struct frames *f, const struct python *py, addr_t addr, struct raw_frame *ret)

@@ -100,6 +100,15 @@ bool threads_heads_same(const struct python *py, const struct py_threads *t)
     return true;
 }
 
+bool threads_is_same(const struct python *py, const struct py_thread *t)
+{
+    struct py_thread now;
+    addr_t next;
+
+    return thread_read(py, t->tstate, &now, &next) == 0 && now.interp == t->interp && now.thread_id == t->thread_id &&
+           now.native_id == t->native_id;
+}
+
 void threads_free(struct py_threads *t)
 {
     free(t->items);

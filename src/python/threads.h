@@ -20,6 +20,9 @@ struct py_threads {
 
 /* All threads of all interpreters. ERR_TORN when the list changed while it was read. */
 int threads_read(const struct python *py, struct py_threads *ret);
+/* Does its thread state still say that it is this thread's? */
+bool threads_is_same(const struct python *py, const struct py_thread *t);
+
 void threads_free(struct py_threads *t);
 
 /* True when each interpreter's list still begins with the thread that it began with. */

@@ -115,7 +115,8 @@ const unsigned char *windows_find(struct windows *w, addr_t addr, size_t len)
             return bytes;
         }
     }
-    for (size_t k = 0, i = w->at_extra, n = w->n_fetched - w->n_chunks; k < n && w->misses < MISSES_MAX; k++, i++) {
+    for (size_t k = 0, i = w->at_extra, n = w->n_fetched - w->n_chunks; k < n && (k == 0 || w->misses < MISSES_MAX);
+         k++, i++) {
         i = i < n ? i : 0;
         if ((bytes = windows_bytes(w, w->n_chunks + i, addr, len))) {
             w->at_extra = i + 1;
@@ -132,13 +133,39 @@ const unsigned char *windows_fetch(struct windows *w, struct mem *m, addr_t addr
 {
     const unsigned char *bytes = windows_find(w, addr, len);
 
-    if (bytes)
-        return bytes;
+    return bytes ? bytes : windows_fetch_one(w, m, addr, len);
+}
+
+const unsigned char *windows_fetch_one(struct windows *w, struct mem *m, addr_t addr, size_t len)
+{
     w->n = w->found = w->n_fetched;
     w->used = w->used_fetched;
     if (windows_add(w, addr, len) < 0 || windows_read(w, m, w->n_fetched) < 0 || w->n == w->n_fetched)
         return NULL;
     return windows_bytes(w, w->n_fetched, addr, len);
+}
+
+static bool is_there(const struct windows *w, addr_t addr, size_t len)
+{
+    for (size_t i = w->n_chunks; i < w->n_fetched; i++)
+        if (holds(&w->items[i], addr, len))
+            return true;
+    return false;
+}
+
+size_t windows_count_new(const struct windows *w, const addr_t *addrs, size_t n, size_t len)
+{
+    size_t low = 0;
+
+    while (low < n && w->n_fetched - w->n_chunks < MISSES_LONG) {
+        size_t mid = low + (n - low) / 2;
+
+        if (is_there(w, addrs[mid], len))
+            n = mid;
+        else
+            low = mid + 1;
+    }
+    return n;
 }
 
 const unsigned char *windows_fetch_all(struct windows *w, struct mem *m, const addr_t *addrs, size_t n, size_t len)
@@ -156,7 +183,6 @@ const unsigned char *windows_fetch_all(struct windows *w, struct mem *m, const a
     w->used_fetched = w->used;
     w->found = first;
     w->at_extra = first + 1 - w->n_chunks;
-    w->misses = 0;
     return windows_bytes(w, first, addrs[0], len);
 }
 

@@ -58,6 +58,12 @@ const unsigned char *windows_find(struct windows *w, addr_t addr, size_t len);
 /* The bytes at `addr`, from a copy or read now; NULL when they cannot be read. Good until the next call. */
 const unsigned char *windows_fetch(struct windows *w, struct mem *m, addr_t addr, size_t len);
 
+/* Reads them now, without a look at the copies. */
+const unsigned char *windows_fetch_one(struct windows *w, struct mem *m, addr_t addr, size_t len);
+
+/* How many of these, from the first on, are in no copy. Stacks that meet stay together: from where one is, all are. */
+size_t windows_count_new(const struct windows *w, const addr_t *addrs, size_t n, size_t len);
+
 /* Reads all of these now, in one call, to stay: the bytes of the first, or NULL. */
 const unsigned char *windows_fetch_all(struct windows *w, struct mem *m, const addr_t *addrs, size_t n, size_t len);
 

@@ -46,7 +46,6 @@ struct process {
     uint64_t listed_ns; /* when the list of threads was read; 0: it must be */
     struct hot hot;
     uint64_t now_ns;      /* when this sample began */
-    uint64_t tick;        /* the number of this sample */
     uint64_t heads_ns;    /* when it was last looked whether new ones have come */
     bool heads_due;       /* look with the next stack: then it costs nothing */
     bool replaced;        /* it has executed another program: nothing of the old one holds */

@@ -80,7 +80,7 @@ static int sample_thread(struct process *p, struct known_thread *k, process_sink
     bool active;
     int r = 0;
 
-    k->tick = p->tick;
+    k->looked = true;
     if (k->tid && deliver_again(p, k, sink, arg, &r))
         return r;
     if (s->options.gil_only && threads_gil_holder(&p->py, k->interp) != k->tstate) {
@@ -222,7 +222,7 @@ static int sample_news(struct process *p, process_sink sink, void *arg)
     for (size_t i = p->threads.n; r == 0 && i > 0; i--) {
         struct known_thread *k = thread_table_find(&p->table, p->threads.items[i - 1].tstate);
 
-        if (k && k->tick != p->tick)
+        if (k && !k->looked)
             r = sample_thread(p, k, sink, arg);
     }
     return r;
@@ -246,26 +246,30 @@ static bool rests(struct process *p)
     return true;
 }
 
-static bool are_idle(const struct process *p, uint64_t idle_before)
+/* All sleep, says the kernel, but one has the GIL: is it the thread that had this thread state when it was listed? */
+static bool is_others(const struct process *p, addr_t holder)
 {
-    return !p->core && p->threads.n && p->sampler->idle - idle_before == p->threads.n;
+    for (size_t i = 0; i < p->threads.n; i++)
+        if (p->threads.items[i].tstate == holder)
+            return !threads_is_same(&p->py, &p->threads.items[i]);
+    return true;
 }
 
 /* The clock is read before the threads are looked at: what runs after that shows on it. */
 static int sample_and_note_rest(struct process *p, process_sink sink, void *arg)
 {
     const struct sampler *s = p->sampler;
-    uint64_t idle = s->idle, cpu_ns = p->was_idle ? proc_cpu_ns(p->pid) : 0;
-    addr_t before = p->rest_holder;
+    uint64_t idle = s->idle, no_gil = s->no_gil, cpu_ns = p->was_idle ? proc_cpu_ns(p->pid) : 0;
     int r = sample_all(p, sink, arg);
+    bool is_quiet = r == 0 && !p->core && p->threads.n && s->idle - idle + s->no_gil - no_gil == p->threads.n, news;
 
-    p->rest_holder = r == 0 && are_idle(p, idle) ? threads_gil_holder(&p->py, p->threads.items[0].interp) : 0;
-    /* All sleep, says the kernel, but one runs: another thread may have a thread state that was one of theirs. */
-    if (p->rest_holder && p->rest_holder != before)
+    p->rest_holder = is_quiet ? threads_gil_holder(&p->py, p->threads.items[0].interp) : 0;
+    if (p->rest_holder && is_others(p, p->rest_holder))
         p->listed_ns = 0;
-    if (r == 0 && has_news(p))
+    news = r == 0 && has_news(p);
+    if (news)
         r = sample_news(p, sink, arg);
-    p->was_idle = r == 0 && !s->options.native_all && are_idle(p, idle);
+    p->was_idle = is_quiet && !news && !s->options.native_all && !s->options.gil_only;
     p->rest_cpu_ns = p->was_idle ? cpu_ns : 0;
     return r;
 }
@@ -284,23 +288,22 @@ static int sample_process(struct process *p, process_sink sink, void *arg)
         return process_alive(p) ? r : ERR_GONE;
     }
     p->failed = 0;
-    p->tick++;
     r = sample_and_note_rest(p, sink, arg);
     if (r == 0 && p->replaced)
         return ERR_STARTING; /* who keeps the set of processes names it anew */
-    return r == 0 && p->sampler->options.native_all ? others_sample(p, sink, arg) : r;
+    /* Without a list it is not known who has no Python. */
+    return r == 0 && p->sampler->options.native_all && p->listed_ns ? others_sample(p, sink, arg) : r;
 }
 
 int process_sample(struct process *p, process_sink sink, void *arg)
 {
-    int r;
+    int r = 0;
 
-    if (rests(p)) {
-        p->sampler->idle += p->threads.n;
-        return 0;
-    }
     become_begin(p->user);
-    r = sample_process(p, sink, arg);
+    if (rests(p))
+        p->sampler->idle += p->threads.n;
+    else
+        r = sample_process(p, sink, arg);
     become_end(p->user);
     return r;
 }

@@ -219,11 +219,11 @@ static int read_names(struct thread_table *t, const struct python *py, const str
                       const struct nameless *who)
 {
     uint64_t begin = clock_now_ns();
-    bool all = (who->is_new && who->n > FEW_NEW) || begin - t->named_ns > NAMES_AGE_NS;
+    bool aged = begin - t->named_ns > NAMES_AGE_NS, all = aged || who->n > FEW_NEW;
     addr_t last = 0;
     int r = 0;
 
-    if (!all && !who->is_new && !thread_table_is_due(t, begin))
+    if (!aged && !who->is_new && !thread_table_is_due(t, begin))
         return 0;
     t->names.n = 0;
     t->names.wanted = all ? NULL : who->ids;
@@ -268,16 +268,18 @@ int thread_table_update(struct thread_table *t, const struct python *py, pid_t p
 
         /* One without a living kernel thread may be that of a child that has just been forked. */
         if (!is_same(k, thread) || !k->tid) {
-            uint64_t tick = is_same(k, thread) ? k->tick : 0;
+            bool same = is_same(k, thread), looked = same && k->looked;
+            const char *name = same ? k->name : NULL;
             struct proc_status st;
 
             if (!asked && !t->core && proc_status_read(pid, 0, &st) == 0)
                 in_pid_ns = st.in_pid_ns;
             asked = true;
-            who.is_new |= !is_same(k, thread);
+            who.is_new |= !same;
             t->n += !k->tstate;
             thread_enter(k, pid, t->core ? 0 : tid_of(t, py, pid, in_pid_ns, threads, thread), thread);
-            k->tick = tick;
+            k->looked = looked;
+            k->name = name;
             if (t->core)
                 enter_dead(k, t->core);
         }

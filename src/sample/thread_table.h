@@ -26,7 +26,7 @@ struct known_thread {
     bool was_active;
     const char *name; /* NULL when unknown */
     uint64_t seen;    /* the round it was last there */
-    uint64_t tick;    /* the sample in which it was last looked at */
+    bool looked;      /* it has been sampled since it came */
     bool ended;       /* as the kernel says: the thread state may be another's by now */
     struct frames_hint hint;
     addr_t odd_root;     /* a generator that its last stacks ended in */
