@@ -269,7 +269,7 @@ static int sample_and_note_rest(struct process *p, process_sink sink, void *arg)
     news = r == 0 && has_news(p);
     if (news)
         r = sample_news(p, sink, arg);
-    p->was_idle = is_quiet && !news && !s->options.native_all && !s->options.gil_only;
+    p->was_idle = is_quiet && !news && !s->options.native_all && s->no_gil == no_gil;
     p->rest_cpu_ns = p->was_idle ? cpu_ns : 0;
     return r;
 }

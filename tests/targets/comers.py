@@ -9,19 +9,11 @@ import os
 import signal
 import sys
 import threading
-import time
 
 import truth
+from shares import clock, sleeper, spin, state, stop
 
-clock = getattr(time, "thread_time", None) or time.clock
 spent = {"waits": 0.0, "comes": 0.0}
-state = {"on": True}
-
-
-def spin(seconds):
-    end = clock() + seconds
-    while clock() < end:
-        sum(range(100))
 
 
 def waits(seconds):
@@ -51,14 +43,6 @@ def foreign_thread(seconds):
     thread = ctypes.c_ulong()
     libc.pthread_create(ctypes.byref(thread), None, begin, None)
     libc.pthread_join(thread, None)
-
-
-def sleeper():
-    time.sleep(100000)
-
-
-def stop(number, frame):
-    state["on"] = False
 
 
 if __name__ == "__main__":
