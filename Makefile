@@ -2,7 +2,9 @@
 #
 #   make          build/spyglass, and build/py-spy beside it
 #   make run      profile the bundled example and say where the picture is
-#   make test     everything: format, layers, unit, live over every interpreter, with and without sanitizers
+#   make check    a minute: format, layers, unit tests, one interpreter
+#   make test     the gate: every command, flag, interpreter and situation, with sanitizers; at most ten minutes
+#   make test-all the full matrix, statistics, soaks, other systems; at most forty minutes
 #   make bench    measure beside other profilers
 #   make pythons  find or fetch the interpreters that the live tests want
 #   make format   clang-format all C;  make lint: clang-tidy over it
@@ -17,11 +19,11 @@ all: $(BUILD)/build.ninja
 
 $(BUILD)/build.ninja:
 	@tools/setup build
-	@meson setup $(BUILD) >$(BUILD).log 2>&1 || { cat $(BUILD).log; exit 1; }
+	@meson setup $(BUILD) $(MESON_FLAGS) >$(BUILD).log 2>&1 || { cat $(BUILD).log; exit 1; }
 	@mv $(BUILD).log $(BUILD)/setup.log
 
 $(ASAN)/build.ninja: $(BUILD)/build.ninja
-	@meson setup $(ASAN) -Dstatic=false -Db_sanitize=address,undefined -Doptimization=1 >$(BUILD)/asan.log 2>&1 || \
+	@meson setup $(ASAN) -Dstatic=false -Db_sanitize=address,undefined -Doptimization=1 $(MESON_FLAGS) >$(BUILD)/asan.log 2>&1 || \
 	    { cat $(BUILD)/asan.log; exit 1; }
 
 asan: $(ASAN)/build.ninja
@@ -30,9 +32,18 @@ asan: $(ASAN)/build.ninja
 run: all
 	@tools/example
 
+check:
+	@tools/setup check
+	@tools/pythons host
+	@tests/run check
+
 test:
 	@tools/setup test
-	@tests/run
+	@tests/run test
+
+test-all:
+	@tools/setup test
+	@tests/run all
 
 bench: all
 	@bench/run
@@ -56,4 +67,4 @@ install: all
 clean:
 	rm -rf $(BUILD)
 
-.PHONY: all asan run test bench pythons format lint install clean
+.PHONY: all asan run check test test-all bench pythons format lint install clean

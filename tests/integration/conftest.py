@@ -32,6 +32,10 @@ os.environ.update(RAY_AUTH_MODE="disabled", RAY_USAGE_STATS_ENABLED="0", RAY_DIS
 sys.path.insert(0, str(PROGRAMS))
 
 
+def pytest_configure(config):
+    config.addinivalue_line("markers", "smoke: part of the gate")
+
+
 def wait_until(condition, what, timeout=WAIT):
     """Polls a condition that must come true; gives what it gave."""
     end = time.monotonic() + timeout

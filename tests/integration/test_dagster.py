@@ -138,6 +138,7 @@ def executed(home):
     return go
 
 
+@pytest.mark.smoke
 def test_ops_and_assets(executed):
     instance, run_id, success = executed("assets")
     assert success

@@ -163,6 +163,7 @@ def check_roots(profiler, wanted, scheduler=True):
 
 # ---- the cluster of commands ----
 
+@pytest.mark.smoke
 def test_cluster(client, tmp_path):
     """Scheduler and workers in one picture, a root for each, in all formats that have pictures."""
     with sd.profile_cluster(tmp_path / "new" / "cluster.json") as profiler:

@@ -130,6 +130,7 @@ def check_profile(profile, cluster, workers):
         assert {f for f in FUNCTION.values() if ends_with(functions, f)} == {FUNCTION[kind]}
 
 
+@pytest.mark.smoke
 def test_dump(cluster):
     out, err = cluster.command("dump")
     found = sections(out)

@@ -1,7 +1,6 @@
-"""Fixtures of the live tests: the interpreters found, targets started on them, the program under test.
+"""Fixtures of the live tests: targets started on each interpreter, and the directories they need.
 
-SPYGLASS names the program (default build/spyglass; `py-spy` must lie beside it), build/pythons.txt holds the
-interpreters. A target is ready when it has written its line of JSON: nothing here sleeps and hopes.
+A target is ready when the kernel says that it blocks, not when it prints: see at_rest() in processes.py.
 """
 import json
 import os
@@ -14,152 +13,26 @@ import tempfile
 import time
 
 import pytest
+from copies import Copy
+from processes import at_rest, descendants, is_known_as
+from program import SANITIZED, TARGETS, WAIT, clean_env
+from pythons import LAYOUT_KINDS, PYTHONS
+from selection import one_of, pytest_addoption, pytest_collection_modifyitems, pytest_configure  # noqa: F401
+from trees import worlds  # noqa: F401
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-TARGETS = ROOT / "tests" / "targets"
-SPYGLASS = pathlib.Path(os.environ.get("SPYGLASS", ROOT / "build" / "spyglass")).resolve()
-PY_SPY = SPYGLASS.parent / "py-spy"
-SANITIZED = b"__asan_init" in SPYGLASS.read_bytes() if SPYGLASS.exists() else False
-# Under nohup, or in the background of a shell, these are ignored; all that is started here would ignore them too.
-for ignored, otherwise in ((signal.SIGHUP, signal.SIG_DFL), (signal.SIGINT, signal.default_int_handler),
-                           (signal.SIGQUIT, signal.SIG_DFL)):
-    if signal.getsignal(ignored) == signal.SIG_IGN:
-        signal.signal(ignored, otherwise)
-WAIT = 120  # seconds until a thing that must happen counts as hanging
-
-
-class Python:
-    """One line of build/pythons.txt."""
-
-    def __init__(self, line):
-        self.label, version, self.kind, *self.command = line.split()
-        self.version = tuple(int(part) for part in version.split(".")[:2])
-        self.patch = version
-        self.root = pathlib.Path(self.command[1]) if self.kind == "chroot" else pathlib.Path("/")
-
-    def __repr__(self):
-        return self.label
-
-    @property
-    def library_dir(self):
-        """Where its libpython lies, or None for one without."""
-        lib = pathlib.Path(self.command[0]).resolve().parent.parent / "lib"
-        return lib if self.kind == "host" and list(lib.glob("libpython%d.%d*.so.*" % self.version)) else None
-
-
-def read_pythons():
-    path = ROOT / "build" / "pythons.txt"
-    return [Python(line) for line in path.read_text().splitlines()] if path.exists() else []
-
-
-PYTHONS = read_pythons()
-NEWEST_HOST = max((p for p in PYTHONS if p.kind == "host"), key=lambda p: p.version, default=None)
-DEBIAN = next((p for p in PYTHONS if p.label.startswith("usr-bin-3")), NEWEST_HOST)
-
-
-def pytest_configure(config):
-    config.addinivalue_line("markers", "quiet: measures time, so that no other test may run beside it")
-
-
-# With sanitizers these go over one interpreter of each kind of layout: there the program takes several times as long.
+# The sanitizer build takes several times as long: these files run over one interpreter of each layout kind, even in test-all.
 LONG = ("test_native", "test_native_core", "test_native_found", "test_native_record", "test_native_states", "test_core",
         "test_locals", "test_trees", "test_unwind")
-KINDS = {(2, 7), (3, 8), (3, 10), (3, 11), (3, 12), (3, 15)}
 
 
 def pytest_generate_tests(metafunc):
     if "python" in metafunc.fixturenames:
         few = SANITIZED and metafunc.module.__name__ in LONG
-        metafunc.parametrize("python", [p for p in PYTHONS if not few or p.version in KINDS], ids=repr)
-
-
-def clean_env(**more):
-    keep = {key: os.environ[key] for key in ("PATH", "HOME", "TMPDIR") if key in os.environ}
-    keep.update(LANG="C.UTF-8", PYTHONDONTWRITEBYTECODE="1", ASAN_OPTIONS="detect_leaks=1:abort_on_error=0:exitcode=99",
-                UBSAN_OPTIONS="halt_on_error=1:exitcode=99:print_stacktrace=1")
-    keep.update(more)
-    return keep
-
-
-class Result(str):
-    """What a run of the program gave: status, text of both streams, seconds it took. As a string it is all of that:
-    what is not a string is shortened by pytest where a test fails."""
-
-    def __new__(cls, args, status, out, err, seconds):
-        return super().__new__(cls, "%s -> %d\n%s\n%s" % (" ".join(map(str, args)), status, *(
-            text.decode("utf-8", "replace")[-3000:] for text in (out, err))))
-
-    def __init__(self, args, status, out, err, seconds):
-        self.args, self.status, self.raw, self.err, self.seconds = args, status, out, err.decode("utf-8", "replace"), seconds
-        self.out = out.decode("utf-8")  # strict: callers fail on a byte that is not UTF-8
-
-    def check(self, status=0):
-        assert self.status == status, self
-        assert "Sanitizer" not in self.err and "runtime error" not in self.err, self
-        return self
-
-
-def run(*args, program=SPYGLASS, timeout=WAIT, **options):
-    command = [str(program)] + [str(arg) for arg in args]
-    begin = time.monotonic()
-    done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                          timeout=timeout, env=options.pop("env", clean_env()), **options)
-    result = Result(command, done.returncode, done.stdout, done.stderr, time.monotonic() - begin)
-    assert result.status >= 0 and result.status != 99, result  # no crash, no sanitizer report, ever
-    return result
-
-
-def start(*args, program=SPYGLASS, **options):
-    """The program in the background, for tests that send it signals; finish() gives the Result."""
-    command = [str(program)] + [str(arg) for arg in args]
-    options.setdefault("stdin", subprocess.DEVNULL)
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                               env=options.pop("env", clean_env()), **options)
-    process.begin = time.monotonic()
-    return process
-
-
-def finish(process, timeout=WAIT):
-    out, err = process.communicate(timeout=timeout)
-    return Result(process.args, process.returncode, out, err, time.monotonic() - process.begin)
-
-
-def process_state(pid):
-    """The letter of /proc/PID/stat: R, S, T, t, Z; None when there is no such process."""
-    try:
-        text = pathlib.Path("/proc/%d/stat" % pid).read_text()
-    except (FileNotFoundError, ProcessLookupError):
-        return None
-    return text.rsplit(")", 1)[1].split()[0]
-
-
-def task_states(pid):
-    """The letters of all threads, as one string."""
-    states = ""
-    for task in pathlib.Path("/proc/%d/task" % pid).iterdir():
-        try:
-            states += (task / "stat").read_text().rsplit(")", 1)[1].split()[0]
-        except (FileNotFoundError, ProcessLookupError):
-            pass
-    return states
-
-
-def at_rest(pid):
-    """Waits until no thread runs: one that was held by the last dump goes back to its call when it is released."""
-    wait_until(lambda: set(task_states(pid)) <= set("STZ"), "all threads of %d at rest" % pid)
-    return pid
-
-
-def wait_until(condition, what, timeout=WAIT):
-    """Polls a condition that must come true; failing is an error, not a retry."""
-    end = time.monotonic() + timeout
-    while not condition():
-        assert time.monotonic() < end, "waited in vain for: " + what
-        time.sleep(0.005)
+        metafunc.parametrize("python", [p for p in PYTHONS if not few or p.version in LAYOUT_KINDS], ids=repr)
 
 
 class Target:
-    """A started target; .truth is the line of JSON it wrote when it was ready."""
+    """A started target; .truth is the line of JSON that it printed."""
 
     def __init__(self, process):
         self.process = process
@@ -173,18 +46,40 @@ class Target:
         fd = self.process.stdout.fileno()
         while not data.endswith(b"\n"):
             ready, _, _ = select.select([fd], [], [], max(0, end - time.monotonic()))
-            assert ready, "the target said nothing"
+            assert ready, "the target printed nothing"
             chunk = os.read(fd, 1 << 20)
-            assert chunk, "the target ended: %r" % self.stderr()
+            assert chunk, "the target exited: %r" % self.stderr()
             data += chunk
         return json.loads(data.decode())
+
+    def tell(self):
+        """Sends a byte to its standard input, on which it goes on; returns the next line that it prints."""
+        self.poke()
+        return self.read_line()
+
+    def settle(self, pid):
+        """Has it tell the truth again now that all its threads block: before, they may not have reached their wait."""
+        if pid:
+            at_rest(pid)
+            self.truth = self.tell()
+            at_rest(pid)
+
+    def python_pid(self):
+        """The process that told its pid: the one that was started, or one below it. None if it is in a container."""
+        if is_known_as(self.pid, self.truth["pid"]):
+            return self.pid
+        return next((pid for pid in descendants(self.pid) if is_known_as(pid, self.truth["pid"])), None)
+
+    def poke(self, data=b"x"):
+        self.process.stdin.write(data)
+        self.process.stdin.flush()
 
     def stderr(self):
         self.errors.seek(0)
         return self.errors.read()[-2000:]
 
     def kill(self):
-        """Ends it and what it started: each target is a session of its own."""
+        """Kills it and what it started: each target is a session of its own."""
         try:
             os.killpg(self.pid, signal.SIGKILL)
         except ProcessLookupError:
@@ -225,7 +120,7 @@ def script(places):
 
 @pytest.fixture
 def launch():
-    """launch(command, ...) -> Target, once it has spoken. Killed when the test is over."""
+    """launch(command, ...) -> Target, once it has printed its line, and rests if that says so. Killed after the test."""
     targets = []
 
     def go(command, ready=True, **options):
@@ -238,6 +133,8 @@ def launch():
         targets.append(target)
         if ready:
             target.truth = target.read_line()
+            if isinstance(target.truth, dict) and target.truth.get("tells_again"):
+                target.settle(target.python_pid())
         return target
 
     yield go
@@ -252,3 +149,40 @@ def spawn(launch, script):
         return launch([*python.command, *flags, script(python, name), *args], **options)
 
     return go
+
+
+@pytest.fixture
+def copy(places):
+    """copy(python) -> Copy: the interpreter's files, to be stripped, renamed or deleted."""
+    made = []
+
+    def make(python):
+        made.append(Copy(python, places))
+        return made[-1]
+
+    yield make
+    for one in made:
+        shutil.rmtree(one.dir)
+
+
+@pytest.fixture
+def scratch(tmp_path):
+    """Like tmp_path, and removed after the test: core files are large."""
+    yield tmp_path
+    shutil.rmtree(tmp_path, ignore_errors=True)
+
+
+@pytest.fixture
+def inside(places):
+    """inside(python) -> a directory that the target may write to, as we see it and as the target does."""
+    made = []
+
+    def make(python):
+        path = places(python.root) / ("core-%d-%d" % (os.getpid(), len(made)))
+        path.mkdir()
+        made.append(path)
+        return path, "/" + str(path.relative_to(python.root))
+
+    yield make
+    for path in made:
+        shutil.rmtree(path, ignore_errors=True)

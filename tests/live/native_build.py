@@ -1,15 +1,14 @@
-"""Builds the extensions of tests/native for an interpreter, once, in a cache outside of the tree.
+"""Builds an extension of tests/native for an interpreter, once, in a cache outside of the tree.
 
-    built = native_build.build(python)
+    built = native_build.build(python, "spy_rust")
     built.inside            the directory as the interpreter sees it: for the targets native_*.py
-    built.missing           {"spy_rust": "no rustc on this machine"}: what could not be built, and why
+    built.missing           None, or why it could not be built: "no rustc on this machine"
 
 What is built is found again by a hash of the sources, the compilers, the interpreter and this file. A compiler that is
 there and fails is an error, not something to leave out.
 """
 import fcntl
 import hashlib
-import json
 import os
 import pathlib
 import shutil
@@ -21,7 +20,6 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 NATIVE = ROOT / "tests" / "native"
 CACHE = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache") / "spyglass"
 INCLUDES = "import sysconfig; p = sysconfig.get_paths(); print(p['include']); print(p['platinclude'])"
-MODULES = ["spy_c", "spy_c_fp", "spy_cpp", "spy_cython", "spy_cython_l", "spy_rust", "spy_load"]
 KEPT = 7 * 86400  # seconds
 # The newest Cython whose C code each Python takes.
 CYTHONS = [((3, 8), "3.2.4"), ((3, 7), "3.0.12"), ((2, 7), "0.29.37")]
@@ -37,7 +35,7 @@ class Built:
     def __init__(self, python, directory):
         self.directory = directory
         self.inside = "/" + str(directory.relative_to(python.root))
-        self.missing = {}
+        self.missing = None
 
 
 def call(command, **options):
@@ -117,9 +115,6 @@ def build_c_split(python, built):
     call([tool("objcopy"), "--add-gnu-debuglink=spy_c_split.debug", "spy_c_split.so"], cwd=built.directory)
 
 
-TABLES = {"spy_c_no_header": build_c_no_header, "spy_c_debug": build_c_debug, "spy_c_split": build_c_split}
-
-
 def build_cpp(python, built):
     """The library of C++ is linked in: a chroot may have none."""
     call([tool("g++", "c++"), "-g", "-O2", "-static-libstdc++", "-static-libgcc",
@@ -170,7 +165,8 @@ def build_load(python, built):
 
 
 BUILDERS = {"spy_c": build_c, "spy_load": build_load, "spy_c_fp": build_c_fp, "spy_cpp": build_cpp, "spy_cython": build_cython,
-            "spy_cython_l": build_cython_l, "spy_rust": build_rust}
+            "spy_cython_l": build_cython_l, "spy_rust": build_rust, "spy_c_no_header": build_c_no_header,
+            "spy_c_debug": build_c_debug, "spy_c_split": build_c_split}
 
 
 def key_of(python):
@@ -182,16 +178,6 @@ def key_of(python):
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
 
 
-def fill(python, built):
-    for source in NATIVE.iterdir():
-        shutil.copy(source, built.directory)
-    for name in [*MODULES, *TABLES]:
-        try:
-            {**BUILDERS, **TABLES}[name](python, built)
-        except Missing as why:
-            built.missing[name] = str(why)
-
-
 def forget(directory):
     """Removes what was made of sources that are long gone; another copy of the tree may use what is newer."""
     for old in directory.glob("*"):
@@ -199,26 +185,32 @@ def forget(directory):
             shutil.rmtree(old, ignore_errors=True)
 
 
-def build(python):
-    """The modules for one interpreter; those of a chroot are in it."""
+def build(python, module):
+    """One module for one interpreter; that of a chroot is in it."""
     base = python.root / "var" / "cache" / "spyglass-native" if python.kind == "chroot" else CACHE / "native"
     built = Built(python, base / python.label / key_of(python))
-    done = built.directory / "done.json"
+    done = built.directory / (module + ".done")
     with Locked(base / (python.label + ".lock")):
         if not done.exists():
-            forget(built.directory.parent)
-            shutil.rmtree(built.directory, ignore_errors=True)
-            built.directory.mkdir(parents=True)
-            fill(python, built)
-            done.write_text(json.dumps(built.missing))
-        built.missing = json.loads(done.read_text())
+            if not built.directory.exists():
+                forget(built.directory.parent)
+                built.directory.mkdir(parents=True)
+            for source in NATIVE.iterdir():
+                shutil.copy(source, built.directory)
+            try:
+                BUILDERS[module](python, built)
+                done.write_text("")
+            except Missing as why:
+                done.write_text(str(why))
+        built.missing = done.read_text() or None
     return built
 
 
-if __name__ == "__main__":  # by hand: builds for all, says what is missing
-    from conftest import PYTHONS
+if __name__ == "__main__":  # by hand: builds everything, says what is missing
+    from pythons import PYTHONS
 
     for each in PYTHONS:
         if len(sys.argv) < 2 or sys.argv[1] in each.label:
-            result = build(each)
-            print(each.label, result.inside, result.missing or "all built", flush=True)
+            for name in BUILDERS:
+                result = build(each, name)
+                print(each.label, name, result.inside, result.missing or "built", flush=True)

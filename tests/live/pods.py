@@ -13,7 +13,9 @@ import pathlib
 import shutil
 import subprocess
 
-from conftest import PYTHONS, ROOT, SANITIZED, SPYGLASS, at_rest, wait_until
+from processes import at_rest
+from program import SANITIZED, SPYGLASS, wait_until
+from pythons import PYTHONS, ROOT
 
 CACHE = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache") / "spyglass"
 VALIDATE = "1.37.0"  # of kubernetes-validate; it carries the schemas of this Kubernetes and of older ones

@@ -1,6 +1,9 @@
-"""Reads what `dump` printed back into stacks, and compares them with the truth a target told."""
+"""Reads what `dump` printed back into stacks, and compares them with what the target knows about itself."""
 import json
 import re
+
+from processes import at_rest
+from program import run
 
 THREAD = re.compile(r'^Thread (\d+) \((idle|active|active\+gil)\)(?:: "(.*)")?$')
 FRAME = re.compile(r"^    (\S.*|) \((.*?)(?::(\d+))?\)$")
@@ -123,3 +126,20 @@ def compare_text_thread(found, true, full):
             if right[1].endswith(left[1]):
                 got[i] = (left[0], right[1], left[2])
     same(got, want, "text, thread %s" % true["name"])
+
+
+# The ways to look at a process that rests: flags, and the check of what they print.
+VIEWS = {
+    "json": (["--json"], check_json),
+    "nonblocking": (["--json", "--nonblocking"], check_json),
+    "text-full": (["--full-filenames"], lambda text, truth: check_text(text, truth, full=True)),
+    "text": ([], lambda text, truth: check_text(text, truth, full=False)),
+}
+
+
+def compare(target, views=VIEWS):
+    """Every stack of a target that rests, as the target itself told it."""
+    assert target.truth["pid"] == target.pid
+    for view in views:
+        flags, check = VIEWS[view]
+        check(run("dump", "--pid", at_rest(target.pid), *flags).check().out, target.truth)

@@ -7,9 +7,10 @@ import signal
 import time
 
 import pytest
-from conftest import DEBIAN, PY_SPY, PYTHONS, finish, run, start
-from test_native import directory
-from test_record import READ, read_raw, read_speedscope, wait_sampling
+from natives import directory
+from profiles import READ, read_raw, read_speedscope, wait_sampling
+from program import PY_SPY, finish, run, start
+from pythons import DEBIAN, PYTHONS
 
 
 def call(*args, **options):

@@ -14,7 +14,9 @@ import subprocess
 import uuid
 
 import pytest
-from conftest import NEWEST_HOST, PYTHONS, SANITIZED, SPYGLASS, TARGETS, at_rest, clean_env, run
+from processes import at_rest
+from program import SANITIZED, SPYGLASS, TARGETS, clean_env, run
+from pythons import PYTHONS
 from stacks import parse_json, parse_text
 
 CACHE = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache") / "spyglass"
@@ -105,9 +107,12 @@ def program():
 
 class Container:
     def __init__(self, podman, name, target):
-        self.podman, self.name, self.truth = podman, name, target.truth
+        self.podman, self.name = podman, name
         told = json.loads(podman.check("inspect", name))[0]
         self.pid, self.id = told["State"]["Pid"], told["Id"]
+        if isinstance(target.truth, dict) and target.truth.get("tells_again"):
+            target.settle(self.pid)
+        self.truth = target.truth
 
     def exec(self, *args, user=None):
         flags = ["--user", str(user)] if user is not None else []
@@ -358,6 +363,7 @@ def rootless(podman, program, launch):
         file.write_text(json.dumps(config))
         target = launch([*runc, "run", "--bundle", place / "bundle", "--pid-file", place / "state" / "pid", "box"])
         target.inner = int((place / "state" / "pid").read_text())
+        target.settle(target.inner)
         target.exec = lambda *args: subprocess.run([*runc, "exec", "box", *args], stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=60)
         yield target
         subprocess.run([*runc, "delete", "--force", "box"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)

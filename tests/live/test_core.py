@@ -4,78 +4,19 @@ import json
 import os
 import pathlib
 import re
-import resource
 import shutil
 import signal
 import struct
 import subprocess
 
 import pytest
-from conftest import DEBIAN, PYTHONS, SPYGLASS, at_rest, run
+from cores import PATTERN, by_gcore, by_kernel, dump_core_json, found_core, gcore, roots, wants_core
+from processes import at_rest
+from program import SPYGLASS, run
+from pythons import DEBIAN, PYTHONS
 from stacks import check_json, check_text, parse_text, rows, same
-from test_found import copy  # noqa: F401, a fixture
 
-PATTERN = pathlib.Path("/proc/sys/kernel/core_pattern").read_text().strip()
 SITUATIONS = ["plain", "many_threads", "generators", "deep", "raw_threads"]
-
-by_gcore = pytest.mark.skipif(not shutil.which("gcore"), reason="gcore (of gdb) is not installed")
-by_kernel = pytest.mark.skipif(
-    "/" in PATTERN or "|" in PATTERN or "%" in PATTERN,
-    reason="the kernel does not put core files into the working directory: core_pattern is %r" % PATTERN)
-
-
-def gcore(target, place):
-    """Has gdb write a core file of a process that goes on. Sets target.lossy when gdb says that it lost memory."""
-    done = subprocess.run(["gcore", "-o", str(place / "core"), str(at_rest(target.pid))], stdin=subprocess.DEVNULL,
-                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, universal_newlines=True)
-    core = place / ("core.%d" % target.pid)
-    assert "Saved corefile" in done.stdout and core.exists(), done.stdout
-    lost = re.findall("Memory read failed for corefile section, .* at (0x[0-9a-f]+)", done.stdout)
-    target.lossy = set(lost) - {"0xffffffffff600000"}  # nobody may read that page
-    return core
-
-
-def wants_core():
-    resource.setrlimit(resource.RLIMIT_CORE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
-
-
-def found_core(place):
-    """The kernel's core file in a directory: core, or core.PID."""
-    core, = place.glob(PATTERN + "*")
-    return core
-
-
-def roots(python):
-    return ["--root", python.root] if python.kind == "chroot" else []
-
-
-def dump_json(core, *args):
-    """JSON without what only core files have, and that."""
-    threads = json.loads(run("dump", "--core", core, "--json", *args).check().out)
-    return threads, [thread.pop("signal") for thread in threads]
-
-
-@pytest.fixture
-def scratch(tmp_path):
-    """Core files are large: none is left when the test is over."""
-    yield tmp_path
-    shutil.rmtree(tmp_path, ignore_errors=True)
-
-
-@pytest.fixture
-def inside(places):
-    """A directory that a target may write to, as we see it and as it does."""
-    made = []
-
-    def make(python):
-        path = places(python.root) / ("core-%d-%d" % (os.getpid(), len(made)))
-        path.mkdir()
-        made.append(path)
-        return path, "/" + str(path.relative_to(python.root))
-
-    yield make
-    for path in made:
-        shutil.rmtree(path, ignore_errors=True)
 
 
 # ---- whole stacks, every interpreter ----
@@ -100,7 +41,7 @@ def test_gcore(spawn, scratch, python, situation):
     target = spawn(python, "situations.py", situation, env={"MALLOC_ARENA_MAX": "1"})  # else each thread is 64 MB more
     core = gcore(target, scratch)
     target.kill()
-    threads, signals = dump_json(core, *roots(python))
+    threads, signals = dump_core_json(core, *roots(python))
     assert signals == [None] * len(threads)
     if target.lossy:
         return check_lossy(threads, target.truth)
@@ -125,7 +66,7 @@ def test_crash(spawn, inside, python, kind, where):
     truth = target.truth
     assert number == getattr(signal, "SIG" + kind.upper())
     core = found_core(place)
-    threads, signals = dump_json(core, *roots(python))
+    threads, signals = dump_core_json(core, *roots(python))
     assert {t["thread_id"] for t in threads} == {t["ident"] for t in truth["threads"]}
     for true in truth["threads"]:
         found = next(t for t in threads if t["thread_id"] == true["ident"])
@@ -155,7 +96,7 @@ def test_null_call(spawn, inside, python):
     if number == -1:
         pytest.skip("this Python has no ctypes")
     assert number == signal.SIGSEGV
-    threads, signals = dump_json(found_core(place), "--native", *roots(python))
+    threads, signals = dump_core_json(found_core(place), "--native", *roots(python))
     frames = threads[0]["frames"]
     names = [f["name"] for f in frames]
     native = frames[:names.index("crash")]
@@ -283,7 +224,7 @@ def test_links_do_not_lead_out(spawn, scratch):
 
 
 @by_kernel
-def test_exe(launch, copy, script, inside, scratch, python):  # noqa: F811
+def test_exe(launch, copy, script, inside, scratch, python):
     """The program and its library were deleted: the stacks are there all the same, and what is missing is named."""
     one = copy(python)
     place, name = inside(python)

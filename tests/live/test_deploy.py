@@ -16,8 +16,10 @@ import time
 
 import pods
 import pytest
-from conftest import DEBIAN, PY_SPY, ROOT, SPYGLASS, WAIT, at_rest, finish, run, start
-from test_record import read_raw, read_speedscope, wait_sampling
+from processes import at_rest
+from profiles import read_raw, read_speedscope, wait_sampling
+from program import PY_SPY, SPYGLASS, WAIT, finish, run, start
+from pythons import DEBIAN, ROOT
 
 DEPLOY = ROOT / "deploy"
 DOCS = [ROOT / "docs" / "kubernetes.md", ROOT / "docs" / "kubernetes.zh.md"]

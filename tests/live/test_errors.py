@@ -7,7 +7,8 @@ import subprocess
 import tempfile
 
 import pytest
-from conftest import DEBIAN, PY_SPY, SPYGLASS, run
+from program import PY_SPY, SPYGLASS, run
+from pythons import DEBIAN
 
 BOTH = pytest.mark.parametrize("program", [SPYGLASS, PY_SPY], ids=["spyglass", "py-spy"])
 FREE_PID = 4194000  # near the top of the range: nobody has it

@@ -1,12 +1,11 @@
 """The interpreter is found wherever it lies: deleted, replaced, stripped, in a venv, embedded, without symbols."""
-import os
 import pathlib
-import shutil
 import subprocess
 
 import pytest
-from conftest import DEBIAN, PYTHONS, TARGETS, run
-from test_stacks import compare
+from program import TARGETS, run
+from pythons import DEBIAN, HOSTS, PYTHONS
+from stacks import compare
 
 SHARED = [p for p in PYTHONS if p.library_dir]
 EMBED_CODE = """
@@ -15,45 +14,6 @@ sys.argv = ["x", "plain"]
 sys.path.insert(0, %(dir)r)
 exec(compile(open(%(dir)r + "/situations.py").read(), %(dir)r + "/situations.py", "exec"))
 """
-
-
-class Copy:
-    """A copy of an interpreter, and of its libpython where it has one, that is run in the original's place."""
-
-    def __init__(self, python, places):
-        self.dir = pathlib.Path(os.path.dirname(places(python.root))) / ("copy-%d-%d" % (os.getpid(), id(self)))
-        self.dir.mkdir()
-        program = python.root / "usr/bin" / python.command[-1] if python.kind == "chroot" else python.command[0]
-        program = pathlib.Path(program).resolve()
-        self.files = [self.dir / program.name]
-        shutil.copy(program, self.files[0])
-        self.env = {"PYTHONHOME": "/usr" if python.kind == "chroot" else str(program.parent.parent)}
-        if python.library_dir:
-            for library in python.library_dir.glob("libpython%d.%d*.so.1.0" % python.version):
-                self.files.append(self.dir / library.name)
-                shutil.copy(library, self.files[-1])
-            self.env["LD_LIBRARY_PATH"] = str(self.dir)
-        inside = "/" + str(self.files[0].relative_to(python.root))
-        self.command = [*python.command[:-1], inside]
-        for file in self.files:
-            file.chmod(0o755)
-
-    def uses_copies(self, pid):
-        maps = pathlib.Path("/proc/%d/maps" % pid).read_text()
-        return all(file.name in maps and str(self.dir.name) in maps for file in self.files)
-
-
-@pytest.fixture
-def copy(places):
-    made = []
-
-    def make(python):
-        made.append(Copy(python, places))
-        return made[-1]
-
-    yield make
-    for one in made:
-        shutil.rmtree(one.dir)
 
 
 def test_deleted(launch, copy, script, python):
@@ -103,9 +63,8 @@ def test_odd_program_name(launch, copy, script, python):
     compare(target)
 
 
+@pytest.mark.since(3, 3)
 def test_venv(launch, places, script, python):
-    if python.version < (3, 0):
-        pytest.skip("2.7 has no venv module")
     place = places(python.root) / ("venv-" + python.label)
     inside = "/" + str(place.relative_to(python.root))
     subprocess.run([*python.command, "-m", "venv", "--without-pip", inside], check=True, stdout=subprocess.DEVNULL)
@@ -125,7 +84,7 @@ def test_symlinks(launch, places, script, python):
     compare(launch([*command, "/" + str(link.relative_to(python.root)), "plain"]))
 
 
-@pytest.mark.parametrize("host", [p for p in PYTHONS if p.kind == "host"], ids=repr)
+@pytest.mark.parametrize("host", HOSTS, ids=repr)
 def test_argv_rewritten(launch, script, host):
     """A process that calls itself something else, as workers of clusters do."""
     program, path = host.command[0], script(host, "situations.py")

@@ -6,10 +6,11 @@ import socket
 import subprocess
 
 import pytest
-from conftest import DEBIAN, TARGETS, clean_env, run, wait_until
-from native_build import CACHE, Locked, call
+from processes import descendants, is_python
+from program import TARGETS, clean_env, run, wait_until
+from pythons import DEBIAN
 from stacks import parse_json, rows, same
-from trees import descendants, is_python
+from native_build import CACHE, Locked, call
 
 VERSION = "23.0.0"
 

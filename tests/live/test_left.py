@@ -4,8 +4,10 @@ import signal
 import stat as file_modes
 
 import pytest
-from conftest import DEBIAN, PY_SPY, SPYGLASS, finish, process_state, run, start, wait_until
-from trees import WORLDS, chains_of, cpu_seconds, functions_of, read_tree, worlds
+from processes import cpu_seconds, process_state
+from program import PY_SPY, SPYGLASS, finish, run, start, wait_until
+from pythons import DEBIAN
+from trees import WORLDS, chains_of, functions_of, read_tree
 
 ROOT_ONLY = pytest.mark.skipif(os.getuid() != 0, reason="worlds are made with mount(8)")
 

@@ -10,7 +10,9 @@ import xml.etree.ElementTree
 
 import pytest
 
-from conftest import DEBIAN, PY_SPY, SANITIZED, SPYGLASS, WAIT, clean_env, finish, process_state, run, start, wait_until
+from processes import process_state
+from program import PY_SPY, SANITIZED, SPYGLASS, WAIT, clean_env, finish, run, start, wait_until
+from pythons import DEBIAN
 
 LINES = "<module> (a.py:6) 2\n<module> (a.py:6);f (a.py:3) 99\n"
 

@@ -3,18 +3,15 @@ import json
 import signal
 
 import pytest
-from conftest import at_rest, run
-from test_core import by_gcore, by_kernel, found_core, gcore, inside, roots, scratch, wants_core  # noqa: F401, fixtures
-from test_native import check, directory
+from cores import by_gcore, by_kernel, found_core, gcore, roots, wants_core
+from natives import check_native, directory, python_only
+from processes import at_rest
+from program import run
 
 
 def dump(core, python, *flags):
     result = run("dump", "--core", core, "--json", *roots(python), *flags).check()
     return result.out, json.loads(result.out), result
-
-
-def python_only(frames):
-    return [f for f in frames if f["module"] is None]
 
 
 def check_variables(core, python, woven):
@@ -27,13 +24,13 @@ def check_variables(core, python, woven):
 
 @by_gcore
 @pytest.mark.parametrize("module, situation", [("spy_c", "alternate"), ("spy_c", "signal"), ("spy_c", "deep"), ("spy_c_fp", "sort")])
-def test_gcore(spawn, scratch, python, module, situation):  # noqa: F811
+def test_gcore(spawn, scratch, python, module, situation):
     target = spawn(python, "native_c.py", directory(python, module), module, situation)
     core = gcore(target, scratch)
     live = json.loads(run("dump", "--pid", at_rest(target.pid), "--native", "--json").check().out)
     target.kill()
     text, threads, result = dump(core, python, "--native")
-    check(target, text)
+    check_native(target, text)
     assert result.err == "", result
     assert [f["name"] for f in threads[0]["frames"]] == [f["name"] for f in live[0]["frames"]]
     if situation == "alternate":
@@ -41,7 +38,7 @@ def test_gcore(spawn, scratch, python, module, situation):  # noqa: F811
 
 
 @by_gcore
-def test_gcore_all(spawn, scratch, python):  # noqa: F811
+def test_gcore_all(spawn, scratch, python):
     """--native-all: the thread that has no Python is there, too, unless gdb lost its stack."""
     target = spawn(python, "native_c.py", directory(python, "spy_c"), "spy_c", "thread")
     core = gcore(target, scratch)
@@ -51,19 +48,19 @@ def test_gcore_all(spawn, scratch, python):  # noqa: F811
     main = next(t for t in threads if t["os_thread_id"] == target.pid)
     assert main["frames"][-1]["name"] == "_start", main
     if not target.lossy:
-        check(target, text)
+        check_native(target, text)
 
 
 @by_kernel
 @pytest.mark.parametrize("situation", ["crash", "crash_with_gil", "crash_in_thread"])
-def test_crash(spawn, inside, python, situation):  # noqa: F811
+def test_crash(spawn, inside, python, situation):
     """The thread that crashed in C comes first, from the function that did it."""
     place, name = inside(python)
     target = spawn(python, "native_c.py", directory(python, "spy_c"), "spy_c", situation, name, preexec_fn=wants_core)
     assert target.process.wait() == -signal.SIGSEGV
     core = found_core(place)
     text, threads, result = dump(core, python, "--native")
-    check(target, text)
+    check_native(target, text)
     first, true = threads[0], target.truth["threads"][0]
     assert first["os_thread_id"] == true["os_id"] and first["signal"]["name"] == "SIGSEGV"
     assert int(first["signal"]["address"], 16) == 16 and first["active"]

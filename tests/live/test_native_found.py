@@ -2,9 +2,9 @@
 import subprocess
 
 import pytest
-from conftest import PYTHONS, run
-from test_found import copy  # noqa: F401, a fixture
-from test_native import check, directory
+from natives import check_native, directory
+from program import run
+from pythons import PYTHONS
 
 SITUATIONS = ["busy_with_gil", "alternate", "sort", "signal", "thread_with_python"]
 LOOP = b"_PyEval_EvalFrameDefault\0"
@@ -16,7 +16,7 @@ def dump(launch, one, script, python, situation):
     target = launch([*one.command, script(python, "native_c.py"), directory(python, "spy_c"), "spy_c", situation], env=one.env)
     assert one.uses_copies(target.pid)
     result = run("dump", "--pid", target.pid, "--native", "--json").check()
-    check(target, result.out)
+    check_native(target, result.out)
     assert result.err == "", result
 
 
@@ -35,7 +35,7 @@ def rename_loop(path, name):
 
 
 @pytest.mark.parametrize("situation", SITUATIONS)
-def test_stripped(launch, copy, script, python, situation):  # noqa: F811
+def test_stripped(launch, copy, script, python, situation):
     one = copy(python)
     subprocess.run(["strip", "--strip-all", *one.files], check=True)
     dump(launch, one, script, python, situation)
@@ -43,7 +43,7 @@ def test_stripped(launch, copy, script, python, situation):  # noqa: F811
 
 @pytest.mark.parametrize("situation", SITUATIONS)
 @pytest.mark.parametrize("old", [p for p in PYTHONS if p.library_dir and p.version < (3, 11)], ids=repr)
-def test_no_name_of_the_loop(launch, copy, script, old, situation):  # noqa: F811
+def test_no_name_of_the_loop(launch, copy, script, old, situation):
     """Up to 3.10 nothing but the loop's own frame tells where it is."""
     one = copy(old)
     subprocess.run(["strip", "--strip-all", *one.files], check=True)

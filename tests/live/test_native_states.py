@@ -8,11 +8,12 @@ import signal
 import subprocess
 
 import pytest
-from conftest import DEBIAN, NEWEST_HOST, PY_SPY, PYTHONS, ROOT, SPYGLASS, at_rest, run, start, task_states, wait_until
+from natives import check_native, directory, python_only
+from processes import at_rest, task_states
+from profiles import raw_stacks, record_native
+from program import PY_SPY, SPYGLASS, run, start, wait_until
+from pythons import DEBIAN, NEWEST_HOST, PYTHONS, ROOT
 from stacks import parse_text, rows
-from test_native import check, directory
-from test_native_record import raw_stacks, record
-from test_record import messages
 
 BOTH = pytest.mark.parametrize("program", [SPYGLASS, PY_SPY], ids=["spyglass", "py-spy"])
 
@@ -30,10 +31,6 @@ def dump(pid, *flags):
     return json.loads(run("dump", "--pid", pid, "--json", *flags).check().out)
 
 
-def python_only(frames):
-    return [f for f in frames if f["module"] is None]
-
-
 # ---- flags ----
 
 @BOTH
@@ -48,7 +45,7 @@ def test_locals(spawn_c, python):
     """The variables of the Python frames are those that a dump without native frames shows."""
     target = spawn_c(python, "alternate")
     both, plain = dump(target.pid, "--native", "-l"), dump(target.pid, "-l")
-    check(target, json.dumps(both))
+    check_native(target, json.dumps(both))
     kept = python_only(both[0]["frames"])
     assert kept == plain[0]["frames"]
     rest = next(f for f in kept if f["name"] == "rest")
@@ -74,7 +71,7 @@ def test_all(spawn_c, python):
     """--native-all: the interpreter's own functions, and a thread that has no Python."""
     target = spawn_c(python, "thread")
     few, all_ = dump(target.pid, "--native"), dump(target.pid, "--native-all")
-    check(target, json.dumps(all_))
+    check_native(target, json.dumps(all_))
     worker = next(t for t in target.truth["threads"] if not t["main"])
     assert [t["os_thread_id"] for t in few] == [target.pid]
     other = next(t for t in all_ if t["os_thread_id"] == worker["os_id"])
@@ -88,7 +85,7 @@ def test_all(spawn_c, python):
 
 def test_record_all(spawn_c, tmp_path, python):
     target = spawn_c(python, "thread")
-    stacks, _ = record(target, tmp_path / "out", "raw", 20, "--native-all", "--idle", "--threads")
+    stacks, _ = record_native(target, tmp_path / "out", "raw", 20, "--native-all", "--idle", "--threads")
     names = {stack[0].rpartition(": ")[2]: stack for stack in stacks}
     assert len(names) == 2, names
     worker = names.pop("native-worker")
@@ -99,11 +96,11 @@ def test_record_all(spawn_c, tmp_path, python):
 
 def test_gil(spawn_c, tmp_path, python):
     """--gil counts the thread that computes in C with the GIL, and not the one that gave it up."""
-    stacks, _ = record(spawn_c(python, "busy_with_gil"), tmp_path / "out", "raw", 20, "--gil")
+    stacks, _ = record_native(spawn_c(python, "busy_with_gil"), tmp_path / "out", "raw", 20, "--gil")
     assert all("spin_here" in stack and stack[:2] == ("<module>", "main") for stack in stacks), stacks
     result = run("record", "--native", "--gil", "-d", "0.5", "-f", "raw", "-o", tmp_path / "none", "--pid",
                  spawn_c(python, "busy").pid)
-    assert "no thread held the GIL" in messages(result), result
+    assert "no thread held the GIL" in result.messages, result
 
 
 @pytest.mark.parametrize("flag", ["--native", "--native-all"])
@@ -120,7 +117,7 @@ def test_subprocesses(spawn, tmp_path, python, flag):
         assert found[thread][0]["module"], found[thread]  # they wait in the C library
     if flag == "--native-all":
         return
-    stacks, _ = record(target, tmp_path / "out", "raw", 50, "--subprocesses", "--idle")
+    stacks, _ = record_native(target, tmp_path / "out", "raw", 50, "--subprocesses", "--idle")
     processes = {part for stack in stacks for part in stack if part.startswith("process ")}
     assert len(processes) >= 4, processes
 
@@ -133,13 +130,13 @@ def test_stopped(spawn_c, tmp_path, python):
     os.kill(at_rest(target.pid), signal.SIGSTOP)
     wait_until(lambda: set(task_states(target.pid)) == {"T"}, "stopped")
     for _ in range(3):
-        check(target, run("dump", "--pid", target.pid, "--native", "--json").check().out)
+        check_native(target, run("dump", "--pid", target.pid, "--native", "--json").check().out)
         wait_until(lambda: set(task_states(target.pid)) == {"T"}, "still stopped")
-    stacks, _ = record(target, tmp_path / "out", "raw", 10, "--idle")
+    stacks, _ = record_native(target, tmp_path / "out", "raw", 10, "--idle")
     assert all("spin_here" in stack for stack in stacks), stacks
     os.kill(target.pid, signal.SIGCONT)
     wait_until(lambda: set(task_states(target.pid)) == {"S"}, "going on")
-    check(target, run("dump", "--pid", target.pid, "--native", "--json").check().out)
+    check_native(target, run("dump", "--pid", target.pid, "--native", "--json").check().out)
 
 
 @pytest.mark.skipif(not shutil.which("strace"), reason="strace is not installed")
@@ -160,11 +157,11 @@ def test_traced(spawn_c, tmp_path, python, situation):
         stacks = raw_stacks((tmp_path / "out").read_text())
         assert all([name for name in stack if name in true] == true for stack in stacks), (stacks, result)
         # One that runs needs no hold, where the kernel notes its registers.
-        assert ("have no native frames" in messages(result)) == (tuple(true) in stacks), (stacks, result)
+        assert ("have no native frames" in result.messages) == (tuple(true) in stacks), (stacks, result)
     finally:
         tracer.terminate()
         tracer.communicate()
-    check(target, run("dump", "--pid", target.pid, "--native", "--json").check().out)
+    check_native(target, run("dump", "--pid", target.pid, "--native", "--json").check().out)
 
 
 # ---- a stack of which nothing is known ----
@@ -210,7 +207,7 @@ def test_perf(spawn_c, no_maps_left, new, mode, situation):
     target = spawn_c(new, situation, flags=["-X", mode])
     no_maps_left(target.pid)
     text = run("dump", "--pid", target.pid, "--native", "--json").check().out
-    check(target, text)
+    check_native(target, text)
     assert not [f["name"] for t in json.loads(text) for f in t["frames"] if f["name"].startswith(TRAMPOLINE)]
     text = run("dump", "--pid", target.pid, "--native-all", "--json").check().out
     names = [f["name"] for f in json.loads(text)[0]["frames"]]

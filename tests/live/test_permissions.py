@@ -13,8 +13,10 @@ import subprocess
 import tempfile
 
 import pytest
-from conftest import DEBIAN, PY_SPY, SANITIZED, SPYGLASS, TARGETS, at_rest, clean_env, finish, run, start, wait_until
-from test_native import directory
+from natives import directory
+from processes import at_rest
+from program import PY_SPY, SANITIZED, SPYGLASS, TARGETS, clean_env, finish, run, start, wait_until
+from pythons import DEBIAN
 from stacks import check_json, parse_json, parse_text
 
 needs_root = pytest.mark.skipif(os.getuid() != 0, reason="needs root, to become other users")

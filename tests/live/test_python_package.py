@@ -14,7 +14,9 @@ import xml.etree.ElementTree
 
 import pytest
 
-from conftest import DEBIAN, PYTHONS, ROOT, SANITIZED, SPYGLASS, WAIT, clean_env, process_state, wait_until
+from processes import process_state
+from program import SANITIZED, SPYGLASS, WAIT, clean_env, wait_until
+from pythons import DEBIAN, PYTHONS, ROOT
 
 sys.path.insert(0, str(ROOT / "python"))
 import spyglass  # noqa: E402

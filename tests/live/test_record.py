@@ -1,149 +1,89 @@
 """record: its formats parsed back against what the target did, its ends, its flags, its files."""
-import collections
-import json
 import os
 import pathlib
 import re
 import signal
 import stat
 import subprocess
-import time
 import xml.etree.ElementTree as xml
 
 import pytest
-from conftest import DEBIAN, NEWEST_HOST, PY_SPY, SANITIZED, SPYGLASS, at_rest, finish, run, start, task_states, wait_until
+from processes import at_rest, task_states
+from profiles import (EXTENSION, FORMATS, READ, WORK, Recording, read_raw, record_enough, seen, some_samples,
+                      wait_sampling)
+from program import PY_SPY, SPYGLASS, WAIT, finish, run, start, wait_until
+from pythons import DEBIAN, NEWEST_HOST
+from shares import check_shares
 
-FORMATS = ["raw", "flamegraph", "speedscope", "chrometrace"]
-EXTENSION = {"raw": "txt", "flamegraph": "svg", "speedscope": "json", "chrometrace": "json"}
-SVG = "{http://www.w3.org/2000/svg}"
-
-
-# Each reader gives: function name -> how many samples it is on the stack in, and of how many (or their time).
-
-def read_raw(text):
-    counts, total = collections.Counter(), 0
-    for line in text.splitlines():
-        stack, _, n = line.rpartition(" ")
-        total += int(n)
-        for name in {part.partition(" (")[0] for part in stack.split(";")}:
-            counts[name] += int(n)
-    return counts, total
+def start_shares(spawn, python):
+    target = spawn(python, "shares.py", "1000")
+    wait_until(lambda: task_states(target.pid).count("S") >= 3, "the sleepers asleep")
+    return target
 
 
-def read_flamegraph(text):
-    assert text.lstrip().startswith(("<?xml", "<!DOCTYPE svg")) and "<!DOCTYPE svg" in text
-    assert not re.search(r"""(href|src)=["']https?:""", text), "the picture must work offline"
-    counts, total = collections.Counter(), 0
-    for title in xml.fromstring(text).iter(SVG + "title"):
-        match = re.match(r"^(.*) \(([\d,]+) samples?, ([\d.]+)%\)$", title.text or "")
-        if match:
-            n = int(match.group(2).replace(",", ""))
-            counts[match.group(1).partition(" (")[0]] += n
-            total = max(total, n)
-    return counts, total
+@pytest.mark.smoke
+@pytest.mark.parametrize("format", FORMATS)
+def test_formats(spawn, tmp_path, format):
+    """Each format shows the functions that work, and never the threads that sleep."""
+    target = start_shares(spawn, NEWEST_HOST)
+    text, result = record_enough(seen("one", "two", "three", format=format), "--pid", target.pid, "-f", format,
+                                 out=tmp_path / ("out." + EXTENSION[format]))
+    counts, _ = READ[format](text)
+    assert not counts["sleeper"] and not counts["wait"], counts
 
 
-def read_speedscope(text):
-    data = json.loads(text)
-    assert set(data) >= {"$schema", "profiles", "shared", "activeProfileIndex", "exporter", "name"}
-    frames = data["shared"]["frames"]
-    counts, total = collections.Counter(), 0
-    for profile in data["profiles"]:
-        assert profile["type"] == "sampled" and profile["unit"] == "seconds"
-        assert len(profile["samples"]) == len(profile["weights"])
-        assert profile["startValue"] <= profile["endValue"]
-        for sample, weight in zip(profile["samples"], profile["weights"]):
-            total += weight
-            for name in {frames[i]["name"] for i in sample}:
-                counts[name] += weight
-    for frame in frames:
-        assert set(frame) == {"name", "file", "line", "col"}
-    return counts, total
-
-
-def read_chrometrace(text):
-    """Time instead of samples: microseconds between B and E, for each thread a balanced nest."""
-    counts, total, open_frames = collections.Counter(), 0, collections.defaultdict(list)
-    for event in json.loads(text):
-        if event["ph"] not in "BE":
-            continue
-        stack = open_frames[event["pid"], event["tid"]]
-        if event["ph"] == "B":
-            assert set(event["args"]) >= {"filename", "line"}
-            stack.append((event["name"], event["ts"]))
-        else:
-            name, begin = stack.pop()
-            assert name == event["name"] and begin <= event["ts"]
-            if name not in [n for n, _ in stack]:
-                counts[name] += event["ts"] - begin
-            if not stack:
-                total += event["ts"] - begin
-    assert not any(open_frames.values()), "a B without its E"
-    return counts, total
-
-
-READ = {"raw": read_raw, "flamegraph": read_flamegraph, "speedscope": read_speedscope, "chrometrace": read_chrometrace}
-
-
-def same_shares(counts, total, spent, samples):
-    """The shares in the profile are those the target measured, as nearly as so many samples can tell."""
-    whole = sum(spent.values())
-    for name, seconds in spent.items():
-        assert abs(counts[name] / total - seconds / whole) < 0.04 + 1.5 / samples ** 0.5, (counts, total, spent)
-    assert not counts["sleeper"] and not counts["wait"]
+@pytest.mark.smoke
+def test_everywhere(spawn, tmp_path, python):
+    target = start_shares(spawn, python)
+    out = tmp_path / "out.txt"
+    text, result = record_enough(seen("one", "two", "three"), "--pid", target.pid, "-f", "raw", "--function", out=out)
+    counts, total = read_raw(text)
+    assert total == int(re.search(r"Samples: (\d+) Errors: \d+", result.messages).group(1)), result
+    assert not counts["sleeper"] and not counts["wait"], counts
+    assert "Wrote raw flamegraph data to '%s'." % out in result.messages
 
 
 def record_shares(spawn, python, out, *flags):
-    """Profiles shares.py for three seconds, at a rate that is in no step with its rounds of 40 ms."""
-    target = spawn(python, "shares.py", "1000")
-    wait_until(lambda: task_states(target.pid).count("S") >= 3, "the sleepers asleep")
+    """Profiles shares.py at a rate that is not a multiple of its rounds of 40 ms; returns the truth and the Result."""
+    target = start_shares(spawn, python)
     result = run("record", "--pid", target.pid, "-d", "3", "-r", "173", "-o", out, *flags).check()
     os.kill(target.pid, signal.SIGTERM)
-    samples = int(re.search(r"Samples: (\d+) Errors: 0", messages(result)).group(1))
-    assert samples > 20, result
-    return target.read_line()["spent"], samples, result
+    return target.read_line()["spent"], result
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize("format", FORMATS)
 def test_shares(spawn, tmp_path, format):
-    """one : two : three = 1 : 2 : 5, as the target measured it itself; sleepers are never counted."""
+    """one : two : three = 1 : 2 : 5, as the target measured it itself, by its CPU time."""
     out = tmp_path / ("out." + EXTENSION[format])
-    spent, samples, _ = record_shares(spawn, NEWEST_HOST, out, "-f", format)
-    same_shares(*READ[format](out.read_text()), spent, samples)
+    spent, result = record_shares(spawn, NEWEST_HOST, out, "-f", format)
+    samples = int(re.search(r"Samples: (\d+)", result.messages).group(1))
+    check_shares(READ[format](out.read_text())[0], spent, samples)
 
 
+@pytest.mark.statistical
 def test_shares_everywhere(spawn, tmp_path, python):
     out = tmp_path / "out.txt"
-    spent, samples, result = record_shares(spawn, python, out, "-f", "raw", "--function")
+    spent, _ = record_shares(spawn, python, out, "-f", "raw", "--function")
     counts, total = read_raw(out.read_text())
-    assert total == samples, result
-    same_shares(counts, total, spent, samples)
-    assert "Wrote raw flamegraph data to '%s'." % out in messages(result)
+    check_shares(counts, spent, total)
 
 
-def messages(result):
-    return result.out + result.err
-
-
-@pytest.mark.quiet
-@pytest.mark.parametrize("seconds", ["0.3", "1", "1.5", "2.25"])
+@pytest.mark.parametrize("seconds", ["0.3", "1", "1.25"])
 def test_duration(spawn, tmp_path, seconds):
+    """It ends by itself, not before the time is over, and takes no more samples than there were ticks."""
     target = spawn(DEBIAN, "busy.py")
     result = run("record", "-p", target.pid, "-d", seconds, "-f", "raw", "-o", tmp_path / "x").check()
-    assert float(seconds) <= result.seconds < float(seconds) + (2 if SANITIZED else 0.7), result.seconds
-    counts, total = read_raw((tmp_path / "x").read_text())
-    assert total <= float(seconds) * 100 + 2
+    assert float(seconds) <= result.seconds, result.seconds
+    assert read_raw((tmp_path / "x").read_text())[1] <= float(seconds) * 100 + 2
 
 
-@pytest.mark.quiet
 @pytest.mark.parametrize("rate", ["1", "7.5", "100000"])
 def test_rate(spawn, tmp_path, rate):
-    """Late ticks are dropped: never more samples than there were ticks, and it ends in time."""
+    """Late ticks are dropped: never more samples than there were ticks."""
     target = spawn(DEBIAN, "busy.py")
-    result = run("record", "-p", target.pid, "-d", "2", "-r", rate, "-f", "raw", "-o", tmp_path / "x").check()
-    assert 2 <= result.seconds < 4, result.seconds
-    _, total = read_raw((tmp_path / "x").read_text())
-    assert 1 <= total <= 2 * float(rate) + 2, result
+    text, result = record_enough(some_samples, "-p", target.pid, "-r", rate, "-f", "raw", out=tmp_path / "x", first=1)
+    assert read_raw(text)[1] <= float(result.args[result.args.index("-d") + 1]) * float(rate) + 2, result
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=lambda n: n.name)
@@ -152,69 +92,42 @@ def test_signals(spawn, tmp_path, number, format):
     """Ended by a signal: a whole file, and 0."""
     target = spawn(DEBIAN, "busy.py")
     out = tmp_path / "out"
-    process = start("record", "-p", target.pid, "-f", format, "-o", out)
-    wait_sampling(process)
-    process.send_signal(number)
-    result = finish(process, timeout=20).check()
-    counts, total = READ[format](out.read_text())
-    assert counts["root"] > 0, result
+    recording = Recording(out, "-p", target.pid, "-f", format)
+    recording.until(seen("root", format=format))
+    text = recording.stop(number)
+    assert READ[format](text)[0]["root"] > 0, recording.result
     assert not set(os.listdir(tmp_path)) - {"out"}, "something was left beside the file"
-
-
-def wait_sampling(process):
-    """Until the profiler has slept and woken thirty times more: it samples then. No fixed sleep."""
-    status = pathlib.Path("/proc/%d/status" % process.pid)
-
-    def wakes():
-        return int(re.search(r"^voluntary_ctxt_switches:\s*(\d+)", status.read_text(), re.M).group(1))
-
-    enough = wakes() + 30
-    wait_until(lambda: wakes() >= enough, "the profiler at work")
 
 
 def test_sigint_blocked(spawn, tmp_path):
     """The mask survives exec: started by a worker that blocks SIGINT, it must end by SIGINT all the same."""
     target = spawn(DEBIAN, "busy.py")
-    process = start("record", "-p", target.pid, "-f", "raw", "-o", tmp_path / "x",
-                    preexec_fn=lambda: signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT, signal.SIGTERM]))
-    wait_sampling(process)
-    process.send_signal(signal.SIGINT)
-    finish(process, timeout=20).check()
-    assert read_raw((tmp_path / "x").read_text())[1]
+    recording = Recording(tmp_path / "x", "-p", target.pid, "-f", "raw",
+                          preexec_fn=lambda: signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT, signal.SIGTERM]))
+    recording.until(some_samples)
+    assert some_samples(recording.stop(signal.SIGINT))
 
 
 @pytest.mark.parametrize("format", FORMATS)
 def test_snapshot(spawn, tmp_path, format):
     """SIGUSR1 writes what there is so far and goes on."""
     target = spawn(DEBIAN, "busy.py")
-    out = tmp_path / "out"
-    process = start("record", "-p", target.pid, "-f", format, "-o", out)
-    wait_sampling(process)
-    process.send_signal(signal.SIGUSR1)
-    wait_until(lambda: out.exists() and out.stat().st_size > 0, "the snapshot")
-    first = READ[format](out.read_text())[1]
-    assert first > 0 and process.poll() is None
-    before = out.stat().st_ino, out.stat().st_mtime_ns
-    process.send_signal(signal.SIGUSR1)
-    wait_until(lambda: (out.stat().st_ino, out.stat().st_mtime_ns) != before, "the second snapshot")
-    process.send_signal(signal.SIGINT)
-    finish(process).check()
-    assert READ[format](out.read_text())[1] >= first
+    recording = Recording(tmp_path / "out", "-p", target.pid, "-f", format)
+    first = READ[format](recording.until(seen("root", format=format)))[1]
+    second = READ[format](recording.until(lambda text: READ[format](text)[1] > first))[1]
+    assert recording.process.poll() is None
+    assert READ[format](recording.stop())[1] >= second
 
 
 @pytest.mark.parametrize("format", FORMATS)
 def test_target_exits(spawn, tmp_path, format):
     target = spawn(DEBIAN, "busy.py")
-    out = tmp_path / "out"
-    process = start("record", "-p", target.pid, "-f", format, "-o", out)
-    wait_sampling(process)
+    recording = Recording(tmp_path / "out", "-p", target.pid, "-f", format)
+    recording.until(seen("root", format=format))
     target.process.kill()
     target.process.wait()
-    result = finish(process, timeout=20).check()
-    assert READ[format](out.read_text())[0]["root"] > 0, result
-
-
-WORK = "import time\ndef works():\n    end = time.time() + %s\n    while time.time() < end: sum(range(300))\nworks()\n"
+    result = finish(recording.process).check()
+    assert READ[format](recording.out.read_text())[0]["root"] > 0, result
 
 
 def test_launch_status(tmp_path):
@@ -234,7 +147,7 @@ def test_launch_killed(tmp_path):
 
 
 def test_launch_everywhere(tmp_path, python):
-    result = run("record", "-f", "raw", "-o", tmp_path / "x", "--", *python.command, "-c", WORK % 1)
+    result = run("record", "-f", "raw", "-o", tmp_path / "x", "--", *python.command, "-c", WORK % 0.3)
     result.check()
     assert read_raw((tmp_path / "x").read_text())[0]["works"] > 0, result
 
@@ -243,7 +156,7 @@ def test_launch_streams(tmp_path):
     """Its standard streams are its own: what it writes arrives, byte for byte, and it reads our standard input."""
     code = "import sys, os; d = os.read(0, 100); os.write(1, b'out:' + d + b'\\xff\\n'); os.write(2, b'err\\n')\n" + WORK % 0.3
     done = subprocess.run([SPYGLASS, "record", "-f", "raw", "-o", tmp_path / "x", "--", *DEBIAN.command, "-c", code],
-                          input=b"hello", stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=60)
+                          input=b"hello", stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=WAIT)
     assert done.returncode == 0, done
     assert b"out:hello\xff\n" in done.stdout and b"err\n" in done.stderr
 
@@ -252,7 +165,7 @@ def test_launch_capture(tmp_path):
     """--capture holds the program's output back."""
     code = "print('noise' * 3, flush=True)\n" + WORK % 0.3
     result = run("record", "--capture", "-f", "raw", "-o", tmp_path / "x", "--", *DEBIAN.command, "-c", code).check()
-    assert "noisenoise" not in messages(result)
+    assert "noisenoise" not in result.messages
     assert read_raw((tmp_path / "x").read_text())[1] > 0
 
 
@@ -274,9 +187,9 @@ def test_launch_interrupted(tmp_path):
         pass
     wait_sampling(process)
     os.killpg(process.pid, signal.SIGINT)
-    finish(process, timeout=30)
+    finish(process)
     assert read_raw((tmp_path / "x").read_text())[0]["works"] > 0
-    wait_until(lambda: not group_lives(process.pid), "the launched program gone", timeout=20)
+    wait_until(lambda: not group_lives(process.pid), "the launched program gone")
 
 
 def group_lives(group):
@@ -287,7 +200,6 @@ def group_lives(group):
     return True
 
 
-@pytest.mark.quiet
 @pytest.mark.skipif(os.cpu_count() < 2, reason="it takes a core for itself")
 @pytest.mark.parametrize("flags", [(), ("--native",)], ids=["python", "native"])
 def test_realtime(spawn, tmp_path, flags):
@@ -299,10 +211,10 @@ def test_realtime(spawn, tmp_path, flags):
     except PermissionError:
         pytest.skip("real-time priority needs root")
     try:
-        run("record", "-p", target.pid, "-d", "1", "-r", "20", "-f", "raw", "-o", tmp_path / "x", *flags).check()
+        # Read from its own core it would be one sample or none, however long it takes.
+        record_enough(lambda text: read_raw(text)[1] >= 5, "-p", target.pid, "-r", "20", "-f", "raw", *flags, out=tmp_path / "x")
     finally:
         os.sched_setscheduler(target.pid, os.SCHED_OTHER, os.sched_param(0))
-    assert read_raw((tmp_path / "x").read_text())[1] >= 5  # from its core it was one or none
 
 
 # --- which threads count ---
@@ -311,10 +223,8 @@ def test_idle(spawn, tmp_path):
     """--idle counts the sleepers; without it they are never counted, however many there are."""
     target = spawn(DEBIAN, "situations.py", "many_threads")
     out = tmp_path / "x"
-    run("record", "-p", target.pid, "-d", "1", "--idle", "-f", "raw", "-o", out).check()
-    counts, total = read_raw(out.read_text())
-    assert counts["park"] > 200, counts  # 21 threads, 100 times
-    run("record", "-p", target.pid, "-d", "1", "-f", "raw", "-o", out).check()
+    record_enough(lambda text: read_raw(text)[0]["park"] > 40, "-p", target.pid, "--idle", "-f", "raw", out=out)
+    run("record", "-p", at_rest(target.pid), "-d", "0.5", "-f", "raw", "-o", out).check()
     assert read_raw(out.read_text())[0]["park"] == 0
 
 
@@ -325,8 +235,8 @@ def test_all_idle(spawn, tmp_path, program):
     result = run("record", "-p", at_rest(target.pid), "-d", "1", "-o", tmp_path / "x.svg", program=program).check()
     text = " ".join(xml.parse(tmp_path / "x.svg").getroot().itertext())
     assert "No stack counts found: all" in text and "--idle" in text
-    assert "No stack counts found" in messages(result) and "--idle" in messages(result), result
-    assert re.search(r"\d+", messages(result))
+    assert "No stack counts found" in result.messages and "--idle" in result.messages, result
+    assert re.search(r"\d+", result.messages)
 
 
 @pytest.mark.parametrize("format, empty", [("raw", ""), ("speedscope", "profiles"), ("chrometrace", "[")])
@@ -335,24 +245,26 @@ def test_all_idle_other_formats(spawn, tmp_path, format, empty):
     result = run("record", "-p", at_rest(target.pid), "-d", "0.5", "-f", format, "-o", tmp_path / "x", program=PY_SPY).check()
     text = (tmp_path / "x").read_text()
     assert READ[format](text)[1] == 0 and empty in text, result
-    assert "--idle" in messages(result), result
+    assert "--idle" in result.messages, result
 
 
 def test_gil(spawn, tmp_path):
     """--gil: at most one thread at a time holds it, so no more samples than ticks."""
     target = spawn(DEBIAN, "busy.py", "4")
     out = tmp_path / "x"
-    run("record", "-p", target.pid, "-d", "2", "--gil", "-f", "raw", "-o", out).check()
-    gil = read_raw(out.read_text())[1]
-    assert 0 < gil <= 202
+    text, result = record_enough(some_samples, "-p", target.pid, "--gil", "-f", "raw", out=out)
+    assert read_raw(text)[1] <= 100 * float(result.args[result.args.index("-d") + 1]) + 2, result
 
 
 def test_threads(spawn, tmp_path):
     target = spawn(DEBIAN, "busy.py", "2")
     out = tmp_path / "x"
-    run("record", "-p", target.pid, "-d", "2", "--threads", "--idle", "-f", "raw", "-o", out).check()
-    roots = {line.split(";")[0] for line in out.read_text().splitlines()}
-    assert {re.sub(r"\d+\)", "N)", r) for r in roots} == {"thread (N): MainThread", "thread (N): busy-0", "thread (N): busy-1"}
+    wanted = {"thread (N): MainThread", "thread (N): busy-0", "thread (N): busy-1"}
+
+    def roots(text):
+        return {re.sub(r"\d+\)", "N)", line.split(";")[0]) for line in text.splitlines()}
+
+    record_enough(lambda text: roots(text) == wanted, "-p", target.pid, "--threads", "--idle", "-f", "raw", out=out)
 
 
 def test_lines(spawn, tmp_path):
@@ -360,17 +272,16 @@ def test_lines(spawn, tmp_path):
     target = spawn(DEBIAN, "busy.py")
     source = pathlib.Path(__file__).parents[1].joinpath("targets", "busy.py").read_text().splitlines()
     first = 1 + next(i for i, line in enumerate(source) if line.startswith("def leaf_a"))
-    seen = {}
+    found = {}
     for flag in ("--hideprogress", "--nolineno", "--function", "--full-filenames"):
-        out = tmp_path / flag
-        run("record", "-p", target.pid, "-d", "2", "-r", "200", flag, "-f", "raw", "-o", out).check()
-        seen[flag] = {part for line in out.read_text().splitlines() for part in line.rpartition(" ")[0].split(";")
-                      if part.startswith("leaf_a ")}
-    assert seen["--hideprogress"] and all(re.match(r"leaf_a \((\w+/)*busy\.py:\d+\)$", p) for p in seen["--hideprogress"]), seen
-    assert all(first <= int(p.rpartition(":")[2][:-1]) <= first + 4 for p in seen["--hideprogress"])
-    assert len(seen["--nolineno"]) == 1 and re.match(r"leaf_a \((\w+/)*busy\.py\)$", *seen["--nolineno"]), seen
-    assert len(seen["--function"]) == 1 and next(iter(seen["--function"])).endswith(":%d)" % first), seen
-    assert all(p.startswith("leaf_a (/") for p in seen["--full-filenames"]), seen
+        text, _ = record_enough(seen("leaf_a"), "-p", target.pid, "-r", "200", flag, "-f", "raw", out=tmp_path / flag)
+        found[flag] = {part for line in text.splitlines() for part in line.rpartition(" ")[0].split(";")
+                       if part.startswith("leaf_a ")}
+    assert found["--hideprogress"] and all(re.match(r"leaf_a \((\w+/)*busy\.py:\d+\)$", p) for p in found["--hideprogress"]), found
+    assert all(first <= int(p.rpartition(":")[2][:-1]) <= first + 4 for p in found["--hideprogress"])
+    assert len(found["--nolineno"]) == 1 and re.match(r"leaf_a \((\w+/)*busy\.py\)$", *found["--nolineno"]), found
+    assert len(found["--function"]) == 1 and next(iter(found["--function"])).endswith(":%d)" % first), found
+    assert all(p.startswith("leaf_a (/") for p in found["--full-filenames"]), found
 
 
 # --- files ---
@@ -379,21 +290,20 @@ def test_lines(spawn, tmp_path):
                                           ("x.folded", "raw"), ("x.raw", "raw"), ("x", "flamegraph")])
 def test_format_from_extension(spawn, tmp_path, name, format):
     target = spawn(DEBIAN, "busy.py")
-    run("record", "-p", target.pid, "-d", "0.5", "-o", tmp_path / name).check()
-    assert READ[format]((tmp_path / name).read_text())[0]["root"] > 0
+    record_enough(seen("root", format=format), "-p", target.pid, out=tmp_path / name)
 
 
 def test_default_name(spawn, tmp_path):
     target = spawn(DEBIAN, "busy.py")
     result = run("record", "-p", target.pid, "-d", "0.5", cwd=tmp_path).check()
     written, = os.listdir(tmp_path)
-    assert written.endswith(".svg") and written in messages(result)
+    assert written.endswith(".svg") and written in result.messages
 
 
 def test_missing_directory(spawn, tmp_path):
     target = spawn(DEBIAN, "busy.py")
     result = run("record", "-p", target.pid, "-d", "30", "-o", tmp_path / "no" / "x.svg").check(1)
-    assert result.seconds < 10 and str(tmp_path / "no") in result.err, result
+    assert str(tmp_path / "no") in result.err and "Sampling" not in result.messages, result
 
 
 def test_missing_directory_before_launch(tmp_path):
@@ -412,7 +322,7 @@ def test_existing_empty_file(spawn, tmp_path):
     inode = out.stat().st_ino
     run("record", "-p", target.pid, "-d", "0.5", "-o", out).check()
     assert out.stat().st_ino == inode and stat.S_IMODE(out.stat().st_mode) == 0o640
-    assert read_flamegraph(out.read_text())[1] > 0
+    assert "</svg>" in out.read_text()
 
 
 def test_existing_file_replaced_whole(spawn, tmp_path):
@@ -425,8 +335,7 @@ def test_existing_file_replaced_whole(spawn, tmp_path):
     process.kill()
     finish(process)
     assert out.read_text() == "old"
-    run("record", "-p", target.pid, "-d", "0.5", "-o", out).check()
-    assert read_flamegraph(out.read_text())[1] > 0
+    record_enough(seen("root", format="flamegraph"), "-p", target.pid, out=out)
 
 
 def test_symlink_not_followed(spawn, tmp_path):
@@ -453,8 +362,8 @@ def test_to_pipe(spawn, format):
     os.close(writer)
     with os.fdopen(reader) as stream:
         text = stream.read()
-    finish(process).check()
-    assert READ[format](text)[0]["root"] > 0
+    result = finish(process).check()
+    assert (READ[format](text)[0]["root"] > 0) == ("Samples: 0 " not in result.messages), result
 
 
 def test_last_line(spawn, tmp_path):
@@ -466,11 +375,7 @@ def test_last_line(spawn, tmp_path):
     assert "\r" not in result.out + result.err and "\x1b" not in result.out + result.err, "no progress line but on a terminal"
 
 
-@pytest.mark.quiet
 def test_thousand_threads(spawn, tmp_path):
-    """A thousand sleepers: the duration is kept."""
+    """A thousand sleepers, each in the profile."""
     target = spawn(DEBIAN, "situations.py", "thousand_threads")
-    begin = time.monotonic()
-    run("record", "-p", target.pid, "-d", "2", "--idle", "-f", "raw", "-o", tmp_path / "x").check()
-    assert time.monotonic() - begin < 6
-    assert read_raw((tmp_path / "x").read_text())[0]["park"] > 1000
+    record_enough(lambda text: read_raw(text)[0]["park"] > 1000, "-p", target.pid, "--idle", "-f", "raw", out=tmp_path / "x")

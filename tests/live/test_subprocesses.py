@@ -1,14 +1,15 @@
 """A process and its children: dump and record with --subprocesses."""
 import json
-import os
-import pathlib
-import signal
 
 import pytest
-from conftest import DEBIAN, NEWEST_HOST, PY_SPY, finish, run, start, wait_until
+from processes import at_rest
+from profiles import Recording, record_enough
+from program import PY_SPY, run
+from pythons import DEBIAN, NEWEST_HOST
 from stacks import parse_json, parse_text
+from trees import functions_of, read_tree
 
-HOSTS = [DEBIAN, NEWEST_HOST]
+SOME = [DEBIAN, NEWEST_HOST]
 
 
 def family(target):
@@ -19,14 +20,18 @@ def family(target):
             found.update(walk(json.loads(child), truth["pid"]))
         return found
 
-    return walk(target.truth, None)
+    found = walk(target.truth, None)
+    for pid in found:
+        at_rest(pid)
+    return found
 
 
 def test_dump_text(spawn, python):
     target = spawn(python, "family.py", "parent")
+    parents = family(target)
     result = run("dump", "--subprocesses", "--pid", target.pid).check()
     processes = parse_text(result.out)
-    assert {p["pid"]: p["parent"] for p in processes} == family(target)
+    assert {p["pid"]: p["parent"] for p in processes} == parents
     assert processes[0]["pid"] == target.pid
     for process in processes:
         leaf = "parent_rests" if process["pid"] == target.pid else "child_rests"
@@ -71,27 +76,22 @@ def test_multiprocessing(launch):
     assert sum("job" in [f["name"] for f in t["frames"]] for t in threads) == 4
 
 
-def cpu_seconds(pid):
-    fields = pathlib.Path("/proc/%d/stat" % pid).read_text().rsplit(")", 1)[1].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
-@pytest.mark.parametrize("host", HOSTS, ids=repr)
+@pytest.mark.parametrize("host", SOME, ids=repr)
 def test_record_finds_children(spawn, tmp_path, host):
     """Children started while it records; each stack under its own process."""
     target = spawn(host, "forks.py", "2")
-    out = tmp_path / "out.txt"
-    process = start("record", "--pid", target.pid, "--subprocesses", "-r", "100", "-f", "raw", "--function", "--threads",
-                    "-o", out)
-    target.process.stdin.write(b"x")
-    target.process.stdin.flush()
-    *children, sleep = target.read_line()["children"]
-    # Much more than an interpreter needs to start: each child has come to its work, and has worked.
-    wait_until(lambda: min(cpu_seconds(pid) for pid in [target.pid, *children]) > 1, "all at work")
-    process.send_signal(signal.SIGINT)
-    finish(process).check()
+    recording = Recording(tmp_path / "out.txt", "--pid", target.pid, "--subprocesses", "-r", "100", "-f", "raw", "--function",
+                          "--threads")
+    *children, sleep = target.tell()["children"]
+
+    def all_at_work(text):
+        found = functions_of(read_tree(text))
+        return all(any(name.endswith("_works") for name in found.get(pid, ())) for pid in [target.pid, *children])
+
+    recording.until(all_at_work)
+    text = recording.stop()
     works = {}
-    for line in out.read_text().splitlines():
+    for line in text.splitlines():
         parts = line.rpartition(" ")[0].split(";")
         roots = [part for part in parts if part.startswith("process ")]
         pids = [int(root[len("process "):].partition(":")[0]) for root in roots]
@@ -108,14 +108,13 @@ def test_record_finds_children(spawn, tmp_path, host):
 
 def test_record_speedscope_of_children(spawn, tmp_path):
     target = spawn(DEBIAN, "forks.py", "1")
-    target.process.stdin.write(b"x")
-    target.process.stdin.flush()
-    forked, started, _ = target.read_line()["children"]
-    out = tmp_path / "out.json"
-    run("record", "--pid", target.pid, "-s", "-d", "2", "-f", "speedscope", "-o", out).check()
-    names = [p["name"] for p in json.loads(out.read_text())["profiles"]]
-    for pid in (target.pid, forked, started):
-        assert any(name.startswith("Process %d Thread " % pid) for name in names), names
+    forked, started, _ = target.tell()["children"]
+
+    def each_has_a_profile(text):
+        names = [p["name"] for p in json.loads(text)["profiles"]]
+        return all(any(name.startswith("Process %d Thread " % pid) for name in names) for pid in (target.pid, forked, started))
+
+    record_enough(each_has_a_profile, "--pid", target.pid, "-s", "-f", "speedscope", out=tmp_path / "out.json")
 
 
 def test_profiler_child_of_target(launch, tmp_path):

@@ -8,24 +8,22 @@ import signal
 import subprocess
 
 import pytest
-from conftest import DEBIAN, NEWEST_HOST, PYTHONS, SANITIZED, SPYGLASS, finish, run, start, wait_until
+from processes import (age, at_rest, command_line, cpu_seconds, descendants, descriptors, exe, is_python, resident, stat)
+from profiles import Recording, record_enough, seen, wait_sampling
+from program import SANITIZED, SPYGLASS, finish, run, start, wait_until
+from pythons import DEBIAN, NEWEST_HOST, OLD, of_version
 from stacks import parse_json, parse_text, rows, same
-from test_record import wait_sampling
-from trees import (WORLDS, chains_of, cpu_seconds, descendants, descriptors, exe, functions_of, is_python, read_tree,
-                   resident, stat, worlds)
+from trees import WORLDS, chains_of, functions_of, read_tree
 
-OLD = next((p for p in PYTHONS if p.version == (2, 7)), None)
-SOME = [p for p in (OLD, next((p for p in PYTHONS if p.version == (3, 8)), None), DEBIAN, NEWEST_HOST) if p]
-KINDS = ["fork", "pool-fork", "pool-spawn", "pool-forkserver", "process-fork", "process-spawn", "futures", "subprocess",
-         "shell", "two-shells", "session"]
+SOME = [p for p in (OLD, of_version(3, 8), DEBIAN, NEWEST_HOST) if p]
+def kinds(*names):
+    """Ways to start workers; Python 2 lacks some."""
+    return [pytest.param(name, marks=pytest.mark.since(3, 0)) if name in ONLY_3 else name for name in names]
+
+
 ONLY_3 = {"pool-spawn", "pool-forkserver", "process-spawn", "futures"}
-
-
-def tell(target):
-    """Lets the target go on; gives what it says then."""
-    target.process.stdin.write(b"x")
-    target.process.stdin.flush()
-    return target.read_line()
+KINDS = kinds("fork", "pool-fork", "pool-spawn", "pool-forkserver", "process-fork", "process-spawn", "futures", "subprocess",
+              "shell", "two-shells", "session")
 
 
 @pytest.fixture(autouse=True)
@@ -40,15 +38,24 @@ OURS = set()
 
 
 def workers_of(target):
-    """Lets it start its workers; gives what each told of itself."""
-    workers = tell(target)["workers"]
+    """Has it start its workers; returns what each told about itself."""
+    workers = target.tell()["workers"]
     OURS.update(worker["pid"] for worker in workers)
     return workers
 
 
-def skip_old(python, kind):
-    if python.version < (3, 0) and kind in ONLY_3:
-        pytest.skip("Python 2 has no such pool")
+def seen_in(pid, *names):
+    """For Recording.until(): these functions are seen in this process."""
+    return lambda text: set(names) <= set(functions_of(read_tree(text)).get(pid, ()))
+
+
+def at_work(workers):
+    """For Recording.until(): each worker is seen at its work, in its place in the tree."""
+    def enough(text):
+        found = functions_of(read_tree(text))
+        return all("worker_works" in found.get(worker["pid"], ()) for worker in workers)
+
+    return enough
 
 
 # --- the stack of each worker ---
@@ -56,9 +63,10 @@ def skip_old(python, kind):
 @pytest.mark.parametrize("kind", KINDS)
 def test_pool(spawn, python, kind):
     """JSON: every frame of every worker, its parent and its command line. Text: pids, parents, commands."""
-    skip_old(python, kind)
     target = spawn(python, "pools.py", kind, "3")
     workers = workers_of(target)
+    for worker in workers:
+        at_rest(worker["pid"])
     below = {pid for pid in descendants(target.pid) if is_python(pid)}
     assert {w["pid"] for w in workers} <= below
     result = run("dump", "--subprocesses", "--json", "--pid", target.pid).check()
@@ -79,24 +87,16 @@ def test_pool(spawn, python, kind):
         assert process["command"].split() == command_line(process["pid"])
 
 
-def command_line(pid):
-    return pathlib.Path("/proc/%d/cmdline" % pid).read_text().replace("\0", " ").split()
-
-
-@pytest.mark.parametrize("kind", ["pool-fork", "pool-spawn", "pool-forkserver", "futures", "two-shells"])
+@pytest.mark.parametrize("kind", kinds("pool-fork", "pool-spawn", "pool-forkserver", "futures", "two-shells"))
 @pytest.mark.parametrize("host", SOME, ids=repr)
 def test_pool_recorded(spawn, tmp_path, host, kind):
     """Workers that come while it records: each is seen at its work, below its parent, and at no one else's."""
-    skip_old(host, kind)
     target = spawn(host, "pools.py", kind, "2", "busy")
-    out = tmp_path / "out.txt"
-    process = start("record", "--pid", target.pid, "--subprocesses", "-f", "raw", "--function", "-o", out)
-    wait_sampling(process)
+    recording = Recording(tmp_path / "out.txt", "--pid", target.pid, "--subprocesses", "-f", "raw", "--function")
+    recording.snapshot()
     workers = workers_of(target)
-    wait_until(lambda: min(cpu_seconds(w["pid"]) for w in workers) > 1, "all at work")
-    process.send_signal(signal.SIGINT)
-    finish(process).check()
-    tree = read_tree(out.read_text())
+    recording.until(at_work(workers))
+    tree = read_tree(recording.stop())
     found, chains = functions_of(tree), chains_of(tree)
     for worker in workers:
         assert "worker_works" in found.get(worker["pid"], ()), (worker["pid"], found)
@@ -106,17 +106,20 @@ def test_pool_recorded(spawn, tmp_path, host, kind):
 
 
 def profiler_in(process):
-    """deny(1) becomes it, or has it as its child when it must look at paths."""
+    """deny(1) becomes the profiler, or has it as a child if it must look at paths."""
     def found():
         return [p for p in [process.pid, *descendants(process.pid)] if os.path.basename(exe(p)) == "spyglass"]
 
-    wait_until(found, "the profiler in its world")
+    wait_until(found, "the profiler below its wrapper")
     return found()[0]
 
 
-class Pid:
-    def __init__(self, pid):
-        self.pid = pid
+def record_in(worlds, world, target, out):
+    """A Recording of a tree in an environment where children are found in another way."""
+    recording = Recording(out, "--pid", target.pid, "--subprocesses", "-f", "raw", "--function", wrapper=worlds(world))
+    recording.pid = profiler_in(recording.process)
+    recording.snapshot()
+    return recording
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="worlds are made with mount(8)")
@@ -124,28 +127,13 @@ class Pid:
 @pytest.mark.parametrize("world", WORLDS)
 def test_worlds(spawn, worlds, tmp_path, world, kind):
     """Workers that are there, and workers that come, however births are noticed."""
-    early = spawn(DEBIAN, "pools.py", kind, "2", "busy")
+    early, late = (spawn(DEBIAN, "pools.py", kind, "2", "busy") for _ in range(2))
     before = workers_of(early)
-    target = spawn(DEBIAN, "pools.py", kind, "2", "busy")
-    outs = [tmp_path / "early.txt", tmp_path / "late.txt"]
-    command = worlds(world)
-    flags = ["--subprocesses", "-f", "raw", "--function"]
-    processes = [start(*command[1:], SPYGLASS, "record", "--pid", t.pid, *flags, "-o", out, program=command[0])
-                 for t, out in zip((early, target), outs)]
-    pids = [profiler_in(process) for process in processes]
-    for pid in pids:
-        wait_sampling(Pid(pid))
-    after = workers_of(target)
-    since = {w["pid"]: cpu_seconds(w["pid"]) for w in before + after}
-    wait_until(lambda: min(cpu_seconds(pid) - since[pid] for pid in since) > 0.7, "all at work")
-    for pid in pids:
-        os.kill(pid, signal.SIGINT)
-    for process in processes:
-        finish(process).check()
-    for workers, out in zip((before, after), outs):
-        tree = read_tree(out.read_text())
+    recordings = [record_in(worlds, world, early, tmp_path / "early.txt"), record_in(worlds, world, late, tmp_path / "late.txt")]
+    for recording, workers in zip(recordings, (before, workers_of(late))):
+        recording.until(at_work(workers))
+        tree = read_tree(recording.stop())
         for worker in workers:
-            assert "worker_works" in functions_of(tree).get(worker["pid"], ()), (worker, out.read_text())
             assert chains_of(tree)[worker["pid"]][-2] == worker["parent"]
 
 
@@ -154,31 +142,21 @@ def test_worlds(spawn, worlds, tmp_path, world, kind):
 def test_daemon_by_what_it_inherited(spawn, worlds, tmp_path, how):
     """Without the kernel's word: a fork has its parent's addresses, and what is executed its process group."""
     target = spawn(DEBIAN, "daemons.py", how)
-    out = tmp_path / "out.txt"
-    command = worlds("newest")
-    process = start(*command[1:], SPYGLASS, "record", "--pid", target.pid, "-s", "-f", "raw", "--function", "-o", out,
-                    program=command[0])
-    wait_sampling(Pid(profiler_in(process)))
-    daemon = tell(target)["daemon"]
-    try:
-        wait_until(lambda: cpu_seconds(daemon) > 0.7, "the daemon at work")
-    finally:
-        process.send_signal(signal.SIGINT)
-        kill(daemon)
-    finish(process).check()
-    tree = read_tree(out.read_text())
-    assert "daemon_works" in functions_of(tree).get(daemon, ()), functions_of(tree)
-    assert chains_of(tree)[daemon][0] == target.pid
+    recording = record_in(worlds, "newest", target, tmp_path / "out.txt")
+    daemon = target.tell()["daemon"]
+    OURS.add(daemon)
+    recording.until(seen_in(daemon, "daemon_works"))
+    assert chains_of(read_tree(recording.stop()))[daemon][0] == target.pid
 
 
 def test_low_rate(spawn, tmp_path):
-    """How soon children are found does not hang on the rate: one that lives for less than an interval is found."""
+    """How soon children are found does not depend on the rate: one that lives for two intervals is sampled."""
     code = ("import os, sys, time\nos.write(1, b'{}\\n'); os.read(0, 1)\n"
             "pid = os.fork()\n"
             "if pid == 0:\n"
             "    def lives():\n"
-            "        end = time.time() + 1.2\n"
-            "        while time.time() < end: sum(range(300))\n"
+            "        end = time.process_time() + 2\n"
+            "        while time.process_time() < end: sum(range(300))\n"
             "    lives(); os._exit(0)\n"
             "os.waitpid(pid, 0); os.write(1, b'%d\\n' % pid)\n")
     target_code = tmp_path / "lives.py"
@@ -199,15 +177,11 @@ def test_low_rate(spawn, tmp_path):
 
 # --- re-parenting, daemons, exec ---
 
-def record_tree(target, tmp_path, *flags, act):
-    """Records while `act` lets things happen; gives what it told, and the tree."""
-    out = tmp_path / "tree.txt"
-    process = start("record", "--pid", target.pid, "--subprocesses", "-f", "raw", "--function", "-o", out, *flags)
-    wait_sampling(process)
-    told = act()
-    process.send_signal(signal.SIGINT)
-    finish(process).check()
-    return told, read_tree(out.read_text())
+def record_tree(target, tmp_path, *flags):
+    """A Recording of the target and its descendants, once it samples."""
+    recording = Recording(tmp_path / "tree.txt", "--pid", target.pid, "--subprocesses", "-f", "raw", "--function", *flags)
+    recording.snapshot()
+    return recording
 
 
 def kill(*pids):
@@ -223,24 +197,15 @@ def kill(*pids):
 def test_reparented(spawn, tmp_path, host):
     """A child whose parent ends goes to init, and keeps the place below the parent it had."""
     target = spawn(host, "daemons.py", "orphan")
-    told = {}
-
-    def act():
-        told.update(tell(target))
-        wait_until(lambda: cpu_seconds(told["child"]) > 0.5, "the child at work")
-        told.update(tell(target))  # now its parent ends
-        wait_until(lambda: int(stat(told["child"])[1]) != told["middle"], "re-parented")
-        before = cpu_seconds(told["child"])
-        wait_until(lambda: cpu_seconds(told["child"]) > before + 0.7, "the orphan at work")
-        return told
-
-    try:
-        told, tree = record_tree(target, tmp_path, act=act)
-    finally:
-        kill(*[told["child"]] if told else [])
+    recording = record_tree(target, tmp_path)
+    told = target.tell()
+    OURS.add(told["child"])
+    recording.until(seen_in(told["child"], "before_it_lost_its_parent"))
+    target.tell()  # now its parent ends
+    wait_until(lambda: int(stat(told["child"])[1]) != told["middle"], "re-parented")
+    recording.until(seen_in(told["child"], "before_it_lost_its_parent", "after_it_lost_its_parent"))
+    tree = read_tree(recording.stop())
     assert chains_of(tree)[told["child"]] == [target.pid, told["middle"], told["child"]]
-    seen = functions_of(tree)[told["child"]]
-    assert "before_it_lost_its_parent" in seen and "after_it_lost_its_parent" in seen, seen
 
 
 @pytest.mark.parametrize("how", ["double", "shell", "session"])
@@ -248,21 +213,12 @@ def test_reparented(spawn, tmp_path, host):
 def test_daemon(spawn, tmp_path, host, how):
     """Whoever is in between ends at once: the daemon is found all the same, below the program that it came from."""
     target = spawn(host, "daemons.py", how)
-
-    def act():
-        daemon = tell(target)["daemon"]
-        daemons.append(daemon)
-        wait_until(lambda: cpu_seconds(daemon) > 0.7, "the daemon at work")
-        assert daemon not in descendants(target.pid)
-        return daemon
-
-    daemons = []
-    try:
-        daemon, tree = record_tree(target, tmp_path, act=act)
-    finally:
-        kill(*daemons)
-    assert "daemon_works" in functions_of(tree).get(daemon, ()), functions_of(tree)
-    chain = chains_of(tree)[daemon]
+    recording = record_tree(target, tmp_path)
+    daemon = target.tell()["daemon"]
+    OURS.add(daemon)
+    recording.until(seen_in(daemon, "daemon_works"))
+    assert daemon not in descendants(target.pid)
+    chain = chains_of(read_tree(recording.stop()))[daemon]
     assert chain[0] == target.pid and chain[-1] == daemon
 
 
@@ -270,22 +226,13 @@ def test_strangers_are_not_taken(spawn, tmp_path):
     """A daemon of somebody else, of the same program, is no part of the tree."""
     target = spawn(DEBIAN, "busy.py")
     other = spawn(DEBIAN, "daemons.py", "double")
-
-    def act():
-        daemon = tell(other)["daemon"]
-        daemons.append(daemon)
-        wait_until(lambda: cpu_seconds(daemon) > 0.7, "the daemon at work")
-        return daemon
-
-    daemons = []
-    try:
-        daemon, tree = record_tree(target, tmp_path, act=act)
-    finally:
-        kill(*daemons)
-    assert set(functions_of(tree)) == {target.pid}
+    recording = record_tree(target, tmp_path)
+    daemon = other.tell()["daemon"]
+    OURS.add(daemon)
+    wait_until(lambda: cpu_seconds(daemon) > 0.5, "the daemon at work")
+    assert set(functions_of(read_tree(recording.stop()))) == {target.pid}
 
 
-@pytest.mark.quiet
 @pytest.mark.parametrize("first", [p for p in (OLD, DEBIAN) if p], ids=repr)
 @pytest.mark.parametrize("second", [p for p in (OLD, DEBIAN, NEWEST_HOST) if p], ids=repr)
 def test_exec(spawn, script, tmp_path, first, second):
@@ -295,16 +242,12 @@ def test_exec(spawn, script, tmp_path, first, second):
     path.write_text(code)
     target = spawn(first, "daemons.py", "exec", second.command[0], str(path))
 
-    def act():
-        child = tell(target)["child"]
-        wait_until(lambda: cpu_seconds(child) > 0.5, "the first at work")
-        tell(target)
-        wait_until(lambda: "daemons.py" not in " ".join(command_line(child)), "exec")
-        before = cpu_seconds(child)
-        wait_until(lambda: cpu_seconds(child) > before + 1, "the second at work")
-        return child
-
-    child, tree = record_tree(target, tmp_path, act=act)
+    recording = record_tree(target, tmp_path)
+    child = target.tell()["child"]
+    recording.until(seen_in(child, "first_works"))
+    target.tell()
+    recording.until(seen_in(child, "first_works", "second_works"))
+    tree = read_tree(recording.stop())
     by_command = {}
     for chain, functions, count in tree:
         if chain[-1][0] == child:
@@ -321,44 +264,27 @@ def test_exec_of_the_root(spawn, script, tmp_path):
     path = pathlib.Path(script(DEBIAN, "family.py")).parent / ("root-%d.py" % os.getpid())
     path.write_text("def second_works():\n while True: sum(range(300))\nsecond_works()\n")
     target = spawn(DEBIAN, "daemons.py", "exec-self", NEWEST_HOST.command[0], str(path))
-    out = tmp_path / "out.txt"
-    process = start("record", "--pid", target.pid, "-f", "raw", "--function", "-o", out)
-    wait_sampling(process)
-    target.process.stdin.write(b"x")
-    target.process.stdin.flush()
-    wait_until(lambda: "daemons.py" not in " ".join(command_line(target.pid)), "exec")
-    before = cpu_seconds(target.pid)
-    wait_until(lambda: cpu_seconds(target.pid) > before + 1, "the second at work")
-    process.send_signal(signal.SIGINT)
-    finish(process).check()
-    text = out.read_text()
-    assert "first_works" in text and "second_works" in text
+    recording = Recording(tmp_path / "out.txt", "--pid", target.pid, "-f", "raw", "--function")
+    recording.until(seen("first_works"))
+    target.poke()
+    recording.until(seen("first_works", "second_works"))
+    recording.stop()
 
 
 def test_late_exec(launch, script, tmp_path):
     """A shell that has long been passed over becomes Python."""
     path = script(DEBIAN, "busy.py")
     target = launch(["sh", "-c", "echo {}; read line; exec %s %s" % (DEBIAN.command[0], path)])
-    wait_until(lambda: older_than(target.pid, 3), "a shell that is no newcomer")
-    out = tmp_path / "out.txt"
-    process = start("record", "--pid", target.pid, "-s", "-f", "raw", "--function", "-o", out)
-    wait_sampling(process)
-    target.process.stdin.write(b"go\n")
-    target.process.stdin.flush()
-    wait_until(lambda: cpu_seconds(target.pid) > 1, "Python at work")
-    process.send_signal(signal.SIGINT)
-    finish(process).check()
-    assert "root" in functions_of(read_tree(out.read_text()))[target.pid]
-
-
-def older_than(pid, seconds):
-    up = float(pathlib.Path("/proc/uptime").read_text().split()[0])
-    return up - int(stat(pid)[19]) / os.sysconf("SC_CLK_TCK") > seconds
+    wait_until(lambda: age(target.pid) > 3, "a shell that is not new")
+    recording = record_tree(target, tmp_path)
+    target.poke(b"go\n")
+    recording.until(seen_in(target.pid, "root"))
+    recording.stop()
 
 
 def test_not_python_between(tmp_path):
     """Python scripts that a shell runs one after the other: the shell has no Python at times, and goes on."""
-    work = "import time\ndef %s():\n    end = time.time() + 0.7\n    while time.time() < end: sum(range(300))\n%s()"
+    work = "import time\ndef %s():\n    end = time.process_time() + 0.3\n    while time.process_time() < end: sum(range(300))\n%s()"
     scripts = "; ".join("%s -c '%s'; sleep 0.3" % (DEBIAN.command[0], work % (name, name)) for name in ("one", "two", "three"))
     out = tmp_path / "out.txt"
     result = run("record", "-s", "-f", "raw", "--function", "-o", out, "--", "sh", "-c", scripts).check()
@@ -387,7 +313,7 @@ def test_profilers_by_argument(spawn, tmp_path, args):
 def check_left_out(spawn, command, cwd="/"):
     """The stand-in is Python with a child of its own: were it not left out, both would be shown."""
     target = spawn(DEBIAN, "profiled.py", cwd, *command)
-    told = tell(target)
+    told = target.tell()
     result = run("dump", "-s", "-j", "-p", target.pid).check()
     assert {t["pid"] for t in parse_json(result.out)} == {target.pid, told["worker"]}, (told, result)
     assert str(told["profiler"]) not in result.err, result
@@ -404,6 +330,7 @@ def test_way_to_us(launch, tmp_path):
     assert [t["pid"] for t in json.loads(out)] == [target.pid]
 
 
+@pytest.mark.smoke
 def test_passed_over(spawn):
     """Children that are not Python: a note for each, and status 0."""
     target = spawn(DEBIAN, "family.py", "parent")
@@ -439,24 +366,19 @@ def test_odd_command_lines(launch):
 def test_depth(spawn, tmp_path, depth):
     """Generation by generation; a shell in between is one, too."""
     target = spawn(DEBIAN, "generations.py", "5")
-    pids = tell(target)["pids"]
+    pids = target.tell()["pids"]
     threads = parse_json(run("dump", "--subprocess-depth", depth, "-j", "-p", target.pid).check().out)
     assert [t["pid"] for t in threads] == pids[: depth + 1]
-    out = tmp_path / "out.txt"
-    run("record", "--subprocess-depth", depth, "--idle", "-d", "0.5", "-f", "raw", "-o", out, "-p", target.pid).check()
-    assert set(functions_of(read_tree(out.read_text()))) == set(pids[: depth + 1])
+    record_enough(lambda text: set(functions_of(read_tree(text))) == set(pids[: depth + 1]), "--subprocess-depth", depth, "--idle",
+                  "-f", "raw", "-p", target.pid, out=tmp_path / "out.txt")
 
 
 def test_depth_of_newcomers(spawn, tmp_path):
     target = spawn(DEBIAN, "generations.py", "4")
-    pids, tree = record_tree(target, tmp_path, "--idle", "--subprocess-depth", "2", act=lambda: settled(tell(target)["pids"]))
-    assert set(functions_of(tree)) == set(pids[:3])
-
-
-def settled(pids):
-    """They are asleep: since then each has been looked at more than once."""
-    wait_until(lambda: all(older_than(pid, 0.5) for pid in pids), "seen")
-    return pids
+    recording = record_tree(target, tmp_path, "--idle", "--subprocess-depth", "2")
+    pids = target.tell()["pids"]
+    recording.until(lambda text: set(pids[:3]) <= set(functions_of(read_tree(text))))
+    assert set(functions_of(read_tree(recording.stop()))) == set(pids[:3])
 
 
 @pytest.mark.parametrize("value", ["0", "-1", "x", "1.5", ""])
@@ -473,10 +395,10 @@ def test_short_lived(spawn, tmp_path):
     process = start("record", "--pid", target.pid, "--subprocesses", "-f", "raw", "-o", out)
     wait_sampling(process)
     alone = descriptors(process.pid)
-    pids = tell(target)["pids"]  # twenty, for which it takes what memory it wants
+    pids = target.tell()["pids"]  # twenty, for which it takes what memory it wants
     wait_until(lambda: descriptors(process.pid) <= alone, "descriptors of the first ones closed")
     memory = resident(process.pid)
-    pids += tell(target)["pids"]
+    pids += target.tell()["pids"]
     assert len(set(pids)) == 220
     wait_until(lambda: descriptors(process.pid) <= alone, "descriptors closed")
     grown = resident(process.pid) - memory
@@ -489,7 +411,7 @@ def test_short_lived(spawn, tmp_path):
 def test_a_thousand(spawn, tmp_path):
     """dump and record of a thousand children, with few descriptors allowed: all are there, and the busy ones are seen."""
     target = spawn(DEBIAN, "thousand.py", "1000")
-    told = tell(target)
+    told = target.tell()
     limit = lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256))
     result = run("dump", "-s", "-j", "-p", target.pid, preexec_fn=limit).check()
     threads = parse_json(result.out)
@@ -498,11 +420,10 @@ def test_a_thousand(spawn, tmp_path):
         if thread["pid"] in told["idle"]:
             assert [f["name"] for f in thread["frames"]][:2] == ["child_rests", "start_all"]
     out = tmp_path / "out.txt"
-    result = run("record", "-s", "-d", "6", "-r", "50", "--function", "-f", "raw", "-o", out, "-p", target.pid,
-                 preexec_fn=limit).check()
-    found = functions_of(read_tree(out.read_text()))
+    text, result = record_enough(lambda text: all("child_works" in functions_of(read_tree(text)).get(pid, ()) for pid in told["busy"]),
+                                 "-s", "-r", "50", "--function", "-f", "raw", "-p", target.pid, out=out, first=4, preexec_fn=limit)
+    found = functions_of(read_tree(text))
     assert set(found) == set(told["busy"]), (set(found) ^ set(told["busy"]), result)
-    assert all("child_works" in found[pid] for pid in told["busy"])
 
 
 def test_limit_is_raised_for_us_alone(tmp_path):

@@ -2,9 +2,10 @@
 import json
 
 import pytest
-from conftest import PYTHONS, run
-from test_core import by_gcore, by_kernel, found_core, gcore, inside, roots, scratch, wants_core  # noqa: F401
-from test_native import check, directory
+from cores import by_gcore, by_kernel, found_core, gcore, roots, wants_core
+from natives import check_native, directory
+from program import run
+from pythons import PYTHONS
 
 SITUATIONS = ["busy", "deep", "alternate", "frames", "cold", "signal"]
 MODULES = ["spy_c_no_header", "spy_c_debug", "spy_c_split"]
@@ -15,21 +16,21 @@ MODULES = ["spy_c_no_header", "spy_c_debug", "spy_c_split"]
 def test_tables(spawn, python, module, situation):
     """.eh_frame without a header, .debug_frame in the file, .debug_frame in the debug file."""
     target = spawn(python, "native_c.py", directory(python, module), module, situation)
-    check(target, run("dump", "--pid", target.pid, "--native", "--json").check().out)
+    check_native(target, run("dump", "--pid", target.pid, "--native", "--json").check().out)
 
 
 @by_gcore
 @pytest.mark.parametrize("module", ["spy_c", "spy_c_fp", *MODULES])
-def test_core(spawn, scratch, python, module):  # noqa: F811
+def test_core(spawn, scratch, python, module):
     """A core file by gdb, which leaves out what the files have: that is where the tables are."""
     target = spawn(python, "native_c.py", directory(python, module), module, "deep", env={"MALLOC_ARENA_MAX": "1"})
     core = gcore(target, scratch)
     target.kill()
-    check(target, run("dump", "--core", core, "--native", "--json", *roots(python)).check().out)
+    check_native(target, run("dump", "--core", core, "--native", "--json", *roots(python)).check().out)
 
 
 @by_kernel
-def test_crash(spawn, inside, python):  # noqa: F811
+def test_crash(spawn, inside, python):
     """The kernel's core file: the stack of the crash, from the C function to where the thread began."""
     place, name = inside(python)
     target = spawn(python, "crash.py", "abrt", "main", name, preexec_fn=wants_core)
@@ -48,7 +49,7 @@ def test_crash(spawn, inside, python):  # noqa: F811
 
 @by_kernel
 @pytest.mark.parametrize("share", [0.9, 0.7, 0.5, 0.3])
-def test_cut_core(spawn, inside, share):  # noqa: F811
+def test_cut_core(spawn, inside, share):
     """A core file that was cut off: whatever is left is shown without harm."""
     host = next(p for p in PYTHONS if p.kind == "host")
     place, name = inside(host)

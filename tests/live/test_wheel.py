@@ -3,7 +3,6 @@
 Everything runs without an index: the backend needs nothing from one.
 """
 import hashlib
-import os
 import pathlib
 import re
 import shutil
@@ -13,7 +12,8 @@ import zipfile
 
 import pytest
 
-from conftest import DEBIAN, PY_SPY, PYTHONS, ROOT, SANITIZED, SPYGLASS, WAIT, clean_env, run
+from program import PY_SPY, SANITIZED, SPYGLASS, WAIT, clean_env, run
+from pythons import DEBIAN, PYTHONS, ROOT
 
 pytestmark = pytest.mark.skipif(SANITIZED, reason="a wheel holds the static program")
 
@@ -107,6 +107,7 @@ def test_record_file(wheel):
             assert (digest, size) == ("sha256=" + want, str(len(data))), name
 
 
+@pytest.mark.full
 def test_same_twice(wheel, tmp_path):
     assert backend("build_wheel", tmp_path).read_bytes() == wheel.read_bytes()
     (tmp_path / "a").mkdir()
@@ -188,6 +189,7 @@ def fake_py_spy(place):
     return path
 
 
+@pytest.mark.full
 def test_together_with_py_spy(wheel, fresh, tmp_path):
     venv = fresh()
     commands = venv.bin
@@ -218,6 +220,7 @@ def test_without_py_spy(told, fresh, tmp_path):
     assert not (commands / "spyglass").exists()
 
 
+@pytest.mark.full
 def test_source_archive(fresh, tmp_path):
     """pip builds the program from the archive, without the tree, without Git, and without an index."""
     path = backend("build_sdist", tmp_path)

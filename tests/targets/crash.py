@@ -49,7 +49,7 @@ def rests(ready):
 def settled(thread_ident):
     """The other thread's stack no longer changes: it is in its read."""
     last, same = None, 0
-    while same < truth.STILL:
+    while same < 10:
         truth.time.sleep(0.005)
         now = truth.stacks().get(thread_ident)
         same = same + 1 if now == last and now and now[0][0] == "rests" else 0

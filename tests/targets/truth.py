@@ -1,9 +1,11 @@
-"""What a target knows of itself: the true stacks of its threads, told to the test as one line of JSON.
+"""What a target knows about itself: the true stacks of its threads, as one line of JSON.
 
-A target calls start(n) in its main thread, brings n threads (itself among them, if it parks) to rest, each after
-announce() or in park(), and stays there. A helper thread waits until the n stacks no longer change, writes what
-sys._current_frames() says of every thread but itself, then waits for the test to close standard input, and
-ends the process. Runs on 2.7 and on every 3.x; imports neither threading nor anything that does.
+A target calls start(n) in its main thread and brings n threads (itself among them, if it parks) to rest, each after
+announce() or in park(). A helper thread waits until all n have announced themselves and writes what
+sys._current_frames() says about every thread but itself. That may be a line too early: a thread that has announced itself
+may not block yet. The test waits until the kernel says that all threads block (at_rest() in tests/live/processes.py),
+then sends a byte, on which the helper writes the stacks again. It ends the process when standard input is closed.
+Runs on 2.7 and on every 3.x; imports neither threading nor anything that does.
 """
 import json
 import os
@@ -14,8 +16,6 @@ try:
     import _thread
 except ImportError:
     import thread as _thread
-
-STILL = 10  # so many looks in a row, with the GIL given up in between, must show the same
 
 announced = {}  # ident -> OS thread id, None when this Python cannot tell
 state = {}
@@ -67,26 +67,13 @@ def names():
     return dict((t.ident, text(t.name)) for t in threading._active.values()) if threading else {}
 
 
-def settle():
-    while len(announced) < state["n"]:
-        time.sleep(0.005)
-    last, same = None, 0
-    while same < STILL:
-        time.sleep(0.005)
-        now = stacks()
-        same = same + 1 if now == last else 0
-        last = now
-    return last
-
-
 def say(**row):
     line = (json.dumps(row) + "\n").encode("ascii")
     while line:
         line = line[os.write(1, line):]
 
 
-def tell():
-    found = settle()
+def write_stacks():
     known = names()
     say(
         pid=os.getpid(),
@@ -94,6 +81,7 @@ def tell():
         threading="threading" in sys.modules,
         helper=_thread.get_ident(),
         extra=state.get("extra"),
+        tells_again=True,
         threads=[
             dict(
                 ident=ident,
@@ -102,11 +90,17 @@ def tell():
                 main=ident == state["main"],
                 frames=[dict(name=r[0], filename=r[1], line=r[2]) for r in rows],
             )
-            for ident, rows in found.items()
+            for ident, rows in stacks().items()
         ],
     )
-    while os.read(0, 4096):
-        pass
+
+
+def tell():
+    while len(announced) < state["n"]:
+        time.sleep(0.002)
+    write_stacks()
+    while os.read(0, 1):
+        write_stacks()
     os._exit(0)
 
 

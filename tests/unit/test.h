@@ -6,8 +6,14 @@
  *     {
  *         test_start(argc, argv);
  *         TEST_RUN(test_adds);
- *         return test_finish("test_add");       // "test_add: 2 passed, 0 failed"
+ *         return test_finish("test_add");
  *     }
+ *
+ * The output is TAP, which Meson reads: one line per test function, then the number of checks.
+ *
+ *     ok 1 - test_adds
+ *     1..1
+ *     # test_add: 2 checks passed, 0 failed
  *
  * A failing check prints file:line and goes on; a check is evaluated exactly once.
  */
@@ -22,10 +28,11 @@
 #include <string.h>
 
 struct test_state {
-    unsigned passed, failed;
-    const char *running; /* the test function's name */
-    const char *dir;     /* argv[1]: a directory of golden files, or NULL */
-    bool update;         /* argv[2] is --update */
+    unsigned passed, failed; /* checks */
+    unsigned tests;          /* test functions so far */
+    const char *running;     /* the test function's name */
+    const char *dir;         /* argv[1]: a directory of golden files, or NULL */
+    bool update;             /* argv[2] is --update */
 };
 
 /* Mutable on purpose: a test executable is one file and one thread. */
@@ -65,19 +72,31 @@ static inline bool test_count_str(const char *got, const char *want, const char 
     return ok;
 }
 
+/* The line of a test that is over; `failed_before`: the failed checks when it began. */
+static inline void test_report(const char *name, unsigned failed_before)
+{
+    printf("%sok %u - %s\n", test_now.failed == failed_before ? "" : "not ", ++test_now.tests, name);
+    fflush(stdout);
+}
+
+static inline void test_run(void (*function)(void), const char *name)
+{
+    unsigned failed_before = test_now.failed;
+
+    test_now.running = name;
+    function();
+    test_report(name, failed_before);
+}
+
 static inline int test_finish(const char *name)
 {
-    printf("%s: %u passed, %u failed\n", name, test_now.passed, test_now.failed);
-    return test_now.failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    printf("1..%u\n# %s: %u checks passed, %u failed\n", test_now.tests, name, test_now.passed, test_now.failed);
+    return test_now.failed == 0 && test_now.passed != 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }
 
 #define CHECK(cond)          test_count((cond), __FILE__, __LINE__, #cond)
 #define CHECK_INT(got, want) test_count_int((int64_t)(got), (int64_t)(want), __FILE__, __LINE__, #got " == " #want)
 #define CHECK_STR(got, want) test_count_str((got), (want), __FILE__, __LINE__, #got " == " #want)
-#define TEST_RUN(function)                                                                                             \
-    do {                                                                                                               \
-        test_now.running = #function;                                                                                  \
-        function();                                                                                                    \
-    } while (0)
+#define TEST_RUN(function)   test_run((function), #function)
 
 #endif

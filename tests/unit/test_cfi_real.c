@@ -137,7 +137,7 @@ static void check_table(struct library *l, struct cfi_table *t, uint64_t bias)
     for (size_t i = 0; i < t->n_entries && l->pcs < MAX_PCS; i += step)
         wrong += !check_function(l, t, t->entries[i].start, bias);
     if (test_now.update) /* by hand: how much was looked at */
-        printf("%s: %zu addresses in %zu functions\n", l->path, l->pcs, l->functions);
+        printf("# %s: %zu addresses in %zu functions\n", l->path, l->pcs, l->functions);
     if (!CHECK(wrong == 0 && l->pcs > 8))
         fprintf(stderr, "    %s: %zu of %zu functions\n", l->path, wrong, l->functions);
 }

@@ -57,7 +57,7 @@ static void test_many_tables(void)
         CHECK(ret[i] != NULL && ret[i]->name != NULL);
     if (!CHECK(cost_resident_mb() - before <= 64))
         fprintf(stderr, "    %zu MB\n", cost_resident_mb() - before);
-    if (!CHECK(cost_seconds() - begin < 1.0))
+    if (!CHECK(cost_seconds() - begin < COST_MAX))
         fprintf(stderr, "    %.1f s\n", cost_seconds() - begin);
     code_cache_free(cache);
     fake_python_free(&p);

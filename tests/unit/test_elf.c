@@ -178,7 +178,7 @@ static void test_slow_file(void)
         memcpy(bytes + len - symbols + i * sizeof(sym), &sym, sizeof(sym));
     CHECK_INT(elf_file_symbol(&f, "_PyRuntime", &at), ERR_READ);
     CHECK_INT(elf_file_section(&f, ".PyRuntime", &at, &size), ERR_READ);
-    CHECK(cost_seconds() - begin < 1.0);
+    CHECK(cost_seconds() - begin < COST_MAX);
     free(bytes);
 }
 
@@ -265,7 +265,7 @@ static void test_image_damaged(void)
             }
             fake_mem_put_bytes(m, BIAS, elf.bytes, elf.len);
         }
-    CHECK(cost_seconds() - begin < 5.0);
+    CHECK(cost_seconds() - begin < COST_MAX);
     fake_elf_free(&elf);
     mem_close(&m->mem);
 }

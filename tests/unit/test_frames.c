@@ -230,7 +230,7 @@ static void test_cycle(void)
             }
         CHECK_INT(read_fresh(&p, t.tstate, &f), 0);
         CHECK_INT(f.n, 40);
-        CHECK(cost_seconds() - begin < 1.0);
+        CHECK(cost_seconds() - begin < COST_MAX);
         frames_free(&f);
         fake_python_free(&p);
     }
@@ -284,7 +284,7 @@ static void test_deep(void)
                 wrong += f.items[k].code != codes[(f.n - 1 - k) & 1];
         }
         CHECK_INT(wrong, 0);
-        if (!CHECK(cost_seconds() - begin < 1.0))
+        if (!CHECK(cost_seconds() - begin < COST_MAX))
             fprintf(stderr, "    %d.%d: %.2f s\n", p.py.major, p.py.minor, cost_seconds() - begin);
         frames_hint_free(&hint);
         frames_free(&f);
@@ -312,7 +312,7 @@ static void test_endless(void)
             fake_frame_push(&p, &t, code, 0, FAKE_PLAIN);
         begin = cost_seconds();
         CHECK_INT(read_fresh(&p, t.tstate, &f), ERR_CYCLE);
-        if (!CHECK(cost_seconds() - begin < 1.0))
+        if (!CHECK(cost_seconds() - begin < COST_MAX))
             fprintf(stderr, "    %d.%d: %.2f s\n", p.py.major, p.py.minor, cost_seconds() - begin);
         frames_free(&f);
         fake_python_free(&p);
@@ -342,7 +342,7 @@ static void test_chunk_cycle(void)
         begin = cost_seconds();
         CHECK_INT(read_fresh(&p, t.tstate, &f), 0);
         check_stack(&p, &f, codes);
-        CHECK(cost_seconds() - begin < 1.0);
+        CHECK(cost_seconds() - begin < COST_MAX);
         if (!CHECK(cost_resident_mb() - before <= 64))
             fprintf(stderr, "    3.%d: %zu MB\n", p.py.minor, cost_resident_mb() - before);
         frames_free(&f);

@@ -83,7 +83,7 @@ static void test_threads_bad(void)
         CHECK_INT(threads_read(&p.py, &threads), ERR_TORN);
         fake_mem_put(p.mem, p.interp_head, 0x10);
         CHECK_INT(threads_read(&p.py, &threads), ERR_TORN);
-        CHECK(cost_seconds() - begin < 1.0);
+        CHECK(cost_seconds() - begin < COST_MAX);
         threads_free(&threads);
         fake_python_free(&p);
     }
@@ -235,7 +235,7 @@ static void test_names_slow(void)
     fake_mem_put(p.mem, interp + (addr_t)p.py.layout.in_modules, fake_dict(&p, &module_name, &module, 1, true));
     begin = cost_seconds();
     CHECK_INT(names_read(&p.py, interp, &found), 0);
-    CHECK(cost_seconds() - begin < 1.0);
+    CHECK(cost_seconds() - begin < COST_MAX);
     free(found.items);
     free(keys);
     free(values);

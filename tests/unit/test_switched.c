@@ -64,7 +64,7 @@ static void test_waiting(void)
             CHECK(regs.r[REGS_DI] == (uint64_t)fds[0]); /* the first argument of read */
         }
     } else {
-        printf("switched: not allowed here\n");
+        printf("# switched: not allowed here\n");
     }
     switched_close(&s);
     CHECK(!s.ring && !switched_ready(&s));

@@ -255,7 +255,7 @@ static void test_signal_ring(void)
     put_signal(w, 16, AT(SMALL), STACK, 0);
     walk(w, AT(SMALL));
     CHECK(w->stack.n > 2 && w->stack.n < 1000 && !w->stack.whole);
-    CHECK(cost_seconds() - begin < 1);
+    CHECK(cost_seconds() - begin < COST_MAX);
     world_free(w);
 }
 
@@ -494,7 +494,7 @@ static void test_flood(void)
         walk(w, MADE);
         CHECK(w->stack.n > 10000 && w->stack.n <= 262144 && !w->stack.whole);
     }
-    CHECK(cost_seconds() - begin < 10);
+    CHECK(cost_seconds() - begin < COST_MAX);
     word(w, 8, AT(FIRST) + 1); /* and works as before */
     w->copy = (struct stack_copy){.at = STACK, .bytes = w->bytes, .len = ROOM};
     walk(w, AT(SMALL));
@@ -527,7 +527,7 @@ static void test_chance(void)
             if (!w->stack.items[i].place->module || w->stack.items[i].cfa < w->stack.items[i].sp)
                 CHECK(!"a frame that cannot be");
     }
-    CHECK(cost_seconds() - begin < 10);
+    CHECK(cost_seconds() - begin < COST_MAX);
     world_free(w);
 }
 

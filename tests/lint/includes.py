@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """Checks that includes go in one direction only: docs/architecture.md, "Who may know whom".
 
-    tests/includes.py [SRC]     prints each include that goes the wrong way; the last line is `includes: N passed, M failed`
+    tests/lint/includes.py [SRC]     prints each include that goes the wrong way; the last line is `includes: N passed, M failed`
 
 MAY says for each layer what it may include besides itself. ADD A LAYER HERE.
 """
@@ -43,7 +43,7 @@ def check(src):
         name = path.relative_to(src)
         layer = layer_of(name)
         if layer not in MAY:
-            wrong.append("%s: the layer %s is in no row of tests/includes.py" % (name, layer))
+            wrong.append("%s: the layer %s is in no row of tests/lint/includes.py" % (name, layer))
             continue
         bad = [i for i in INCLUDE.findall(path.read_text()) if not allowed(layer, i)]
         wrong += ["%s: may not include %s" % (name, i) for i in bad]
@@ -71,7 +71,7 @@ def check_self():
 
 
 def main():
-    src = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else pathlib.Path(__file__).parents[1] / "src")
+    src = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else pathlib.Path(__file__).resolve().parents[2] / "src")
     right, wrong = check(src)
     wrong += check_self()
     for line in wrong:

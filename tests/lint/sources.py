@@ -1,0 +1,25 @@
+#!/usr/bin/env python3
+"""Checks that Meson knows each C file: one that is in no list is neither built nor tested."""
+import pathlib
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
+def missing():
+    for top, pattern in (("src", "**/*.c"), ("tests", "unit/*.c")):
+        listed = (ROOT / top / "meson.build").read_text()
+        for file in sorted((ROOT / top).glob(pattern)):
+            name = str(file.relative_to(ROOT / top))
+            if "'%s'" % name not in listed and "'%s'" % file.stem not in listed:
+                yield "%s/%s is not listed in %s/meson.build" % (top, name, top)
+
+
+def main():
+    lines = list(missing())
+    print("\n".join(lines) if lines else "sources: every C file is listed")
+    return 1 if lines else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,43 @@
+"""The extensions of tests/native, and the comparison of `dump --native` with what the targets native_*.py know."""
+import functools
+import json
+
+import native_build
+import pytest
+
+build = functools.lru_cache(maxsize=None)(native_build.build)
+
+
+def directory(python, module):
+    """Where the interpreter finds the extension; skips the test if it cannot be built here."""
+    built = build(python, module)
+    if built.missing:
+        pytest.skip(built.missing)
+    return built.inside
+
+
+def is_ours(frame, module):
+    """In the script or in the module: libc and the interpreter may have any names."""
+    return not frame["module"] or frame["module"].rpartition("/")[2].startswith(("spy_", "lib" + module))
+
+
+def python_only(frames):
+    return [f for f in frames if f["module"] is None]
+
+
+def check_native(target, text):
+    found = {t["os_thread_id"]: t["frames"][::-1] for t in json.loads(text)}
+    for true in target.truth["threads"]:
+        frames = found[true["os_id"]]
+        ours = [f for f in frames if is_ours(f, target.truth["module"])]
+        names = [name for name, _, _ in true["stack"]]
+        mine = set(names)
+        assert [f["name"] for f in ours if f["name"] in mine] == names, (names, [f["name"] for f in frames])
+        for name, file, line in true["stack"]:
+            if line:
+                assert any(f["name"] == name and f["line"] == line and f["filename"].endswith(file.rsplit("/", 1)[-1])
+                           for f in ours), (name, file, line)
+    for before, name, after in target.truth.get("others", []):
+        names = [f["name"] for f in found[target.pid]]
+        # After a tail call the callee's name appears in place of the caller's: qsort_r for qsort.
+        assert any(n.startswith(name) for n in names[names.index(before):names.index(after)]), names

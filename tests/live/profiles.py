@@ -1,0 +1,265 @@
+"""Runs `record` until it has the samples that a test needs, and reads its formats back.
+
+A test never records for a fixed time and hopes: record_enough() records longer and longer, Recording looks at snapshots.
+"""
+import collections
+import json
+import os
+import pathlib
+import re
+import signal
+import time
+import xml.etree.ElementTree as xml
+
+from program import SPYGLASS, WAIT, finish, run, start, wait_until
+
+FORMATS = ["raw", "flamegraph", "speedscope", "chrometrace"]
+EXTENSION = {"raw": "txt", "flamegraph": "svg", "speedscope": "json", "chrometrace": "json"}
+SVG = "{http://www.w3.org/2000/svg}"
+
+# Works for that many seconds of CPU time, whatever else the machine does.
+WORK = ("import time\nclock = getattr(time, 'process_time', None) or time.clock\ndef works():\n    end = clock() + %s\n"
+        "    while clock() < end: sum(range(300))\nworks()\n")
+
+
+# ---- readers: {function name: samples in which it is on the stack}, and all samples (or their time) ----
+
+def read_raw(text):
+    counts, total = collections.Counter(), 0
+    for line in text.splitlines():
+        stack, _, n = line.rpartition(" ")
+        total += int(n)
+        for name in {part.partition(" (")[0] for part in stack.split(";")}:
+            counts[name] += int(n)
+    return counts, total
+
+
+def read_flamegraph(text):
+    assert text.lstrip().startswith(("<?xml", "<!DOCTYPE svg")) and "<!DOCTYPE svg" in text
+    assert not re.search(r"""(href|src)=["']https?:""", text), "the picture must work offline"
+    counts, total = collections.Counter(), 0
+    for title in xml.fromstring(text).iter(SVG + "title"):
+        match = re.match(r"^(.*) \(([\d,]+) samples?, ([\d.]+)%\)$", title.text or "")
+        if match:
+            n = int(match.group(2).replace(",", ""))
+            counts[match.group(1).partition(" (")[0]] += n
+            total = max(total, n)
+    return counts, total
+
+
+def read_speedscope(text):
+    data = json.loads(text)
+    assert set(data) >= {"$schema", "profiles", "shared", "activeProfileIndex", "exporter", "name"}
+    frames = data["shared"]["frames"]
+    counts, total = collections.Counter(), 0
+    for profile in data["profiles"]:
+        assert profile["type"] == "sampled" and profile["unit"] == "seconds"
+        assert len(profile["samples"]) == len(profile["weights"])
+        assert profile["startValue"] <= profile["endValue"]
+        for sample, weight in zip(profile["samples"], profile["weights"]):
+            total += weight
+            for name in {frames[i]["name"] for i in sample}:
+                counts[name] += weight
+    for frame in frames:
+        assert set(frame) == {"name", "file", "line", "col"}
+    return counts, total
+
+
+def read_chrometrace(text):
+    """Time instead of samples: microseconds between B and E, which nest within each thread."""
+    counts, total, open_frames = collections.Counter(), 0, collections.defaultdict(list)
+    for event in json.loads(text):
+        if event["ph"] not in "BE":
+            continue
+        stack = open_frames[event["pid"], event["tid"]]
+        if event["ph"] == "B":
+            assert set(event["args"]) >= {"filename", "line"}
+            stack.append((event["name"], event["ts"]))
+        else:
+            name, begin = stack.pop()
+            assert name == event["name"] and begin <= event["ts"]
+            if name not in [n for n, _ in stack]:
+                counts[name] += event["ts"] - begin
+            if not stack:
+                total += event["ts"] - begin
+    assert not any(open_frames.values()), "a B without its E"
+    return counts, total
+
+
+READ = {"raw": read_raw, "flamegraph": read_flamegraph, "speedscope": read_speedscope, "chrometrace": read_chrometrace}
+
+
+# ---- readers: {stack of names from the root on: its samples, or its time} ----
+
+def raw_stacks(text):
+    stacks = collections.Counter()
+    for line in text.splitlines():
+        stack, _, n = line.rpartition(" ")
+        stacks[tuple(part.rpartition(" (")[0] if part.endswith(")") else part for part in stack.split(";"))] += int(n)
+    return stacks
+
+
+def speedscope_stacks(text):
+    data = json.loads(text)
+    names = [frame["name"] for frame in data["shared"]["frames"]]
+    stacks = collections.Counter()
+    for profile in data["profiles"]:
+        for sample, weight in zip(profile["samples"], profile["weights"]):
+            stacks[tuple(names[i] for i in sample)] += weight
+    return stacks
+
+
+def chrometrace_stacks(text):
+    """The time between two events belongs to the frames that are open then."""
+    stacks, open_frames, last = collections.Counter(), collections.defaultdict(list), {}
+    for event in json.loads(text):
+        if event["ph"] not in "BE":
+            continue
+        thread = event["pid"], event["tid"]
+        if open_frames[thread]:
+            stacks[tuple(open_frames[thread])] += event["ts"] - last[thread]
+        last[thread] = event["ts"]
+        if event["ph"] == "B":
+            open_frames[thread].append(event["name"])
+        else:
+            assert open_frames[thread].pop() == event["name"]
+    return stacks
+
+
+def flamegraph_stacks(text):
+    """Each box lies over its caller's. What is left of it beside its callees is its own."""
+    boxes = []
+    for group in xml.fromstring(text).iter(SVG + "g"):
+        title, rect = group.find(SVG + "title"), group.find(SVG + "rect")
+        match = title is not None and re.match(r"^(.*) \(([\d,]+) samples?, [\d.]+%\)$", title.text or "")
+        if match and rect is not None:
+            x, width = (float(rect.get(key).rstrip("%")) for key in ("x", "width"))
+            boxes.append((int(rect.get("y")), x + width / 2, x, x + width, match.group(1).partition(" (")[0],
+                          int(match.group(2).replace(",", ""))))
+    root = next(box for box in boxes if box[4] == "all")
+    rows = sorted({box[0] for box in boxes}, key=lambda y: abs(y - root[0]))
+    stacks = collections.Counter()
+    for box in boxes:
+        below = [next(b for b in boxes if b[0] == y and b[2] <= box[1] < b[3]) for y in rows[:rows.index(box[0])]]
+        stack = tuple(b[4] for b in below[1:]) + (box[4],)
+        if box is not root:
+            stacks[stack] += box[5]
+            stacks[stack[:-1]] -= box[5] if len(stack) > 1 else 0
+    return stacks
+
+
+STACKS = {"raw": raw_stacks, "speedscope": speedscope_stacks, "chrometrace": chrometrace_stacks,
+          "flamegraph": flamegraph_stacks}
+
+
+# ---- recording ----
+
+def record_enough(enough, *args, out, program=SPYGLASS, first=0.3, **options):
+    """Records with -d, twice as long each time, until enough(text of the file) holds. Returns the text and the Result."""
+    seconds = first
+    while True:
+        result = run("record", *args, "-d", seconds, "-o", out, program=program, **options).check()
+        text = pathlib.Path(out).read_text(encoding="utf-8")
+        if enough(text):
+            return text, result
+        seconds *= 2
+        assert seconds < WAIT, "not enough samples: %s\n%s" % (result, text[-2000:])
+
+
+def seen(*names, format="raw"):
+    """For record_enough() and Recording.until(): each of these functions is in the profile."""
+    return lambda text: all(READ[format](text)[0][name] > 0 for name in names)
+
+
+def some_samples(text):
+    return read_raw(text)[1] > 0
+
+
+def record_native(target, out, format, enough, *flags):
+    """Adds up recordings, each twice as long, until there are `enough` samples, or until enough(stacks) holds. Returns the
+    stacks and the number of samples."""
+    stacks, samples, seconds = collections.Counter(), 0, 0.3
+    while True:
+        result = run("record", "--native", "--pid", target.pid, "-d", seconds, "-f", format, "-o", out, *flags).check()
+        samples += int(re.search(r"Samples: (\d+)", result.messages).group(1))
+        stacks.update(STACKS[format](out.read_text()))
+        if samples and (enough(stacks) if callable(enough) else samples >= enough):
+            return stacks, samples
+        seconds *= 2
+        assert seconds < WAIT, "not enough samples: %s\n%s" % (result, stacks)
+
+
+def catches(pid, number):
+    """The process has a handler for the signal, or blocks it to wait for it."""
+    text = pathlib.Path("/proc/%d/status" % pid).read_text()
+    masks = [int(mask, 16) for mask in re.findall(r"^Sig(?:Blk|Cgt):\s*([0-9a-f]+)$", text, re.M)]
+    return any(mask >> (number - 1) & 1 for mask in masks)
+
+
+class Recording:
+    """`record` in the background. SIGUSR1 makes it write what it has so far, so a test can wait for what it needs.
+
+        recording = Recording(out, "--pid", target.pid, "-f", "raw")
+        recording.until(seen("works"))
+        text = recording.stop()
+    """
+
+    def __init__(self, out, *args, program=SPYGLASS, wrapper=(), **options):
+        self.out = pathlib.Path(out)
+        command = [*wrapper, program, "record", *args, "-o", self.out]
+        self.process = start(*command[1:], program=command[0], **options)
+        self.pid = self.process.pid
+
+    def snapshot(self):
+        """What it has so far; None if it has exited."""
+        before = self.identity()
+        try:
+            wait_until(lambda: self.process.poll() is not None or catches(self.pid, signal.SIGUSR1), "record to start")
+        except (FileNotFoundError, ProcessLookupError):
+            pass
+        if self.process.poll() is not None:
+            return None
+        self.send(signal.SIGUSR1)
+        wait_until(lambda: self.process.poll() is not None or self.identity() != before, "a snapshot")
+        return self.out.read_text(encoding="utf-8")
+
+    def identity(self):
+        try:
+            found = self.out.stat()
+        except FileNotFoundError:
+            return None
+        return found.st_ino, found.st_mtime_ns, found.st_size
+
+    def send(self, number):
+        os.kill(self.pid, number)
+
+    def until(self, enough):
+        """Waits until enough(snapshot) holds; returns the snapshot."""
+        end, pause, text = time.monotonic() + WAIT, 0.03, None
+        while True:
+            time.sleep(pause)
+            text = self.snapshot()
+            if text is None:
+                raise AssertionError("record exited: %s" % finish(self.process))
+            if enough(text):
+                return text
+            pause = min(2 * pause, 1)
+            assert time.monotonic() < end, "not enough samples:\n" + text[-2000:]
+
+    def stop(self, number=signal.SIGINT, status=0):
+        """Ends it by a signal; returns the text of the file. The Result is in .result."""
+        self.send(number)
+        self.result = finish(self.process).check(status)
+        return self.out.read_text(encoding="utf-8")
+
+
+def wait_sampling(process):
+    """Until the profiler handles signals and has then slept and woken ten times: it samples."""
+    status = pathlib.Path("/proc/%d/status" % process.pid)
+
+    def wakes():
+        return int(re.search(r"^voluntary_ctxt_switches:\s*(\d+)", status.read_text(), re.M).group(1))
+
+    wait_until(lambda: catches(process.pid, signal.SIGUSR1), "record to start")
+    enough = wakes() + 10
+    wait_until(lambda: wakes() >= enough, "record to sample")

@@ -1,0 +1,118 @@
+"""Which tests a run takes: everything, or enough of the matrix for the gate.
+
+    --tier all     (the default) every test with every combination of its parameters: `make test-all`
+    --tier gate    every test, every interpreter and every parameter value, but not every combination: `make test`
+    --tier smoke   the tests marked `smoke`, on one interpreter: `make check`
+
+Marks:
+    full            part of `all` only: a soak, or a combination that adds nothing a gate test does not show
+    statistical     part of `all` only, and run alone: compares shares, rates or delays with a stated confidence
+    pairwise        the gate takes every pair of parameter values, not only every value
+    since(3, 8)     skips older interpreters; also a mark of a single parameter value
+    until(3, 11)    skips newer ones
+"""
+import itertools
+import zlib
+
+import pytest
+from program import SANITIZED
+from pythons import DEBIAN, LAYOUT_KINDS, Python
+
+MARKS = {
+    "full": "only in --tier all",
+    "statistical": "only in --tier all: shares, rates or delays with a stated confidence; runs alone",
+    "smoke": "in --tier smoke",
+    "pairwise": "--tier gate takes every pair of parameter values",
+    "since(major, minor)": "needs this Python or a newer one",
+    "until(major, minor)": "needs this Python or an older one",
+}
+
+
+def parameters(item):
+    return item.callspec.params if hasattr(item, "callspec") else {}
+
+
+def interpreters(item):
+    return [value for value in parameters(item).values() if isinstance(value, Python)]
+
+
+def fits(item):
+    """False if the interpreter is too old or too new for what the test looks at."""
+    for python in interpreters(item):
+        if any(python.version < mark.args for mark in item.iter_markers("since")):
+            return False
+        if any(python.version > mark.args for mark in item.iter_markers("until")):
+            return False
+    return True
+
+
+def in_layout_kinds(item):
+    return all(python.version in LAYOUT_KINDS for python in interpreters(item))
+
+
+def values_of(item, size):
+    """The combinations of `size` parameter values that a test covers."""
+    ids = item.callspec.id.split("-") if hasattr(item, "callspec") else []
+    named = sorted((name, repr(value)) for name, value in parameters(item).items()) or [("id", str(ids))]
+    return set(itertools.combinations(named, min(size, len(named))))
+
+
+def cover(items, size):
+    """A few of the items that together cover every combination of `size` values; the same ones in every run."""
+    left = set().union(*(values_of(item, size) for item in items))
+    taken = []
+    pool = sorted(items, key=lambda item: zlib.crc32(item.nodeid.encode()))
+    while left:
+        best = max(pool, key=lambda item: len(values_of(item, size) & left))
+        taken.append(best)
+        left -= values_of(best, size)
+    return taken
+
+
+def choose_for_gate(items):
+    items = [i for i in items if not i.get_closest_marker("full") and not i.get_closest_marker("statistical")]
+    groups = {}
+    for item in items:
+        groups.setdefault((item.path, getattr(item, "originalname", item.name)), []).append(item)
+    taken = set()
+    for group in groups.values():
+        if SANITIZED:
+            group = [item for item in group if in_layout_kinds(item)] or group[:1]
+        taken.update(cover(group, 2 if group[0].get_closest_marker("pairwise") else 1))
+    return [item for item in items if item in taken]
+
+
+def choose_for_smoke(items):
+    return [i for i in items if i.get_closest_marker("smoke") and all(p is DEBIAN for p in interpreters(i))]
+
+
+@pytest.fixture
+def one_of(request):
+    """one_of(values) -> one of them in the gate, chosen by the test's name; all of them otherwise."""
+    def choose(values):
+        values = list(values)
+        if request.config.getoption("--tier") != "gate":
+            return values
+        return [values[zlib.crc32(request.node.nodeid.encode()) % len(values)]]
+
+    return choose
+
+
+def pytest_addoption(parser):
+    parser.addoption("--tier", choices=["smoke", "gate", "all"], default="all", help="which tests: see tests/live/selection.py")
+
+
+def pytest_configure(config):
+    for name, text in MARKS.items():
+        config.addinivalue_line("markers", "%s: %s" % (name, text))
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config, items):
+    tier = config.getoption("--tier")
+    fitting = [item for item in items if fits(item)]
+    chosen = {"smoke": choose_for_smoke, "gate": choose_for_gate}.get(tier, list)(fitting)
+    dropped = set(items) - set(chosen)
+    if dropped:
+        config.hook.pytest_deselected(items=list(dropped))
+        items[:] = chosen
