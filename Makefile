@@ -56,14 +56,7 @@ lint: all
 	@find src -name '*.c' -exec clang-tidy --quiet -p $(BUILD) {} +
 
 install: all
-	@for dir in bin share; do \
-	    dir="$(DESTDIR)$(abspath $(PREFIX))/$$dir"; \
-	    while [ ! -e "$$dir" ]; do dir=$$(dirname "$$dir"); done; \
-	    [ -w "$$dir" ] || { echo "You may not write to $$dir. Try: sudo make install, or: make install PREFIX=$$HOME/.local" >&2; exit 1; }; \
-	done
-	@rm -f $(BUILD)/meson-logs/install-log.txt  # root's, after sudo make install
-	@meson configure $(BUILD) --prefix $(abspath $(PREFIX))
-	@meson install -C $(BUILD) --no-rebuild
+	@DESTDIR="$(DESTDIR)" tools/install $(BUILD) "$(abspath $(PREFIX))"
 
 dist: all
 	@tools/dist $(BUILD)
