@@ -9,25 +9,31 @@
 #   make pythons  find or fetch the interpreters that the live tests want
 #   make format   clang-format all C;  make lint: clang-tidy over it
 #   make install  PREFIX=/usr/local, DESTDIR honoured
+#   make dist     the wheel, the static binary and the source archive, into dist/
 
 BUILD   = build
 ASAN    = $(BUILD)/asan
 PREFIX  = /usr/local
 
+# Where tools/setup puts Meson and ninja when the system has none, or old ones.
+export PATH := $(abspath $(BUILD))/tools/bin:$(PATH)
+
 all: $(BUILD)/build.ninja
-	@ninja --quiet -C $(BUILD)
+	@tools/build $(BUILD)
 
 $(BUILD)/build.ninja:
 	@tools/setup build
-	@meson setup $(BUILD) $(MESON_FLAGS) >$(BUILD).log 2>&1 || { cat $(BUILD).log; exit 1; }
-	@mv $(BUILD).log $(BUILD)/setup.log
+	@echo "Configuring $(BUILD)"
+	@mkdir -p $(BUILD)
+	@meson setup $(BUILD) $(MESON_FLAGS) >$(BUILD)/setup.log 2>&1 || { cat $(BUILD)/setup.log; exit 1; }
+	@grep WARNING: $(BUILD)/setup.log || true
 
 $(ASAN)/build.ninja: $(BUILD)/build.ninja
 	@meson setup $(ASAN) -Dstatic=false -Db_sanitize=address,undefined -Doptimization=1 $(MESON_FLAGS) >$(BUILD)/asan.log 2>&1 || \
 	    { cat $(BUILD)/asan.log; exit 1; }
 
 asan: $(ASAN)/build.ninja
-	@ninja --quiet -C $(ASAN)
+	@tools/build $(ASAN) all
 
 run: all
 	@tools/example
@@ -61,10 +67,12 @@ lint: all
 	@find src -name '*.c' -exec clang-tidy --quiet -p $(BUILD) {} +
 
 install: all
-	@meson configure $(BUILD) --prefix $(abspath $(PREFIX))
-	@meson install -C $(BUILD)
+	@DESTDIR="$(DESTDIR)" tools/install $(BUILD) "$(abspath $(PREFIX))"
+
+dist: all
+	@tools/dist $(BUILD)
 
 clean:
 	rm -rf $(BUILD)
 
-.PHONY: all asan run check test test-all bench pythons format lint install clean
+.PHONY: all asan run check test test-all bench pythons format lint install dist clean

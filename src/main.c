@@ -2,6 +2,7 @@
  * The program's beginning: argv and an inherited environment of any kind -> one command, one exit
  * status. Prepares what every command may rely on (cmd.h lists it) and checks standard output at the end.
  */
+#include "cmd/built.h"
 #include "cmd/cmd.h"
 #include "target/lent.h"
 
@@ -79,6 +80,8 @@ static int show_help(const struct options *o)
 static int show_version(const struct options *o)
 {
     puts(args_version(o));
+    if (o->verbose && !o->as_py_spy) /* callers of py-spy expect one line */
+        built_write(stdout);
     return finish_stdout(0);
 }
 

@@ -203,6 +203,25 @@ def source_files():
 
 # ---- the hooks ----
 
+def is_old(command, least):
+    """Missing, or older than what meson.build and tools/setup ask for."""
+    try:
+        said = subprocess.run([command, "--version"], stdout=subprocess.PIPE).stdout.decode()
+    except OSError:
+        return True
+    return tuple(map(int, re.findall(r"\d+", said)[:2])) < least
+
+
+def get_requires_for_build_wheel(config_settings=None):
+    """Nothing, where the system's Meson and ninja will do."""
+    if os.environ.get("SPYGLASS_PREBUILT"):
+        return []
+    return [name for name, least in (("meson", (0, 56)), ("ninja", (1, 10))) if is_old(name, least)]
+
+
+get_requires_for_build_editable = get_requires_for_build_wheel
+
+
 def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
     return write_wheel(wheel_directory, config_settings, package_files())
 
@@ -232,6 +251,7 @@ def build_sdist(sdist_directory, config_settings=None):
         for path in source_files():
             info = archive.gettarinfo(str(path), "%s/%s" % (STEM, path.relative_to(ROOT).as_posix()))
             info.uid = info.gid = 0
+            info.mode = 0o755 if info.mode & 0o100 else 0o644  # not what the umask made of it
             info.uname = info.gname = ""
             info.mtime = source_time()
             with open(path, "rb") if info.isreg() else io.BytesIO() as file:

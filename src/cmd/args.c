@@ -72,7 +72,8 @@ static const struct args_flag flags[] = {
     {"hideprogress", 0, ARGS_BOOL, IN_RECORD, FIELD(hide_progress), NULL, "No progress line"},
     {"with-parent", 0, ARGS_PID, IN_RECORD, FIELD(with_parent), "PID",
      "Stop, and save, when PID, the process that started this one, has ended"},
-    {"verbose", 'v', ARGS_BOOL, IN_BOTH, FIELD(verbose), NULL, "Say more about what is found"},
+    {"verbose", 'v', ARGS_BOOL, IN_BOTH | IN(ARGS_NONE), FIELD(verbose), NULL,
+     "Say more about what is found; with --version: how this program was built"},
     {"help", 'h', ARGS_SHOW_HELP, IN_ALL, FIELD(show_help), NULL, "Show this help"},
     {"version", 'V', ARGS_SHOW_VERSION, IN_ALL, FIELD(show_version), NULL, "Show the version"},
     {0},
@@ -517,6 +518,14 @@ static int find_command(struct parser *p, const char *word, enum args_command *r
     return fail_choice(p, "command", &g);
 }
 
+/* Nothing behind --version is parsed, except for --verbose, which adds to what it shows. */
+static void find_verbose(struct parser *p)
+{
+    for (; p->next < p->argc && strcmp(p->argv[p->next], "--") != 0; p->next++)
+        if (strcmp(p->argv[p->next], "--verbose") == 0 || strcmp(p->argv[p->next], "-v") == 0)
+            p->o->verbose = true;
+}
+
 /* What no single flag can see. */
 static int check_whole(struct parser *p)
 {
@@ -577,6 +586,8 @@ int args_parse(int argc, char *const argv[], struct options *ret, struct err_not
         return 0;
     }
     r = parse_rest(&p);
+    if (r == 0 && ret->show_version)
+        find_verbose(&p);
     if (r == 0)
         r = check_whole(&p);
     if (r == 0 && ret->command == ARGS_HELP) {

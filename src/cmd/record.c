@@ -2,6 +2,7 @@
  * record: samples a process, or a program that it starts, and writes where the time went.
  */
 #include "base/clock.h"
+#include "base/signame.h"
 #include "base/text.h"
 #include "cmd/account.h"
 #include "cmd/cmd.h"
@@ -326,7 +327,7 @@ static void say_end(struct record *rec)
     else if (signals_ended_by() == SIGINT)
         say(rec, "Stopped sampling because Control-C pressed");
     else if (signals_ended_by())
-        say(rec, "Stopped sampling because of the signal %s", sigabbrev_np(signals_ended_by()));
+        say(rec, "Stopped sampling because of the signal %s", signame_of(signals_ended_by()));
     else if (is_orphan(rec->o))
         say(rec, "Stopped sampling because the process that started it has ended");
 }

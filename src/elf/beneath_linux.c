@@ -153,7 +153,7 @@ static int find_in_root(int root_fd, const char *path, int *ret_errno)
 
     *ret_errno = EAGAIN;
     for (int i = 0; root >= 0 && i < AGAIN_MAX && fd < 0 && *ret_errno == EAGAIN; i++) {
-        fd = syscall(SYS_openat2, root, path, &how, sizeof(how));
+        fd = syscall(__NR_openat2, root, path, &how, sizeof(how));
         *ret_errno = fd < 0 ? errno : 0;
     }
     if (root >= 0 && root != root_fd)

@@ -4,6 +4,7 @@
 #include "sample/process_private.h"
 
 #include "base/clock.h"
+#include "base/signame.h"
 #include "python/detect.h"
 #include "target/access.h"
 #include "target/ahead.h"
@@ -294,7 +295,7 @@ int process_attach_fork(struct sampler *s, pid_t pid, const struct process *like
 
 static void fill_signal(struct process *p, const struct core_thread *t)
 {
-    const char *name = t ? sigabbrev_np(t->signal) : NULL;
+    const char *name = t ? signame_of(t->signal) : NULL;
     char text[32];
 
     if (!t)

@@ -157,7 +157,7 @@ static int try_pidfd(pid_t pid)
 static int try_openat2(pid_t pid)
 {
     struct open_how how = {.flags = O_PATH | O_CLOEXEC, .resolve = RESOLVE_IN_ROOT};
-    long fd = syscall(SYS_openat2, AT_FDCWD, ".", &how, sizeof(how));
+    long fd = syscall(__NR_openat2, AT_FDCWD, ".", &how, sizeof(how));
 
     (void)pid;
     if (fd < 0)

@@ -38,7 +38,7 @@ struct name {
 };
 
 static const struct name calls[] = {
-    {"openat2", SYS_openat2},
+    {"openat2", __NR_openat2},
     {"pidfd_open", SYS_pidfd_open},
     {"process_vm_readv", SYS_process_vm_readv},
     {"ptrace", SYS_ptrace},
