@@ -7,7 +7,7 @@
 Marks:
     full            part of `all` only: a soak, or a combination that adds nothing a gate test does not show
     statistical     part of `all` only, and run alone: compares shares, rates or delays with a stated confidence
-    pairwise        the gate takes every pair of parameter values, not only every value
+    pairwise        the gate takes every pair of parameter values, not only every value (without sanitizers)
     since(3, 8)     skips older interpreters; also a mark of a single parameter value
     until(3, 11)    skips newer ones
 """
@@ -76,9 +76,10 @@ def choose_for_gate(items):
         groups.setdefault((item.path, getattr(item, "originalname", item.name)), []).append(item)
     taken = set()
     for group in groups.values():
+        size = 2 if group[0].get_closest_marker("pairwise") and not SANITIZED else 1
         if SANITIZED:
             group = [item for item in group if in_layout_kinds(item)] or group[:1]
-        taken.update(cover(group, 2 if group[0].get_closest_marker("pairwise") else 1))
+        taken.update(cover(group, size))
     return [item for item in items if item in taken]
 
 

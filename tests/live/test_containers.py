@@ -202,6 +202,7 @@ def test_host(container, newer, tmp_path):
     assert box.truth["threads"][0]["frames"][0]["name"] in out.read_text()
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("older", PYENV, ids=repr)
 def test_host_of_every_version(container, older):
     """The interpreters of this machine, in a container with another libc."""
@@ -408,6 +409,7 @@ def test_sidecar(container, sidecar):
         assert box.truth["threads"][0]["frames"][0]["name"] in out
 
 
+@pytest.mark.full
 @inside
 @pytest.mark.parametrize("flags, works", [
     ([], True),  # root, which becomes the user
@@ -427,6 +429,7 @@ def test_sidecar_of_a_user(container, sidecar, flags, works):
     assert sidecar(box, "doctor", "--pid", "1", flags=flags).returncode == (0 if works else 1)
 
 
+@pytest.mark.full
 @inside
 def test_nothing_but_our_file(podman, program):
     """No libc, no /etc/passwd, no terminfo, no /tmp, no shell, and nowhere to write."""

@@ -210,7 +210,13 @@ def test_nonroot_image(podman):
     assert podman.call("run", "--rm", "--network=none", image, "spyglass", "--version").startswith("spyglass ")
 
 
-@pytest.mark.parametrize("version", [python.version for python in pods.chroot_pythons()], ids=lambda v: "%d.%d" % v)
+def newest_in_gate(versions):
+    """The newest one in every tier; starting a pod takes seconds."""
+    newest = max(versions, default=None)
+    return [pytest.param(v, id="%d.%d" % v, marks=[] if v == newest else [pytest.mark.full]) for v in versions]
+
+
+@pytest.mark.parametrize("version", newest_in_gate([python.version for python in pods.chroot_pythons()]))
 def test_pod(play, version):
     """The lines in pod.yaml's head and in the walk-through."""
     app = play(named("pod.yaml")["app/Pod"], version)
@@ -223,6 +229,7 @@ def test_pod(play, version):
     assert "<!DOCTYPE svg" in svg and svg.rstrip().endswith("</svg>")
 
 
+@pytest.mark.full
 def test_pod_busy(play):
     manifest = named("pod.yaml")["app/Pod"]
     manifest["spec"]["containers"][0]["command"] = ["python3", "-c", BUSY]
@@ -231,6 +238,7 @@ def test_pod_busy(play):
     check_busy(app.exec("app", TOOL, "record", "--pid", "1", "-d", "1", "-f", "raw", "-o", "-"))
 
 
+@pytest.mark.full
 def test_copied(play):
     """The shortest way: the one file copied into a container that has no right of its own."""
     manifest = named("pod.yaml")["app/Pod"]
@@ -251,6 +259,7 @@ def debug(app, flags, *command):
     return app.podman.run("run", "--rm", "--pod", app.name, "--pid", pids, *flags, app.podman.bare, *command)
 
 
+@pytest.mark.full
 def test_ephemeral(play):
     """The container of the patch, from the bare image: shared pids, other mounts."""
     app = play(named("pod.yaml")["app/Pod"])
@@ -266,6 +275,7 @@ def test_ephemeral(play):
     assert done.returncode == 1 and "Permission Denied" in done.stderr, done
 
 
+@pytest.mark.full
 def test_ephemeral_without_a_right(play):
     """--profile=baseline: the same user, and the target has no more rights than we do."""
     manifest = named("pod.yaml")["app/Pod"]
@@ -277,6 +287,7 @@ def test_ephemeral_without_a_right(play):
     check_waits(done.stdout, 1)
 
 
+@pytest.mark.full
 def test_ephemeral_as_the_user(play):
     """--profile=restricted --custom=deploy/debug-user.yaml: no right at all, the same user and group."""
     manifest = named("pod.yaml")["app/Pod"]
@@ -330,6 +341,7 @@ def test_restricted(play):
     assert done.returncode == 1 and "Permission Denied" in done.stderr, done
 
 
+@pytest.mark.full
 def test_restricted_busy(play):
     manifest = named("restricted.yaml")["restricted/Pod"]
     manifest["spec"]["containers"][0]["command"] = ["python3", "-c", BUSY]
@@ -354,6 +366,7 @@ print(open('/tmp/p.txt').read())
 """
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("group", ["head", "workers"])
 def test_ray(play, group):
     """What Ray's agent does: it looks for py-spy in PATH and calls it. It finds ours."""
@@ -368,6 +381,7 @@ def test_ray(play, group):
     assert "branch (<string>:" in out.split("/opt/spyglass/py-spy\n")[1], out
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("file, name", [("dagster-values.yaml", "run"), ("dagster-container-context.yaml", "run"),
                                         ("dagster-container-context.yaml", "server")])
 def test_dagster(play, file, name):
@@ -388,6 +402,7 @@ def node_flags(way):
     return pods.flags_of(container, spec) if way == "daemonset" else ["--pid=host", "--privileged"]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("way", ["daemonset", "debug"])
 def test_node(play, podman, spawn, way):
     """From a pod with the pids of the node: a Python of the node itself, and one in another pod, found by its name."""
