@@ -190,10 +190,12 @@ def record_native(target, out, format, enough, *flags):
 
 
 def catches(pid, number):
-    """The process has a handler for the signal, or blocks it to wait for it."""
-    text = pathlib.Path("/proc/%d/status" % pid).read_text()
-    masks = [int(mask, 16) for mask in re.findall(r"^Sig(?:Blk|Cgt):\s*([0-9a-f]+)$", text, re.M)]
-    return any(mask >> (number - 1) & 1 for mask in masks)
+    """True if the process has a handler for the signal; None if there is no such process any more."""
+    try:
+        text = pathlib.Path("/proc/%d/status" % pid).read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    return bool(int(re.search(r"^SigCgt:\s*([0-9a-f]+)$", text, re.M).group(1), 16) >> (number - 1) & 1)
 
 
 class Recording:
@@ -212,16 +214,15 @@ class Recording:
 
     def snapshot(self):
         """What it has so far; None if it has exited."""
-        before = self.identity()
-        try:
-            wait_until(lambda: self.process.poll() is not None or catches(self.pid, signal.SIGUSR1), "record to start")
-        except (FileNotFoundError, ProcessLookupError):
-            pass
-        if self.process.poll() is not None:
-            return None
-        self.send(signal.SIGUSR1)
-        wait_until(lambda: self.process.poll() is not None or self.identity() != before, "a snapshot")
-        return self.out.read_text(encoding="utf-8")
+        wait_until(lambda: self.process.poll() is not None or catches(self.pid, signal.SIGUSR1), "record to start")
+        before, end = self.identity(), time.monotonic() + WAIT
+        while self.process.poll() is None and self.identity() == before:
+            assert time.monotonic() < end, "no snapshot after SIGUSR1"
+            self.send(signal.SIGUSR1)  # again and again: without any sample, a flame graph is not written
+            soon = time.monotonic() + 0.5
+            while self.process.poll() is None and self.identity() == before and time.monotonic() < soon:
+                time.sleep(0.005)
+        return self.out.read_text(encoding="utf-8") if self.process.poll() is None else None
 
     def identity(self):
         try:
