@@ -154,11 +154,13 @@ STACKS = {"raw": raw_stacks, "speedscope": speedscope_stacks, "chrometrace": chr
 
 # ---- recording ----
 
-def record_enough(enough, *args, out, program=SPYGLASS, first=0.3, **options):
-    """Records with -d, twice as long each time, until enough(text of the file) holds. Returns the text and the Result."""
+def record_enough(enough, *args, out, program=SPYGLASS, wrapper=(), first=0.3, **options):
+    """Records with -d, twice as long each time, until enough(text of the file) holds. Returns the text and the Result.
+    `wrapper` is a command that runs the program."""
     seconds = first
     while True:
-        result = run("record", *args, "-d", seconds, "-o", out, program=program, **options).check()
+        command = [*wrapper, program, "record", *args, "-d", seconds, "-o", out]
+        result = run(*command[1:], program=command[0], **options).check()
         text = pathlib.Path(out).read_text(encoding="utf-8")
         if enough(text):
             return text, result

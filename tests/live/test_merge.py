@@ -11,6 +11,7 @@ import xml.etree.ElementTree
 import pytest
 
 from processes import process_state
+from profiles import record_enough
 from program import PY_SPY, SANITIZED, SPYGLASS, WAIT, clean_env, finish, run, start, wait_until
 from pythons import DEBIAN
 
@@ -36,10 +37,9 @@ def parse_raw(text):
 def test_what_record_writes(flags, spawn, tmp_path):
     """A raw profile goes through merge unchanged, and each of its stacks is in each format."""
     target = spawn(DEBIAN, "busy.py", "2")
-    run("record", "--pid", target.pid, "-d", "1", "-o", tmp_path / "a.txt", *flags).check()
-    text = (tmp_path / "a.txt").read_text()
+    text, _ = record_enough(lambda text: len(parse_raw(text)) > 1, "--pid", target.pid, *flags, out=tmp_path / "a.txt")
     stacks = parse_raw(text)
-    assert len(stacks) > 1 and merge(tmp_path, "-f", "raw", "-o", "-", "a.txt").check().out == text
+    assert merge(tmp_path, "-f", "raw", "-o", "-", "a.txt").check().out == text
     samples = sum(stacks.values())
     below = merge(tmp_path, "-f", "raw", "-o", "-", "node 1;worker=a.txt", "node 2=a.txt").check().out
     assert parse_raw(below) == {root + stack: n for stack, n in stacks.items() for root in (("node 1", "worker"), ("node 2",))}
