@@ -6,7 +6,7 @@
 
 #include "base/err.h"
 
-#include <elfutils/libdwelf.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -14,6 +14,7 @@
 
 #define SECTIONS_MAX 100000 /* -ffunction-sections with -r; a linked file has 40 */
 #define SHORT_STRING 256    /* most names are shorter */
+#define NOTES_MAX    4096   /* of one section or segment; a build id takes 36 bytes */
 
 /* Takes what `m` holds so far; what is not a 64-bit little-endian ELF file is given back. */
 static int finish_open(struct elf_module *m, struct elf_module *ret)
@@ -161,13 +162,32 @@ bool elf_module_string(const struct elf_module *m, const GElf_Shdr *strings, uin
     }
 }
 
+static bool find_build_id(const struct elf_module *m, uint64_t at, uint64_t len, struct build_id *ret)
+{
+    unsigned char notes[NOTES_MAX];
+
+    return len <= sizeof(notes) && elf_module_read(m, at, notes, len) == 0 && build_id_from_notes(notes, len, ret) == 0;
+}
+
+/*
+ * By section first: in a debug file the program headers point to bytes that are not there. Not by
+ * dwelf_elf_gnu_build_id(), which brings all of libdwfl into a static program, and with elfutils 0.196 dlopen() too.
+ */
 size_t elf_module_build_id(const struct elf_module *m, unsigned char ret[ELF_MODULE_BUILD_ID_MAX])
 {
-    const void *id;
-    ssize_t len = dwelf_elf_gnu_build_id(m->elf, &id);
+    struct build_id id = {.len = 0};
+    GElf_Shdr section;
+    GElf_Phdr segment;
+    size_t n;
 
-    if (len <= 0 || len > ELF_MODULE_BUILD_ID_MAX)
-        return 0;
-    memcpy(ret, id, (size_t)len);
-    return (size_t)len;
+    if (elf_getshdrnum(m->elf, &n) == 0)
+        for (size_t i = 1; i < n && i < SECTIONS_MAX && !id.len; i++)
+            if (elf_module_section_nth(m, i, &section) && section.sh_type == SHT_NOTE)
+                find_build_id(m, section.sh_offset, section.sh_size, &id);
+    if (elf_getphdrnum(m->elf, &n) == 0)
+        for (size_t i = 0; i < n && i < INT_MAX && !id.len; i++)
+            if (gelf_getphdr(m->elf, (int)i, &segment) && segment.p_type == PT_NOTE)
+                find_build_id(m, segment.p_offset, segment.p_filesz, &id);
+    memcpy(ret, id.bytes, id.len);
+    return id.len;
 }

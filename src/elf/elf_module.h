@@ -5,13 +5,15 @@
 #ifndef ELF_ELF_MODULE_H
 #define ELF_ELF_MODULE_H
 
+#include "elf/build_id.h"
+
 #include <gelf.h>
 #include <libelf.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#define ELF_MODULE_BUILD_ID_MAX 64 /* bytes; SHA-1 has 20 */
+#define ELF_MODULE_BUILD_ID_MAX BUILD_ID_MAX
 
 struct elf_module {
     int fd;               /* -1: `image` */

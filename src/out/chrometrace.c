@@ -23,8 +23,10 @@ struct chrometrace {
 static void chrometrace_event_end(struct chrometrace *c, const char *name, char phase, uint64_t time_ns)
 {
     const struct profile_thread *t = c->thread;
-    uint64_t tid = t->os_thread_id > 0 ? (uint64_t)t->os_thread_id : t->thread_id;
+    uint64_t tid = t->thread_id;
 
+    if (t->os_thread_id > 0)
+        tid = (uint64_t)t->os_thread_id;
     fprintf(c->out, ",\"cat\":\"%.*s\",\"name\":", c->category_len, c->category);
     json_string(c->out, name);
     fprintf(c->out, ",\"ph\":\"%c\",\"pid\":%d,\"tid\":%" PRIu64 ",\"ts\":%" PRIu64 "}", phase, (int)t->process->pid,

@@ -22,7 +22,8 @@ struct merged {
 
 static struct merged open_merged(bool timeline)
 {
-    struct merged m = {.p = profile_new(&(struct profile_options){.interval_ns = 10000000, .timeline = timeline})};
+    struct profile_options options = {.interval_ns = 10000000, .timeline = timeline};
+    struct merged m = {.p = profile_new(&options)};
 
     m.f = folded_new(m.p);
     return m;
