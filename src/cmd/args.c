@@ -465,6 +465,8 @@ static int take_word(struct parser *p, const char *word)
         err_note_what(p->note, ERR_USAGE, "unexpected word '%s'", show(word).text);
         if (is_number(word))
             err_note_hint(p->note, "For the process of that id: %s dump --pid %s", args_name(p->o), show(word).text);
+        else if (p->o->command == ARGS_NONE && p->o->verbose)
+            err_note_hint(p->note, "A command comes before its flags: %s %s FLAGS", args_name(p->o), show(word).text);
         return ERR_USAGE;
     }
 }

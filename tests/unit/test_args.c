@@ -388,6 +388,8 @@ static void test_unknown_flags(void)
     check_error("spyglass record -ll", "record takes no flag '-l'",
                 "See the flags it takes with: spyglass record --help");
     check_error("spyglass --pid 5", "unknown flag '--pid'", "A command comes before its flags: spyglass COMMAND --pid");
+    check_error("spyglass --verbose dump", "unexpected word 'dump'",
+                "A command comes before its flags: spyglass dump FLAGS");
     check_error("spyglass -p 5", "unknown flag '-p'", "A command comes before its flags: spyglass COMMAND -p");
     check_error("spyglass --verion", "unknown flag '--verion'", "Did you mean '--version'?");
     check_error("spyglass record --a\033[31m\n", "unknown flag '--a?[31m?'", "");
