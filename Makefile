@@ -2,8 +2,8 @@
 #
 #   make          build/spyglass, and build/py-spy beside it
 #   make run      profile the bundled example and say where the picture is
-#   make check    a minute: format, layers, unit tests, one interpreter
-#   make test     the gate: every command, flag, interpreter and situation, with sanitizers; at most ten minutes
+#   make check    half a minute: format, layers, unit tests, one interpreter
+#   make test     every command, flag, interpreter and situation, also with sanitizers; at most ten minutes
 #   make test-all the full matrix, statistics, soaks, other systems; at most forty minutes
 #   make bench    measure beside other profilers
 #   make pythons  find or fetch the interpreters that the live tests want
@@ -16,7 +16,7 @@ ASAN    = $(BUILD)/asan
 PREFIX  = /usr/local
 
 # Where tools/setup puts Meson and ninja when the system has none, or old ones.
-export PATH := $(abspath $(BUILD))/tools/bin:$(PATH)
+export PATH := $(abspath build/tools/bin):$(PATH)
 
 all: $(BUILD)/build.ninja
 	@tools/build $(BUILD)

@@ -213,7 +213,7 @@ def is_old(command, least):
 
 
 def get_requires_for_build_wheel(config_settings=None):
-    """Nothing, where the system's Meson and ninja will do. Without an index the build names what is missing instead."""
+    """Empty if the installed Meson and ninja are new enough. Without an index, the build itself reports what is missing."""
     if os.environ.get("SPYGLASS_PREBUILT") or os.environ.get("PIP_NO_INDEX"):
         return []
     return [name for name, least in (("meson", (0, 56)), ("ninja", (1, 10))) if is_old(name, least)]

@@ -520,7 +520,7 @@ static int find_command(struct parser *p, const char *word, enum args_command *r
     return fail_choice(p, "command", &g);
 }
 
-/* Nothing behind --version is parsed, except for --verbose, which adds to what it shows. */
+/* Arguments after --version are ignored, except --verbose, which makes it show more. */
 static void find_verbose(struct parser *p)
 {
     for (; p->next < p->argc && strcmp(p->argv[p->next], "--") != 0; p->next++)

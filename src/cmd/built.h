@@ -7,7 +7,7 @@
 #include <stdio.h>
 
 /*
- * One line a fact:
+ * One fact per line:
  *
  *     linked: static
  *     elfutils: 0.192, static, with src/elf/search_tree.c

@@ -162,11 +162,13 @@ bool elf_module_string(const struct elf_module *m, const GElf_Shdr *strings, uin
     }
 }
 
-static bool find_build_id(const struct elf_module *m, uint64_t at, uint64_t len, struct build_id *ret)
+/* Leaves `ret` as it is if the notes there hold no build id. */
+static void find_build_id(const struct elf_module *m, uint64_t at, uint64_t len, struct build_id *ret)
 {
     unsigned char notes[NOTES_MAX];
 
-    return len <= sizeof(notes) && elf_module_read(m, at, notes, len) == 0 && build_id_from_notes(notes, len, ret) == 0;
+    if (len <= sizeof(notes) && elf_module_read(m, at, notes, len) == 0)
+        build_id_from_notes(notes, len, ret);
 }
 
 /*

@@ -33,7 +33,7 @@ sys.path.insert(0, str(PROGRAMS))
 
 
 def pytest_configure(config):
-    config.addinivalue_line("markers", "smoke: part of the gate")
+    config.addinivalue_line("markers", "smoke: part of `make test`")
 
 
 def wait_until(condition, what, timeout=WAIT):

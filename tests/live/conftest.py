@@ -13,7 +13,7 @@ import tempfile
 import time
 
 import pytest
-from copies import Copy
+from interpreter_copy import Copy
 from processes import at_rest, descendants, is_known_as
 from program import SANITIZED, TARGETS, WAIT, clean_env
 from pythons import LAYOUT_KINDS, PYTHONS
@@ -21,13 +21,13 @@ from selection import one_of, pytest_addoption, pytest_collection_modifyitems, p
 from trees import worlds  # noqa: F401
 
 # The sanitizer build takes several times as long: these files run over one interpreter of each layout kind, even in test-all.
-LONG = ("test_native", "test_native_core", "test_native_found", "test_native_record", "test_native_states", "test_core",
+SLOW_WITH_SANITIZERS = ("test_native", "test_native_core", "test_native_found", "test_native_record", "test_native_states", "test_core",
         "test_locals", "test_trees", "test_unwind")
 
 
 def pytest_generate_tests(metafunc):
     if "python" in metafunc.fixturenames:
-        few = SANITIZED and metafunc.module.__name__ in LONG
+        few = SANITIZED and metafunc.module.__name__ in SLOW_WITH_SANITIZERS
         metafunc.parametrize("python", [p for p in PYTHONS if not few or p.version in LAYOUT_KINDS], ids=repr)
 
 
@@ -52,25 +52,25 @@ class Target:
             data += chunk
         return json.loads(data.decode())
 
-    def tell(self):
-        """Sends a byte to its standard input, on which it goes on; returns the next line that it prints."""
-        self.poke()
+    def next_report(self):
+        """Sends a byte so that the target continues; returns the next line that it prints."""
+        self.resume()
         return self.read_line()
 
-    def settle(self, pid):
-        """Has it tell the truth again now that all its threads block: before, they may not have reached their wait."""
+    def refresh_truth(self, pid):
+        """Makes the target report its stacks again once all its threads are blocked."""
         if pid:
             at_rest(pid)
-            self.truth = self.tell()
+            self.truth = self.next_report()
             at_rest(pid)
 
     def python_pid(self):
-        """The process that told its pid: the one that was started, or one below it. None if it is in a container."""
+        """The process that reported its pid: the one that was started, or one below it. None if it is in a container."""
         if is_known_as(self.pid, self.truth["pid"]):
             return self.pid
         return next((pid for pid in descendants(self.pid) if is_known_as(pid, self.truth["pid"])), None)
 
-    def poke(self, data=b"x"):
+    def resume(self, data=b"x"):
         self.process.stdin.write(data)
         self.process.stdin.flush()
 
@@ -120,7 +120,8 @@ def script(places):
 
 @pytest.fixture
 def launch():
-    """launch(command, ...) -> Target, once it has printed its line, and rests if that says so. Killed after the test."""
+    """launch(command, ...) -> Target, once it has printed its first line and, if it can repeat that, is blocked. Killed
+    after the test."""
     targets = []
 
     def go(command, ready=True, **options):
@@ -133,8 +134,8 @@ def launch():
         targets.append(target)
         if ready:
             target.truth = target.read_line()
-            if isinstance(target.truth, dict) and target.truth.get("tells_again"):
-                target.settle(target.python_pid())
+            if isinstance(target.truth, dict) and target.truth.get("repeats_on_input"):
+                target.refresh_truth(target.python_pid())
         return target
 
     yield go

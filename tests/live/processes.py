@@ -50,8 +50,8 @@ def task_states(pid):
 def at_rest(pid):
     """Waits until every thread blocks: twice the same run counts, and no thread is runnable. Returns the pid.
 
-    Whatever a target printed, it may still be on the way to its wait; and a thread that the last dump paused goes back
-    to its system call. If nobody is runnable, nobody can wake another thread of the process either.
+    A target may print before it blocks, and a thread that `dump` paused must re-enter its system call. If no thread is
+    runnable, none can wake another.
     """
     end = time.monotonic() + WAIT
     before = None

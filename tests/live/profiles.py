@@ -8,6 +8,7 @@ import os
 import pathlib
 import re
 import signal
+import subprocess
 import time
 import xml.etree.ElementTree as xml
 
@@ -208,10 +209,11 @@ class Recording:
         text = recording.stop()
     """
 
-    def __init__(self, out, *args, program=SPYGLASS, wrapper=(), **options):
+    def __init__(self, out, *args, program=SPYGLASS, wrapper=(), process=None, **options):
+        """`process` is a recording that runs already; else this starts one."""
         self.out = pathlib.Path(out)
         command = [*wrapper, program, "record", *args, "-o", self.out]
-        self.process = start(*command[1:], program=command[0], **options)
+        self.process = process or start(*command[1:], program=command[0], **options)
         self.pid = self.process.pid
 
     def snapshot(self):
@@ -256,8 +258,23 @@ class Recording:
         return self.out.read_text(encoding="utf-8")
 
 
+def wait_samples(process, out):
+    """Until a recording in the raw format has samples. Removes the snapshot that showed them."""
+    Recording(out, process=process).until(some_samples)
+    out.unlink()
+
+
+def record_launched(out, python, after="", flags=(), wrapper=(), program=SPYGLASS, **options):
+    """Records a program that works in works() until there are samples, then runs the code `after`. Returns the Result."""
+    code = "import select\ndef works():\n    while not select.select([0], [], [], 0)[0]: sum(range(300))\nworks()\n" + after
+    command = [*wrapper, program, "record", "-f", "raw", "-o", out, *flags, "--", *python.command, "-c", code]
+    process = start(*command[1:], program=command[0], stdin=subprocess.PIPE, **options)
+    wait_samples(process, out)
+    return finish(process)  # closes its standard input, which ends works()
+
+
 def wait_sampling(process):
-    """Until the profiler handles signals and has then slept and woken ten times: it samples."""
+    """For a process that runs already: until record handles signals and has then slept and woken ten times."""
     status = pathlib.Path("/proc/%d/status" % process.pid)
 
     def wakes():

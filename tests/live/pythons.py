@@ -37,6 +37,6 @@ HOSTS = [p for p in PYTHONS if p.kind == "host"]
 CHROOTS = [p for p in PYTHONS if p.kind == "chroot"]
 NEWEST_HOST = max(HOSTS, key=lambda p: p.version, default=None)
 DEBIAN = next((p for p in PYTHONS if p.label.startswith("usr-bin-3")), NEWEST_HOST)
-OLD = of_version(2, 7)
-# One interpreter for each kind of memory layout (src/python/layouts.c): the sanitizer build runs over these.
-LAYOUT_KINDS = {(2, 7), (3, 8), (3, 10), (3, 11), (3, 12), (3, 15)}
+PYTHON_2 = of_version(2, 7)
+# One version for each kind of memory layout (src/python/layouts.c): the sanitizer build runs over these.
+LAYOUT_KINDS = {(2, 7), (3, 6), (3, 8), (3, 10), (3, 11), (3, 12), (3, 15)}

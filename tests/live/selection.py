@@ -1,13 +1,13 @@
-"""Which tests a run takes: everything, or enough of the matrix for the gate.
+"""Selects the tests of a run.
 
     --tier all     (the default) every test with every combination of its parameters: `make test-all`
-    --tier gate    every test, every interpreter and every parameter value, but not every combination: `make test`
-    --tier smoke   the tests marked `smoke`, on one interpreter: `make check`
+    --tier test    every test, every interpreter and every parameter value, but not every combination: `make test`
+    --tier check   the tests marked `smoke`, on one interpreter: `make check`
 
 Marks:
-    full            part of `all` only: a soak, or a combination that adds nothing a gate test does not show
-    statistical     part of `all` only, and run alone: compares shares, rates or delays with a stated confidence
-    pairwise        the gate takes every pair of parameter values, not only every value (without sanitizers)
+    full            only in `all`: a soak, or a combination that `make test` already covers elsewhere
+    statistical     only in `all`, and run alone: compares shares, rates or delays, with a stated error probability
+    pairwise        `test` takes every pair of parameter values, not only every value (without sanitizers)
     since(3, 8)     skips older interpreters; also a mark of a single parameter value
     until(3, 11)    skips newer ones
 """
@@ -20,9 +20,9 @@ from pythons import DEBIAN, LAYOUT_KINDS, Python
 
 MARKS = {
     "full": "only in --tier all",
-    "statistical": "only in --tier all: shares, rates or delays with a stated confidence; runs alone",
-    "smoke": "in --tier smoke",
-    "pairwise": "--tier gate takes every pair of parameter values",
+    "statistical": "only in --tier all, alone: shares, rates or delays, with a stated error probability",
+    "smoke": "in --tier check",
+    "pairwise": "--tier test takes every pair of parameter values",
     "since(major, minor)": "needs this Python or a newer one",
     "until(major, minor)": "needs this Python or an older one",
 }
@@ -52,8 +52,7 @@ def in_layout_kinds(item):
 
 def values_of(item, size):
     """The combinations of `size` parameter values that a test covers."""
-    ids = item.callspec.id.split("-") if hasattr(item, "callspec") else []
-    named = sorted((name, repr(value)) for name, value in parameters(item).items()) or [("id", str(ids))]
+    named = sorted((name, repr(value)) for name, value in parameters(item).items()) or [("", "")]
     return set(itertools.combinations(named, min(size, len(named))))
 
 
@@ -69,11 +68,11 @@ def cover(items, size):
     return taken
 
 
-def choose_for_gate(items):
+def choose_for_test(items):
     items = [i for i in items if not i.get_closest_marker("full") and not i.get_closest_marker("statistical")]
     groups = {}
     for item in items:
-        groups.setdefault((item.path, getattr(item, "originalname", item.name)), []).append(item)
+        groups.setdefault((item.nodeid.partition("::")[0], getattr(item, "originalname", item.name)), []).append(item)
     taken = set()
     for group in groups.values():
         size = 2 if group[0].get_closest_marker("pairwise") and not SANITIZED else 1
@@ -83,16 +82,16 @@ def choose_for_gate(items):
     return [item for item in items if item in taken]
 
 
-def choose_for_smoke(items):
+def choose_for_check(items):
     return [i for i in items if i.get_closest_marker("smoke") and all(p is DEBIAN for p in interpreters(i))]
 
 
 @pytest.fixture
 def one_of(request):
-    """one_of(values) -> one of them in the gate, chosen by the test's name; all of them otherwise."""
+    """one_of(values) -> one of them in --tier test, chosen by the test's name; all of them otherwise."""
     def choose(values):
         values = list(values)
-        if request.config.getoption("--tier") != "gate":
+        if request.config.getoption("--tier") != "test":
             return values
         return [values[zlib.crc32(request.node.nodeid.encode()) % len(values)]]
 
@@ -100,7 +99,7 @@ def one_of(request):
 
 
 def pytest_addoption(parser):
-    parser.addoption("--tier", choices=["smoke", "gate", "all"], default="all", help="which tests: see tests/live/selection.py")
+    parser.addoption("--tier", choices=["check", "test", "all"], default="all", help="which tests: see tests/live/selection.py")
 
 
 def pytest_configure(config):
@@ -112,7 +111,7 @@ def pytest_configure(config):
 def pytest_collection_modifyitems(config, items):
     tier = config.getoption("--tier")
     fitting = [item for item in items if fits(item)]
-    chosen = {"smoke": choose_for_smoke, "gate": choose_for_gate}.get(tier, list)(fitting)
+    chosen = {"check": choose_for_check, "test": choose_for_test}.get(tier, list)(fitting)
     dropped = set(items) - set(chosen)
     if dropped:
         config.hook.pytest_deselected(items=list(dropped))

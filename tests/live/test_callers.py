@@ -6,7 +6,7 @@ import shutil
 import signal
 
 import pytest
-from natives import directory
+from native_stacks import directory
 from profiles import READ, read_raw, read_speedscope, wait_sampling
 from program import PY_SPY, finish, run, start
 from pythons import DEBIAN, PYTHONS

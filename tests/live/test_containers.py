@@ -110,8 +110,8 @@ class Container:
         self.podman, self.name = podman, name
         told = json.loads(podman.check("inspect", name))[0]
         self.pid, self.id = told["State"]["Pid"], told["Id"]
-        if isinstance(target.truth, dict) and target.truth.get("tells_again"):
-            target.settle(self.pid)
+        if isinstance(target.truth, dict) and target.truth.get("repeats_on_input"):
+            target.refresh_truth(self.pid)
         self.truth = target.truth
 
     def exec(self, *args, user=None):
@@ -364,7 +364,7 @@ def rootless(podman, program, launch):
         file.write_text(json.dumps(config))
         target = launch([*runc, "run", "--bundle", place / "bundle", "--pid-file", place / "state" / "pid", "box"])
         target.inner = int((place / "state" / "pid").read_text())
-        target.settle(target.inner)
+        target.refresh_truth(target.inner)
         target.exec = lambda *args: subprocess.run([*runc, "exec", "box", *args], stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=60)
         yield target
         subprocess.run([*runc, "delete", "--force", "box"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)

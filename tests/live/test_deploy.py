@@ -210,13 +210,13 @@ def test_nonroot_image(podman):
     assert podman.call("run", "--rm", "--network=none", image, "spyglass", "--version").startswith("spyglass ")
 
 
-def newest_in_gate(versions):
+def newest_in_test(versions):
     """The newest one in every tier; starting a pod takes seconds."""
     newest = max(versions, default=None)
     return [pytest.param(v, id="%d.%d" % v, marks=[] if v == newest else [pytest.mark.full]) for v in versions]
 
 
-@pytest.mark.parametrize("version", newest_in_gate([python.version for python in pods.chroot_pythons()]))
+@pytest.mark.parametrize("version", newest_in_test([python.version for python in pods.chroot_pythons()]))
 def test_pod(play, version):
     """The lines in pod.yaml's head and in the walk-through."""
     app = play(named("pod.yaml")["app/Pod"], version)

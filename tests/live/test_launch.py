@@ -16,12 +16,12 @@ import time
 
 import pytest
 from processes import cpu_seconds, descendants, process_state
-from profiles import WORK, read_raw, wait_sampling
+from profiles import WORK, read_raw, wait_samples
 from program import PY_SPY, SPYGLASS, TARGETS, WAIT, clean_env, finish, run, start, wait_until
-from pythons import DEBIAN, NEWEST_HOST, OLD
+from pythons import DEBIAN, NEWEST_HOST, PYTHON_2
 from trees import functions_of, read_tree
 
-SOME = [p for p in (OLD, DEBIAN, NEWEST_HOST) if p]
+SOME = [p for p in (PYTHON_2, DEBIAN, NEWEST_HOST) if p]
 
 
 def lines_of(process):
@@ -53,7 +53,7 @@ def launch(out, *args, program=SPYGLASS, flags=(), **options):
     """The profiler with a target launched: the process, and the target's pid once it has spoken."""
     process = start("record", "-f", "raw", "--function", "-o", out, *flags, "--", *args, program=program, **options)
     told = lines_of(process)
-    wait_sampling(process)
+    wait_samples(process, pathlib.Path(out))
     return process, told["pid"]
 
 
@@ -186,9 +186,9 @@ def test_nohup(tmp_path, script):
                     "import os; print('{\"pid\": %d}' % os.getpid(), flush=True)\n" + WORK % 600,
                     preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN))
     pid = lines_of(process)["pid"]
-    wait_sampling(process)
+    wait_samples(process, tmp_path / "x")
     send(process, signal.SIGHUP)
-    wait_sampling(process)
+    wait_samples(process, tmp_path / "x")
     assert process.poll() is None and process_state(pid) in ("R", "S")
     send(process, signal.SIGTERM)
     finish(process)

@@ -1,6 +1,6 @@
 """Native stacks: what dump --native says against what the targets native_*.py know of themselves."""
 import pytest
-from natives import check_native, directory
+from native_stacks import check_native, directory
 from program import run
 
 C = ["busy", "busy_with_gil", "poll", "poll_with_gil", "nanosleep", "deep", "alternate", "frames", "cold", "sort", "signal",

@@ -4,7 +4,7 @@ import signal
 
 import pytest
 from cores import by_gcore, by_kernel, found_core, gcore, roots, wants_core
-from natives import check_native, directory, python_only
+from native_stacks import check_native, directory, python_only
 from processes import at_rest
 from program import run
 

@@ -2,7 +2,7 @@
 import subprocess
 
 import pytest
-from natives import check_native, directory
+from native_stacks import check_native, directory
 from program import run
 from pythons import PYTHONS
 

@@ -4,11 +4,11 @@ import shutil
 import signal
 
 import pytest
-from natives import directory
+from native_stacks import directory
 from processes import task_states
 from profiles import EXTENSION, STACKS, raw_stacks, record_native
 from program import SPYGLASS, WAIT, clean_env, run, wait_until
-from shares import check_shares
+from share_check import check_shares
 
 
 def ours(stack, names):

@@ -8,7 +8,7 @@ import signal
 import subprocess
 
 import pytest
-from natives import check_native, directory, python_only
+from native_stacks import check_native, directory, python_only
 from processes import at_rest, task_states
 from profiles import raw_stacks, record_native
 from program import PY_SPY, SPYGLASS, run, start, wait_until

@@ -82,7 +82,7 @@ def test_record_finds_children(spawn, tmp_path, host):
     target = spawn(host, "forks.py", "2")
     recording = Recording(tmp_path / "out.txt", "--pid", target.pid, "--subprocesses", "-r", "100", "-f", "raw", "--function",
                           "--threads")
-    *children, sleep = target.tell()["children"]
+    *children, sleep = target.next_report()["children"]
 
     def all_at_work(text):
         found = functions_of(read_tree(text))
@@ -108,7 +108,7 @@ def test_record_finds_children(spawn, tmp_path, host):
 
 def test_record_speedscope_of_children(spawn, tmp_path):
     target = spawn(DEBIAN, "forks.py", "1")
-    forked, started, _ = target.tell()["children"]
+    forked, started, _ = target.next_report()["children"]
 
     def each_has_a_profile(text):
         names = [p["name"] for p in json.loads(text)["profiles"]]

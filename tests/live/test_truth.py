@@ -1,4 +1,4 @@
-"""record tells the truth: no stack that never was, the shares of time as they were, in each way of reading."""
+"""record reports no impossible stack and the right share of time, for each way to read a stack."""
 import os
 import re
 import subprocess
@@ -9,7 +9,7 @@ from processes import run_seconds
 from profiles import Recording, record_enough
 from program import SPYGLASS, TARGETS, WAIT, clean_env, run, wait_until
 from pythons import DEBIAN, NEWEST_HOST
-from shares import check_shares
+from share_check import check_shares
 
 KINDS = ["plain", "method", "nested", pytest.param("generator", marks=pytest.mark.since(3, 5)),
          pytest.param("coroutine", marks=pytest.mark.since(3, 5)), "exec"]
@@ -66,12 +66,13 @@ def test_chains(spawn, tmp_path, python, kind):
 @pytest.mark.statistical
 @pytest.mark.parametrize("kind", KINDS)
 def test_chains_nonblocking(spawn, tmp_path, python, kind):
-    """At most 50 in a million; the confidence of a recording this short is that of one impossible stack."""
+    """At most 50 impossible stacks per million samples; a profiler at that limit fails once in three million runs."""
     target = spawn(python, "chains.py", kind)
-    text, _ = record_enough(lambda text: samples_of(text) > 5000, "--pid", target.pid, "-r", 20000, "--nolineno", "-f", "raw",
+    text, _ = record_enough(lambda text: samples_of(text) > 20000, "--pid", target.pid, "-r", 20000, "--nolineno", "-f", "raw",
                             "--nonblocking", out=tmp_path / "out.txt", first=1)
     wrong = [(names, n) for names, n in read(text) if not is_possible(names)]
-    assert sum(n for _, n in wrong) <= max(1, samples_of(text) * 50 // 1000000), wrong[:5]
+    mean = samples_of(text) * 50 / 1000000
+    assert sum(n for _, n in wrong) <= mean + 5 * mean ** 0.5, wrong[:5]
 
 
 def cores(pid):
@@ -167,7 +168,7 @@ def test_unheld_where_ptrace_is_refused_too(apart, tmp_path):
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("program, names", [("shares.py", ["one", "two", "three"]), ("turns.py", ["kind0", "kind1", "kind2"])])
 def test_every_function_is_seen(spawn, tmp_path, python, program, names, mode):
-    """Functions that are never in the same place from one sample to the next, too."""
+    """Also functions whose frames move between samples."""
     target = spawn(python, program, "1000")
 
     def all_seen(text):
@@ -182,8 +183,10 @@ def test_every_function_is_seen(spawn, tmp_path, python, program, names, mode):
 def test_recursion(spawn, tmp_path, python, mode):
     """However deep, a stack is complete."""
     target = spawn(python, "recursion.py", "3000")
-    record_enough(lambda text: any(names.count("down") == 3001 and "works" in names for names, _ in read(text)),
-                  "--pid", target.pid, "-r", 50, "--function", "-f", "raw", *MODES[mode], out=tmp_path / "out.txt")
+    text, _ = record_enough(lambda text: any(names.count("down") == 3001 and "works" in names for names, _ in read(text)),
+                            "--pid", target.pid, "-r", 50, "--function", "-f", "raw", *MODES[mode], out=tmp_path / "out.txt")
+    if mode == "default":
+        assert all(names.count("down") == 3001 for names, _ in read(text) if "works" in names)
 
 
 COMERS = [("python", 300, 0, "default"), ("python", 4, 10, "default"), ("foreign", 4, 0, "nonblocking")]
@@ -208,7 +211,7 @@ def test_short_naps_are_seen(spawn, tmp_path, rate):
 # ---- shares against the target's own CPU clock ----
 
 def record_spent(target, out, *flags):
-    """Records for two seconds; returns the counts by the names that the target has spent time in, the truth, the stacks."""
+    """Records for two seconds; returns samples per function, CPU seconds per function, the stacks, the Result."""
     result = run("record", "--pid", target.pid, "-d", 2, "--function", "-o", out, "-f", "raw", *flags).check()
     target.process.terminate()
     spent = target.read_line()["spent"]
@@ -267,7 +270,7 @@ def test_short_naps(spawn, tmp_path, rate):
 
 
 @pytest.mark.statistical
-def test_short_naps_where_we_are_run_late(spawn, tmp_path):
+def test_short_naps_without_priority(spawn, tmp_path):
     """Neither short time slices nor real-time priority: paused from another core, the naps are seen all the same."""
     if len(cores(0)) < 2:
         pytest.skip("one core only: nowhere to go")
@@ -278,14 +281,15 @@ def test_short_naps_where_we_are_run_late(spawn, tmp_path):
         "-o", out, "-f", "raw", program=tmp_path / "deny", env=clean_env(ASAN_OPTIONS="detect_leaks=0")).check())
 
 
-def test_a_thousand_sleepers_are_not_looked_at(launch, tmp_path):
+def test_sleeping_threads_are_not_read(launch, tmp_path):
     """A tick costs one look at the process, not one at each thread that sleeps."""
     text = ("import threading, time\n"
             "for i in range(300): threading.Thread(target=time.sleep, args=(1e6,), daemon=True).start()\n"
             "print('{}', flush=True)\nwhile True: pass\n")
     target = launch([*DEBIAN.command, "-c", text])
     log = tmp_path / "strace.txt"
-    run("-c", "-o", log, "-e", "trace=pread64", SPYGLASS, "record", "--pid", target.pid, "-d", 2, "-o", tmp_path / "out.txt",
-        "-f", "raw", program="strace", env=clean_env(ASAN_OPTIONS="detect_leaks=0")).check()
+    text, _ = record_enough(lambda text: samples_of(text) > 50, "--pid", target.pid, "-f", "raw", out=tmp_path / "out.txt",
+                            wrapper=["strace", "-c", "-o", log, "-e", "trace=pread64"], first=1,
+                            env=clean_env(ASAN_OPTIONS="detect_leaks=0"))
     calls = int(re.search(r"(\d+)\s+(?:\d+ )?pread64", log.read_text()).group(1))
-    assert calls < 300 * 40, "200 ticks must not read the files of 300 threads each"
+    assert calls < 300 * 10 + 50 * samples_of(text), "a tick must not read the files of 300 threads each"

@@ -3,7 +3,7 @@ import json
 
 import pytest
 from cores import by_gcore, by_kernel, found_core, gcore, roots, wants_core
-from natives import check_native, directory
+from native_stacks import check_native, directory
 from program import run
 from pythons import PYTHONS
 

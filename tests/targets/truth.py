@@ -2,9 +2,9 @@
 
 A target calls start(n) in its main thread and brings n threads (itself among them, if it parks) to rest, each after
 announce() or in park(). A helper thread waits until all n have announced themselves and writes what
-sys._current_frames() says about every thread but itself. That may be a line too early: a thread that has announced itself
-may not block yet. The test waits until the kernel says that all threads block (at_rest() in tests/live/processes.py),
-then sends a byte, on which the helper writes the stacks again. It ends the process when standard input is closed.
+sys._current_frames() says about every thread but itself. A thread may announce itself before it blocks, so this first
+report can be stale. The test waits until all threads are blocked (at_rest() in tests/live/processes.py), then sends a
+byte; the helper replies with the current stacks. It ends the process when standard input is closed.
 Runs on 2.7 and on every 3.x; imports neither threading nor anything that does.
 """
 import json
@@ -81,7 +81,7 @@ def write_stacks():
         threading="threading" in sys.modules,
         helper=_thread.get_ident(),
         extra=state.get("extra"),
-        tells_again=True,
+        repeats_on_input=True,
         threads=[
             dict(
                 ident=ident,

@@ -11,7 +11,7 @@
 
 /*
  * Seconds of CPU time that hostile input may cost. Such tests take well under a second; an unbounded loop over what
- * they feed in takes hours. A bound in between neither misses that nor fails on a busy machine.
+ * they feed in takes hours. 60 s catches the loop and leaves room for slow machines.
  */
 #define COST_MAX 60.0
 

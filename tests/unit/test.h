@@ -30,6 +30,7 @@
 struct test_state {
     unsigned passed, failed; /* checks */
     unsigned tests;          /* test functions so far */
+    const char *skipped;     /* why the one that runs was skipped */
     const char *running;     /* the test function's name */
     const char *dir;         /* argv[1]: a directory of golden files, or NULL */
     bool update;             /* argv[2] is --update */
@@ -75,8 +76,18 @@ static inline bool test_count_str(const char *got, const char *want, const char 
 /* The line of a test that is over; `failed_before`: the failed checks when it began. */
 static inline void test_report(const char *name, unsigned failed_before)
 {
-    printf("%sok %u - %s\n", test_now.failed == failed_before ? "" : "not ", ++test_now.tests, name);
+    printf("%sok %u - %s", test_now.failed == failed_before ? "" : "not ", ++test_now.tests, name);
+    if (test_now.skipped)
+        printf(" # SKIP %s", test_now.skipped);
+    putchar('\n');
     fflush(stdout);
+    test_now.skipped = NULL;
+}
+
+/* For a test function that returns early: this machine or user does not allow it. */
+static inline void test_skip(const char *why)
+{
+    test_now.skipped = why;
 }
 
 static inline void test_run(void (*function)(void), const char *name)

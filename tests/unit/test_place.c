@@ -498,7 +498,7 @@ static void run_apart(void (*part)(void), bool as_nobody, bool own_mounts)
     }
     waitpid(child, &status, 0);
     if (WIFEXITED(status) && WEXITSTATUS(status) == 77)
-        printf("# %s: skipped, no right to\n", test_now.running);
+        test_skip("no right to");
     else
         CHECK_INT(status, 0);
 }
@@ -574,7 +574,7 @@ static void part_read_only_disk(void)
 static void test_mounts(void)
 {
     if (geteuid() != 0) {
-        printf("# test_mounts: skipped, not root\n");
+        test_skip("not root");
         return;
     }
     enter("full");
@@ -639,7 +639,7 @@ static void part_foreign_file(void)
 static void test_sticky_dir(void)
 {
     if (geteuid() != 0) {
-        printf("# test_sticky_dir: skipped, not root\n");
+        test_skip("not root");
         return;
     }
     enter("sticky");
