@@ -259,13 +259,13 @@ class Recording:
 
 
 def wait_samples(process, out):
-    """Until a recording in the raw format has samples. Removes the snapshot that showed them."""
-    Recording(out, process=process).until(some_samples)
+    """Until a recording in the raw format has seen works(), and not only imports. Removes the snapshot that showed it."""
+    Recording(out, process=process).until(seen("works"))
     out.unlink()
 
 
 def record_launched(out, python, after="", flags=(), wrapper=(), program=SPYGLASS, **options):
-    """Records a program that works in works() until there are samples, then runs the code `after`. Returns the Result."""
+    """Records a program that is in works() until that was seen, then runs the code `after`. Returns the Result."""
     code = "import select\ndef works():\n    while not select.select([0], [], [], 0)[0]: sum(range(300))\nworks()\n" + after
     command = [*wrapper, program, "record", "-f", "raw", "-o", out, *flags, "--", *python.command, "-c", code]
     process = start(*command[1:], program=command[0], stdin=subprocess.PIPE, **options)
