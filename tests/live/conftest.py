@@ -16,7 +16,7 @@ import pytest
 from interpreter_copy import Copy
 from processes import at_rest, descendants, is_known_as
 from program import SANITIZED, TARGETS, WAIT, clean_env
-from pythons import LAYOUT_KINDS, PYTHONS
+from pythons import ONE_PER_LAYOUT, PYTHONS
 from selection import one_of, pytest_addoption, pytest_collection_modifyitems, pytest_configure  # noqa: F401
 from trees import worlds  # noqa: F401
 
@@ -28,7 +28,7 @@ SLOW_WITH_SANITIZERS = ("test_native", "test_native_core", "test_native_found", 
 def pytest_generate_tests(metafunc):
     if "python" in metafunc.fixturenames:
         few = SANITIZED and metafunc.module.__name__ in SLOW_WITH_SANITIZERS
-        metafunc.parametrize("python", [p for p in PYTHONS if not few or p.version in LAYOUT_KINDS], ids=repr)
+        metafunc.parametrize("python", [p for p in PYTHONS if not few or p in ONE_PER_LAYOUT], ids=repr)
 
 
 class Target:

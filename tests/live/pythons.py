@@ -38,5 +38,6 @@ CHROOTS = [p for p in PYTHONS if p.kind == "chroot"]
 NEWEST_HOST = max(HOSTS, key=lambda p: p.version, default=None)
 DEBIAN = next((p for p in PYTHONS if p.label.startswith("usr-bin-3")), NEWEST_HOST)
 PYTHON_2 = of_version(2, 7)
-# One version for each kind of memory layout (src/python/layouts.c): the sanitizer build runs over these.
-LAYOUT_KINDS = {(2, 7), (3, 6), (3, 8), (3, 10), (3, 11), (3, 12), (3, 15)}
+# One interpreter for each kind of memory layout (src/python/layouts.c): the sanitizer build runs over these.
+LAYOUT_KINDS = [(2, 7), (3, 6), (3, 8), (3, 10), (3, 11), (3, 12), (3, 15)]
+ONE_PER_LAYOUT = [DEBIAN if DEBIAN and DEBIAN.version == kind else of_version(*kind) for kind in LAYOUT_KINDS]

@@ -16,7 +16,7 @@ import zlib
 
 import pytest
 from program import SANITIZED
-from pythons import DEBIAN, LAYOUT_KINDS, Python
+from pythons import DEBIAN, ONE_PER_LAYOUT, Python
 
 MARKS = {
     "full": "only in --tier all",
@@ -46,8 +46,8 @@ def fits(item):
     return True
 
 
-def in_layout_kinds(item):
-    return all(python.version in LAYOUT_KINDS for python in interpreters(item))
+def is_one_per_layout(item):
+    return all(python in ONE_PER_LAYOUT for python in interpreters(item))
 
 
 def values_of(item, size):
@@ -77,7 +77,7 @@ def choose_for_test(items):
     for group in groups.values():
         size = 2 if group[0].get_closest_marker("pairwise") and not SANITIZED else 1
         if SANITIZED:
-            group = [item for item in group if in_layout_kinds(item)] or group[:1]
+            group = [item for item in group if is_one_per_layout(item)] or group[:1]
         taken.update(cover(group, size))
     return [item for item in items if item in taken]
 
