@@ -1,5 +1,5 @@
 /*
- * Monotonic time in nanoseconds.
+ * Monotonic time and CPU time in nanoseconds.
  */
 #ifndef BASE_CLOCK_H
 #define BASE_CLOCK_H
@@ -11,6 +11,9 @@
 #define NS_PER_US 1000ull
 
 uint64_t clock_now_ns(void);
+
+/* CPU time that this process has used. For limits on work: a busy machine does not use them up. */
+uint64_t clock_cpu_ns(void);
 
 /* Sleeps until the absolute time; returns early (nonzero) when a signal came. */
 int clock_sleep_until_ns(uint64_t when);

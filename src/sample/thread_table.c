@@ -218,7 +218,7 @@ static uint64_t names_wait_ns(const struct thread_table *t)
 static int read_names(struct thread_table *t, const struct python *py, const struct py_threads *threads,
                       const struct nameless *who)
 {
-    uint64_t begin = clock_now_ns();
+    uint64_t begin = clock_now_ns(), begin_cpu = clock_cpu_ns();
     bool aged = begin - t->named_ns > NAMES_AGE_NS, all = aged || who->n > FEW_NEW;
     addr_t last = 0;
     int r = 0;
@@ -231,8 +231,8 @@ static int read_names(struct thread_table *t, const struct python *py, const str
     t->name_tries = who->is_new ? 0 : t->name_tries;
     t->names_due_ns = 0;
     for (size_t i = 0; r == 0 && i < threads->n; i++) {
-        /* A second for all interpreters together, however many they claim to be. */
-        if (threads->items[i].interp != last && clock_now_ns() - begin < NS_PER_S)
+        /* A second of CPU time for all interpreters together, however many they claim to be. */
+        if (threads->items[i].interp != last && clock_cpu_ns() - begin_cpu < NS_PER_S)
             r = names_read(py, threads->items[i].interp, &t->names);
         last = threads->items[i].interp;
     }

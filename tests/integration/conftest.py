@@ -20,7 +20,7 @@ PROGRAMS = HERE / "programs"
 SPYGLASS = pathlib.Path(os.environ.get("SPYGLASS", ROOT / "build" / "spyglass")).resolve()
 PACKAGE = ROOT / "python"
 BIN = pathlib.Path(sys.executable).parent
-WAIT = 180  # seconds until a thing that must happen counts as hanging
+WAIT = 600  # seconds until something that must happen counts as a hang, however busy the machine is
 
 sys.path.insert(0, str(PACKAGE))
 os.environ["PATH"] = os.pathsep.join([str(SPYGLASS.parent), str(BIN), os.environ["PATH"]])

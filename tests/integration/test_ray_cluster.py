@@ -17,7 +17,7 @@ from readers import READ, ends_with
 
 from spyglass import Profile
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = pytest.mark.timeout(1800)
 FUNCTION = {"Alpha": "alpha_spins", "Beta": "beta_spins", "gamma": "gamma_spins"}
 ROLE = {"Alpha": "actor Alpha", "Beta": 'actor Beta "beta-%s"', "gamma": "task gamma_task"}
 
@@ -37,6 +37,8 @@ class Cluster:
         self.processes = []
         # Nice workers would get no time from what runs beside the tests.
         self.env = dict(os.environ, HOME=str(self.directory), RAY_worker_niceness="0")
+        # On a busy machine Ray would kill workers that take more than a minute to start, and start them again for ever.
+        self.env["RAY_worker_register_timeout_seconds"] = "1000"
 
     def start(self):
         self.start_node("one", "--head", "--port", self.port, "--ray-client-server-port", free_port(),
