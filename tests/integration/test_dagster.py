@@ -16,7 +16,7 @@ from readers import ends_with, read_flamegraph, read_speedscope
 
 import spyglass
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(1200)
 PY_SPY = SPYGLASS.parent / "py-spy"
 NODE = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache") / "spyglass" / "node"
 JOBS = PROGRAMS / "dagster_jobs.py"

@@ -20,7 +20,7 @@ import spyglass._binary
 from spyglass import _cluster, _dask_there
 from spyglass import dask as sd
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(1200)
 SPIN = """
 def {name}(flag=None):
     import os, time
