@@ -197,7 +197,9 @@ static void test_image(void)
     close(ends[1]);
     CHECK_INT(read(ends[0], &byte, 1), 0); /* exec has closed it */
     close(ends[0]);
-    CHECK_INT(proc_stat_read(pid, 0, &st), 0);
+    /* exec closes descriptors before it sets the addresses of the new image. */
+    while (proc_stat_read(pid, 0, &st) == 0 && (st.image == 0 || st.image == own.image))
+        usleep(1000);
     CHECK(st.image != 0 && st.image != own.image);
     CHECK(!proc_is_profiler(pid) && proc_is_profiler(getpid()));
     kill(pid, SIGKILL);
