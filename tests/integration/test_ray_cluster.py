@@ -4,6 +4,7 @@ import json
 import os
 import pathlib
 import re
+import select
 import shutil
 import signal
 import socket
@@ -34,7 +35,7 @@ class Cluster:
         self.port = free_port()
         self.address = "127.0.0.1:%d" % self.port
         self.log = open(self.directory / "log", "w+")
-        self.processes = []
+        self.processes, self.nodes = [], {}
         # Nice workers would get no time from what runs beside the tests.
         self.env = dict(os.environ, HOME=str(self.directory), RAY_worker_niceness="0")
         # On a busy machine Ray would kill workers that take more than a minute to start, and start them again for ever.
@@ -49,6 +50,8 @@ class Cluster:
                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.log, env=self.env,
                                        start_new_session=True)
         self.processes.append(self.driver)
+        while not select.select([self.driver.stdout], [], [], 1)[0]:
+            self.start_late_nodes_again()
         self.facts = self.hear()
         return self
 
@@ -67,10 +70,21 @@ class Cluster:
         process = subprocess.Popen([str(c) for c in command], stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log,
                                    env=env, start_new_session=True)
         self.processes.append(process)
+        self.nodes[name] = process, args, bare
         return process
 
+    def start_late_nodes_again(self):
+        """Ray gives up on a node that takes 30 s to start, which a busy machine needs."""
+        for name, (process, args, bare) in list(self.nodes.items()):
+            if process.poll() is not None:
+                text = (self.directory / "log").read_text()
+                assert "timed out during startup" in text, text[-3000:]
+                self.processes.remove(process)
+                end_tree(process)
+                self.start_node(name, *args, bare=bare)
+
     def answers(self):
-        assert self.processes[0].poll() is None, (self.directory / "log").read_text()
+        self.start_late_nodes_again()
         try:
             socket.create_connection(("127.0.0.1", self.port), 5).close()
             return True
