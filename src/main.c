@@ -2,9 +2,9 @@
  * The program's beginning: argv and an inherited environment of any kind -> one command, one exit
  * status. Prepares what every command may rely on (cmd.h lists it) and checks standard output at the end.
  */
-#include "cmd/built.h"
+#include "cmd/build_info.h"
 #include "cmd/cmd.h"
-#include "target/lent.h"
+#include "target/setuid_guard.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -81,7 +81,7 @@ static int show_version(const struct options *o)
 {
     puts(args_version(o));
     if (o->verbose && !o->as_py_spy) /* callers of py-spy expect one line */
-        built_write(stdout);
+        build_info_write(stdout);
     return finish_stdout(0);
 }
 
@@ -94,7 +94,7 @@ int main(int argc, char **argv)
     launch_origin_read(&origin);
     open_standard_fds();
     reset_signals();
-    int r = lent_settle(&note);
+    int r = setuid_guard_settle(&note);
     if (r == 0)
         r = args_parse(argc, argv, &o, &note);
     if (r < 0)

@@ -5,14 +5,14 @@
 #include "base/text.h"
 #include "cmd/cmd.h"
 #include "out/json.h"
+#include "pause/access_probe.h"
 #include "sample/process.h"
 #include "target/access.h"
-#include "target/become.h"
 #include "target/caps.h"
 #include "target/container.h"
-#include "target/lent.h"
 #include "target/proc.h"
-#include "target/ways.h"
+#include "target/run_as_user.h"
+#include "target/setuid_guard.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -32,7 +32,7 @@ struct doctor {
     const struct options *o;
     struct fact facts[FACTS_MAX];
     size_t n;
-    struct ways ways;
+    struct access_probe ways;
     bool works;
 };
 
@@ -124,7 +124,8 @@ static void tell_ourselves(struct doctor *d)
          (unsigned long long)caps, yes_no(caps & CAPS_PTRACE), yes_no(caps & CAPS_ADMIN), yes_no(caps & CAPS_SETUID),
          yes_no(caps & CAPS_SETGID));
     tell(d, "setuid", "%s",
-         lent_active() ? "yes: processes of the caller's own are served, and no others" : "no, nor file capabilities");
+         setuid_guard_active() ? "yes: processes of the caller's own are served, and no others"
+                               : "no, nor file capabilities");
     tell_yama(d);
     tell(d, "seccomp", "%s%s%s",
          st.seccomp == 2   ? "filter"
@@ -141,8 +142,8 @@ static void tell_ourselves(struct doctor *d)
 
 static void tell_ways(struct doctor *d)
 {
-    for (size_t i = 0; i < WAYS_COUNT; i++) {
-        const struct way *w = &d->ways.items[i];
+    for (size_t i = 0; i < ACCESS_PROBE_COUNT; i++) {
+        const struct access_method *w = &d->ways.items[i];
 
         if (w->error)
             tell(d, w->name, "closed (%s): %s", strerror(w->error), w->use);
@@ -203,7 +204,7 @@ static void tell_python(struct doctor *d, struct process *p, size_t stacks)
     tell(d, "python", "%d.%d.%d%s, found by %s", info->major, info->minor, info->patch, info->version_suffix,
          info->found_by);
     tell(d, "stacks", "%zu read", stacks);
-    tell(d, "native stacks", "%s", d->ways.items[WAYS_PTRACE].error ? "no: threads cannot be held" : "yes");
+    tell(d, "native stacks", "%s", d->ways.items[ACCESS_PROBE_PTRACE].error ? "no: threads cannot be held" : "yes");
 }
 
 /* What dump would do. */
@@ -234,15 +235,15 @@ static void try_dump(struct doctor *d, pid_t pid)
 
 static void examine_process(struct doctor *d, pid_t pid)
 {
-    struct become *user = become_user_of(pid);
+    struct run_as_user *user = run_as_user_of(pid);
 
     tell_process(d, pid);
     if (user)
         tell(d, "read as", "the user of the process, since we are root without CAP_SYS_PTRACE");
-    become_begin(user);
-    ways_try(pid, &d->ways);
-    become_end(user);
-    become_free(user);
+    run_as_user_begin(user);
+    access_probe_try(pid, &d->ways);
+    run_as_user_end(user);
+    run_as_user_free(user);
     tell_ways(d);
     try_dump(d, pid);
 }
@@ -256,7 +257,7 @@ static void tell_help(struct doctor *d)
 {
     bool capable = caps_effective() & CAPS_PTRACE;
 
-    if (!capable && access_yama_scope() > 0 && !lent_active())
+    if (!capable && access_yama_scope() > 0 && !setuid_guard_active())
         tell(d, "help",
              "Yama keeps all but our own children closed: sudo sysctl kernel.yama.ptrace_scope=0, or start "
              "the program with record -- PROGRAM");
@@ -273,14 +274,14 @@ static void tell_help(struct doctor *d)
 
 static void examine_child(struct doctor *d)
 {
-    pid_t child = ways_start_child();
+    pid_t child = access_probe_start_child();
 
     tell(d, "tried on", "a child of our own; give --pid PID to try a process");
     if (child > 0)
-        ways_try(child, &d->ways);
-    ways_end_child(child);
+        access_probe_try(child, &d->ways);
+    access_probe_end_child(child);
     tell_ways(d);
-    d->works = child > 0 && ways_can_read(&d->ways);
+    d->works = child > 0 && access_probe_can_read(&d->ways);
     tell(d, "dump", d->works ? "works for processes that we may read" : "cannot work: no memory can be read");
     tell_help(d);
 }

@@ -6,10 +6,10 @@
 #include "base/grow.h"
 #include "base/text.h"
 #include "cmd/cmd.h"
-#include "cmd/limit.h"
 #include "cmd/postmortem.h"
 #include "cmd/report.h"
-#include "sample/family.h"
+#include "cmd/size_limit.h"
+#include "sample/process_tree.h"
 #include "target/access.h"
 #include "target/descriptors.h"
 #include "target/proc.h"
@@ -78,18 +78,18 @@ static int traces_add(const struct trace *trace, void *arg)
     return 0;
 }
 
-static void note_passed_over(const struct family_entry *e, int error)
+static void note_passed_over(const struct tree_entry *e, int error)
 {
     fprintf(stderr, "Note: process %d (", (int)e->pid);
-    text_print_safe(stderr, family_entry_info(e)->command);
+    text_print_safe(stderr, process_tree_entry_info(e)->command);
     fprintf(stderr, ") was passed over: %s\n", err_name(error));
 }
 
 /* The root was attached before; of its children those are waited for, together, that are just starting. */
-static int attach_child(struct family *family, struct family_entry *e, uint64_t *patience_ns)
+static int attach_child(struct process_tree *tree, struct tree_entry *e, uint64_t *patience_ns)
 {
     uint64_t begin = clock_now_ns(), took;
-    int r = family_attach(family, e, *patience_ns);
+    int r = process_tree_attach(tree, e, *patience_ns);
 
     took = clock_now_ns() - begin;
     *patience_ns = r == ERR_STARTING || took > *patience_ns ? 0 : *patience_ns - took;
@@ -97,21 +97,21 @@ static int attach_child(struct family *family, struct family_entry *e, uint64_t 
 }
 
 /* The root's failure is the command's; a child's is a note, and that it has ended meanwhile not even that. */
-static int dump_entry(struct family *family, struct family_entry *e, uint64_t *patience_ns, struct traces *traces,
+static int dump_entry(struct process_tree *tree, struct tree_entry *e, uint64_t *patience_ns, struct traces *traces,
                       struct err_note *note)
 {
-    bool is_root = e == &family->items[0];
+    bool is_root = e == &tree->items[0];
     int r = is_root && !e->process ? e->error : 0;
 
     if (!is_root)
-        r = attach_child(family, e, patience_ns);
+        r = attach_child(tree, e, patience_ns);
     if (r == 0)
         r = process_sample(e->process, traces_add, traces);
     if (r == 0 || r == ERR_NOMEM || (is_root && e->process))
         return r == ERR_GONE ? err_note_what(note, r, "process %d", (int)e->pid) : r;
-    if (!e->dead && r != ERR_GONE && !family_is_way_to_us(family, e))
+    if (!e->dead && r != ERR_GONE && !process_tree_is_way_to_us(tree, e))
         note_passed_over(e, r);
-    family_detach(e);
+    process_tree_detach(e);
     return 0;
 }
 
@@ -136,19 +136,19 @@ static void note_errors(const struct sampler *s, pid_t pid)
 }
 
 /* Several processes asked for, and not one of them Python. */
-static int fail_no_python(const struct family *family, struct err_note *note)
+static int fail_no_python(const struct process_tree *tree, struct err_note *note)
 {
     size_t others = 0;
 
-    for (size_t i = 1; i < family->n; i++)
-        others += !family->items[i].left_out;
+    for (size_t i = 1; i < tree->n; i++)
+        others += !tree->items[i].left_out;
     if (!others)
-        err_note_what(note, ERR_NOT_PYTHON, "process %d has no children", (int)family->items[0].pid);
+        err_note_what(note, ERR_NOT_PYTHON, "process %d has no children", (int)tree->items[0].pid);
     else
         err_note_what(note, ERR_NOT_PYTHON, "neither process %d nor any of its %zu descendants",
-                      (int)family->items[0].pid, others);
+                      (int)tree->items[0].pid, others);
     err_note_hint(note, "On a terminal, dump without --pid lists the Python processes there are.");
-    return family->items[0].error == ERR_STARTING ? ERR_STARTING : ERR_NOT_PYTHON;
+    return tree->items[0].error == ERR_STARTING ? ERR_STARTING : ERR_NOT_PYTHON;
 }
 
 /* Of what is left of a limit a process may take half, unless it is the last one. */
@@ -161,37 +161,37 @@ static void write_process(const struct proc_info *info, const struct traces *tra
         dump_text(info, traces->items, traces->n, out, first, stdout);
         return;
     }
-    used = limit_dump(info, traces->items, traces->n, out, first, last ? *left : *left / 2, stdout);
+    used = size_limit_dump(info, traces->items, traces->n, out, first, last ? *left : *left / 2, stdout);
     *left = used < *left ? *left - used : 1;
 }
 
 /* One process after the other: what is needed to read a child is freed when it has been shown. */
-static int dump_family(const struct options *o, struct family *family, struct err_note *note)
+static int dump_tree(const struct options *o, struct process_tree *tree, struct err_note *note)
 {
     struct dump_options out = {.full_filenames = o->full_filenames};
     struct traces traces = {0};
     uint64_t patience_ns = CHILD_PATIENCE_NS;
-    size_t shown = 0, left = limit_of_dump(o);
+    size_t shown = 0, left = size_limit_of_dump(o);
     int r = 0;
 
-    for (size_t i = 0; i < family->n && r == 0; i++) {
-        struct family_entry *e = &family->items[i];
+    for (size_t i = 0; i < tree->n && r == 0; i++) {
+        struct tree_entry *e = &tree->items[i];
 
         if (e->left_out)
             continue;
-        r = dump_entry(family, e, &patience_ns, &traces, note);
+        r = dump_entry(tree, e, &patience_ns, &traces, note);
         if (r < 0 || !e->process)
             continue;
         if (!o->json) {
-            write_process(family_entry_info(e), &traces, &out, shown == 0, i + 1 == family->n, &left);
+            write_process(process_tree_entry_info(e), &traces, &out, shown == 0, i + 1 == tree->n, &left);
             traces_clear(&traces);
         }
         shown++;
         if (i > 0) /* what is known of the root helps with its children */
-            family_detach(e);
+            process_tree_detach(e);
     }
     if (r == 0 && !shown)
-        r = fail_no_python(family, note);
+        r = fail_no_python(tree, note);
     if (r == 0 && o->json)
         dump_json(traces.items, traces.n, &out, stdout);
     traces_clear(&traces);
@@ -240,7 +240,7 @@ static int dump_core(const struct options *o, struct err_note *note)
 int cmd_dump(const struct options *o)
 {
     struct err_note note = {0};
-    struct family family = {.subprocesses = o->subprocesses, .max_depth = o->subprocess_depth, .lazy = true};
+    struct process_tree tree = {.subprocesses = o->subprocesses, .max_depth = o->subprocess_depth, .lazy = true};
     int r = report_contradiction(o, &note);
 
     if (r == 0 && o->core) {
@@ -252,18 +252,18 @@ int cmd_dump(const struct options *o)
     if (r == 0) {
         proc_be_profiler(o->as_py_spy);
         descriptors_raise_limit();
-        family.sampler = new_sampler(o);
-        r = family.sampler ? family_add(&family, o->pid, PATIENCE_NS, !o->subprocesses, &note) : ERR_NOMEM;
+        tree.sampler = new_sampler(o);
+        r = tree.sampler ? process_tree_add(&tree, o->pid, PATIENCE_NS, !o->subprocesses, &note) : ERR_NOMEM;
     }
     if (r == 0)
-        r = family_refresh(&family);
+        r = process_tree_refresh(&tree);
     if (r == 0)
-        r = dump_family(o, &family, &note);
+        r = dump_tree(o, &tree, &note);
     if (r == 0)
-        note_errors(family.sampler, o->pid);
+        note_errors(tree.sampler, o->pid);
     if (r == ERR_NO_PROCESS || r == ERR_NOT_PYTHON)
         access_hint_inner(o->pid, &note);
-    family_free(&family);
-    sampler_free(family.sampler);
+    process_tree_free(&tree);
+    sampler_free(tree.sampler);
     return r < 0 ? err_print(stderr, r, &note) : 0;
 }

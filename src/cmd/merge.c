@@ -5,7 +5,7 @@
 #include "base/utf8.h"
 #include "cmd/cmd.h"
 #include "cmd/report.h"
-#include "out/place.h"
+#include "out/output_file.h"
 #include "profile/folded.h"
 
 #include <errno.h>
@@ -24,7 +24,7 @@ struct merge {
     const struct format *format;
     struct profile *profile;
     struct folded *folded;
-    struct place *place;
+    struct output_file *place;
     FILE *messages;
     char title[256];
     bool stdin_taken;
@@ -223,9 +223,9 @@ static int open_place(struct merge *m)
     char name[512];
 
     if (m->o->output)
-        return place_open(m->o->output, &m->place, m->note);
-    place_default_name(name, sizeof(name), "merged", m->format->extension, time(NULL));
-    return place_open(name, &m->place, m->note);
+        return output_file_open(m->o->output, &m->place, m->note);
+    output_file_default_name(name, sizeof(name), "merged", m->format->extension, time(NULL));
+    return output_file_open(name, &m->place, m->note);
 }
 
 static int prepare(struct merge *m)
@@ -244,7 +244,7 @@ static int prepare(struct merge *m)
     r = open_place(m);
     if (r < 0)
         return r;
-    m->messages = place_is_stdout(m->place) ? stderr : stdout;
+    m->messages = output_file_is_stdout(m->place) ? stderr : stdout;
     m->profile = profile_new(&options);
     m->folded = m->profile ? folded_new(m->profile) : NULL;
     return m->folded ? 0 : ERR_NOMEM;
@@ -254,7 +254,7 @@ static int write_result(struct merge *m)
 {
     const struct profile *p = m->profile;
     const char *at = m->format->look ? strstr(m->format->look, "%s") : NULL;
-    int r = place_write(m->place, fill, m, m->note);
+    int r = output_file_write(m->place, fill, m, m->note);
 
     if (r == ERR_NO_SAMPLES)
         err_note_what(m->note, r, "there is no stack in what was given");
@@ -266,10 +266,10 @@ static int write_result(struct merge *m)
     if (p->coarsened)
         say(m, "The stacks outgrew their memory: neighbouring ones were joined %llu time(s).",
             (unsigned long long)p->coarsened);
-    say(m, "Wrote %s to '%s'. Samples: %llu", m->format->wrote, show(place_path(m->place)).text,
+    say(m, "Wrote %s to '%s'. Samples: %llu", m->format->wrote, show(output_file_path(m->place)).text,
         (unsigned long long)p->samples);
-    if (at && !place_is_stdout(m->place))
-        say(m, "%.*s%s%s", (int)(at - m->format->look), m->format->look, show(place_path(m->place)).text, at + 2);
+    if (at && !output_file_is_stdout(m->place))
+        say(m, "%.*s%s%s", (int)(at - m->format->look), m->format->look, show(output_file_path(m->place)).text, at + 2);
     return 0;
 }
 
@@ -285,6 +285,6 @@ int cmd_merge(const struct options *o)
         r = write_result(&m);
     profile_free(m.profile);
     folded_free(m.folded);
-    place_close(m.place);
+    output_file_close(m.place);
     return r < 0 ? err_print(stderr, r, &note) : 0;
 }

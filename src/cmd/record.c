@@ -4,19 +4,19 @@
 #include "base/clock.h"
 #include "base/signame.h"
 #include "base/text.h"
-#include "cmd/account.h"
 #include "cmd/cmd.h"
-#include "cmd/limit.h"
 #include "cmd/report.h"
 #include "cmd/signals.h"
-#include "out/place.h"
+#include "cmd/size_limit.h"
+#include "cmd/summary.h"
+#include "out/output_file.h"
 #include "profile/profile.h"
 #include "sample/loop.h"
 #include "target/access.h"
-#include "target/caller.h"
 #include "target/descriptors.h"
 #include "target/launch.h"
 #include "target/proc.h"
+#include "target/sudo_caller.h"
 #include "ui/progress.h"
 
 #include <fcntl.h>
@@ -43,15 +43,15 @@ struct record {
     const struct format *format;
     FILE *messages;
     struct sampler *sampler;
-    struct family family;
+    struct process_tree tree;
     struct launch launch;
-    struct caller caller;
+    struct sudo_caller caller;
     bool has_caller;     /* somebody called us through sudo */
     uint64_t stopped_ns; /* since when the launched program has been seen stopped; 0: it is not */
     uint64_t ended_ns;   /* when it was seen to have ended; 0: it has not */
     bool told_of_left;   /* that it has left something running */
     struct profile *profile;
-    struct place *place;
+    struct output_file *place;
     struct progress *progress;
     struct loop loop;
     struct err_note *note;
@@ -78,13 +78,13 @@ static int add_trace(const struct trace *trace, uint64_t elapsed_ns, void *arg)
 static int fill(FILE *out, void *arg)
 {
     struct record *rec = arg;
-    struct out_options options = {.title = rec->family.n ? family_entry_info(&rec->family.items[0])->command : "",
+    struct out_options options = {.title = rec->tree.n ? process_tree_entry_info(&rec->tree.items[0])->command : "",
                                   .exporter = args_version(rec->o),
                                   .full_filenames = rec->o->full_filenames,
                                   .show_lines = !rec->o->nolineno,
                                   .remark = rec->remark[0] ? rec->remark : NULL};
 
-    return limit_write(rec->format, rec->profile, &options, limit_of(rec->o), out);
+    return size_limit_write(rec->format, rec->profile, &options, size_limit_of(rec->o), out);
 }
 
 static void take_snapshot(struct record *rec, uint64_t elapsed_ns)
@@ -93,12 +93,12 @@ static void take_snapshot(struct record *rec, uint64_t elapsed_ns)
     int r;
 
     rec->profile->duration_ns = elapsed_ns;
-    r = place_write(rec->place, fill, rec, &note);
+    r = output_file_write(rec->place, fill, rec, &note);
     progress_erase(rec->progress);
     if (r < 0)
         err_print(stderr, r, &note);
     else
-        say(rec, "Wrote what there is so far to '%s'. Samples: %llu", place_path(rec->place),
+        say(rec, "Wrote what there is so far to '%s'. Samples: %llu", output_file_path(rec->place),
             (unsigned long long)rec->profile->samples);
 }
 
@@ -134,7 +134,7 @@ static void stop_if_asked(struct record *rec)
     if (!signals_take_stop() && !program_stands(rec))
         return;
     progress_erase(rec->progress);
-    stop_settle(&rec->sampler->stop, SETTLE_NS);
+    tracer_settle(&rec->sampler->stop, SETTLE_NS);
     signals_stop_us();
     rec->stopped_ns = 0;
 }
@@ -148,7 +148,7 @@ static void look_at_program(struct record *rec)
     signals_forget_program();
     if (!rec->ended_ns)
         rec->ended_ns = clock_now_ns();
-    if (rec->told_of_left || clock_now_ns() - rec->ended_ns < LOOK_NS || family_is_alone(&rec->family))
+    if (rec->told_of_left || clock_now_ns() - rec->ended_ns < LOOK_NS || process_tree_is_alone(&rec->tree))
         return;
     rec->told_of_left = true;
     say(rec, "The program has ended, with status %d. What it has left running is sampled on: Control-C ends that.",
@@ -188,11 +188,11 @@ static int open_place(struct record *rec)
     int r;
 
     snprintf(pid, sizeof(pid), "%d", (int)rec->o->pid);
-    place_default_name(name, sizeof(name), rec->o->program ? rec->o->program[0] : pid, rec->format->extension,
-                       time(NULL));
-    r = place_open(rec->o->output ? rec->o->output : name, &rec->place, rec->note);
+    output_file_default_name(name, sizeof(name), rec->o->program ? rec->o->program[0] : pid, rec->format->extension,
+                             time(NULL));
+    r = output_file_open(rec->o->output ? rec->o->output : name, &rec->place, rec->note);
     if (r == 0 && rec->has_caller)
-        place_set_owner(rec->place, rec->caller.uid, rec->caller.gid);
+        output_file_set_owner(rec->place, rec->caller.uid, rec->caller.gid);
     return r;
 }
 
@@ -208,7 +208,7 @@ static int start_program(struct record *rec)
     signals_hold(&before);
     r = launch_start(rec->o->program, &options, &rec->launch, rec->note);
     signals_release(r == 0 ? rec->launch.pid : 0, &before);
-    rec->family.is_adopter = rec->launch.adopts;
+    rec->tree.is_adopter = rec->launch.adopts;
     rec->sampler->stop.child = rec->launch.pid;
     return r;
 }
@@ -229,9 +229,9 @@ static int start_tree(struct record *rec)
     const struct options *o = rec->o;
     int r = 0;
 
-    rec->family.is_adopter = o->subprocesses && o->program;
+    rec->tree.is_adopter = o->subprocesses && o->program;
     if (o->subprocesses)
-        r = family_watch(&rec->family);
+        r = process_tree_watch(&rec->tree);
     if (r == 0 && o->program)
         r = start_program(rec);
     return r;
@@ -246,7 +246,7 @@ static int look_at_failed(struct record *rec, int r)
     if (!launch_poll(&rec->launch))
         return r;
     signals_forget_program();
-    return rec->launch.adopts && rec->family.n ? 0 : gone_without_python(rec);
+    return rec->launch.adopts && rec->tree.n ? 0 : gone_without_python(rec);
 }
 
 /* A program that was just started: it becomes Python, ends, or turns out to be something else. */
@@ -265,19 +265,19 @@ static int attach(struct record *rec)
                                                          .patience_ns = HOLD_PATIENCE_NS,
                                                          .knows = profile_knows,
                                                          .knows_arg = rec->profile});
-    rec->family = (struct family){.sampler = rec->sampler,
-                                  .subprocesses = o->subprocesses,
-                                  .max_depth = o->subprocess_depth,
-                                  .budget_ns = ATTACH_BUDGET_NS};
+    rec->tree = (struct process_tree){.sampler = rec->sampler,
+                                      .subprocesses = o->subprocesses,
+                                      .max_depth = o->subprocess_depth,
+                                      .budget_ns = ATTACH_BUDGET_NS};
     if (!rec->sampler)
         return ERR_NOMEM;
     r = start_tree(rec);
     if (r < 0)
         return r;
     /* In a tree the first one may not be Python for long, or never: its children are not to wait for it. */
-    r = family_add(&rec->family, o->program ? rec->launch.pid : o->pid,
-                   o->subprocesses ? 0 : (o->program ? LAUNCH_PATIENCE_NS : ATTACH_PATIENCE_NS), !o->subprocesses,
-                   rec->note);
+    r = process_tree_add(&rec->tree, o->program ? rec->launch.pid : o->pid,
+                         o->subprocesses ? 0 : (o->program ? LAUNCH_PATIENCE_NS : ATTACH_PATIENCE_NS), !o->subprocesses,
+                         rec->note);
     return r == 0 || !o->program ? r : look_at_failed(rec, r);
 }
 
@@ -298,11 +298,11 @@ static int prepare(struct record *rec)
     r = open_place(rec);
     if (r < 0)
         return r;
-    rec->messages = place_is_stdout(rec->place) ? stderr : stdout;
+    rec->messages = output_file_is_stdout(rec->place) ? stderr : stdout;
     rec->profile = profile_new(&options);
     if (!rec->profile)
         return ERR_NOMEM;
-    rec->loop = (struct loop){.family = &rec->family,
+    rec->loop = (struct loop){.tree = &rec->tree,
                               .interval_ns = options.interval_ns,
                               .duration_ns = (uint64_t)(o->duration * (double)NS_PER_S),
                               .tick = tick,
@@ -340,10 +340,10 @@ static void say_cost(struct record *rec)
                               .loop = &rec->loop,
                               .sampler = rec->sampler,
                               .profile = rec->profile,
-                              .pid = rec->family.n ? rec->family.items[0].pid : 0};
+                              .pid = rec->tree.n ? rec->tree.items[0].pid : 0};
 
     progress_erase(rec->progress);
-    account_write(&account);
+    summary_write(&account);
 }
 
 /* Nothing to show has a reason, and most often a flag that helps. */
@@ -351,7 +351,7 @@ static void explain_no_samples(struct record *rec)
 {
     const struct sampler *s = rec->sampler;
     struct proc_stat st;
-    pid_t pid = rec->family.n ? rec->family.items[0].pid : 0;
+    pid_t pid = rec->tree.n ? rec->tree.items[0].pid : 0;
 
     if (s->idle && proc_stat_read(pid, 0, &st) == 0 && st.state == 'T') {
         err_note_what(rec->note, ERR_NO_SAMPLES, "process %d is stopped (by SIGSTOP or a debugger)", (int)pid);
@@ -379,7 +379,7 @@ static void say_look(struct record *rec)
     const char *at = strstr(rec->format->look, "%s");
 
     if (at)
-        say(rec, "%.*s%s%s", (int)(at - rec->format->look), rec->format->look, place_path(rec->place), at + 2);
+        say(rec, "%.*s%s%s", (int)(at - rec->format->look), rec->format->look, output_file_path(rec->place), at + 2);
     else
         say(rec, "%s", rec->format->look);
 }
@@ -396,10 +396,10 @@ static int write_result(struct record *rec)
             snprintf(rec->remark, sizeof(rec->remark), "No stack counts found: %s. %s", rec->note->what,
                      rec->note->hint);
     }
-    r = place_write(rec->place, fill, rec, rec->note);
+    r = output_file_write(rec->place, fill, rec, rec->note);
     if (r < 0)
         return r;
-    say(rec, "Wrote %s to '%s'. Samples: %llu Errors: %llu", rec->format->wrote, place_path(rec->place),
+    say(rec, "Wrote %s to '%s'. Samples: %llu Errors: %llu", rec->format->wrote, output_file_path(rec->place),
         (unsigned long long)rec->profile->samples, (unsigned long long)sampler_errors(rec->sampler));
     if (!rec->profile->samples) {
         say(rec, "No stack counts found: %s", rec->note->what);
@@ -414,14 +414,14 @@ static int write_result(struct record *rec)
 static void wait_a_while(struct record *rec)
 {
     if (rec->sampler)
-        stop_settle(&rec->sampler->stop, SETTLE_NS);
+        tracer_settle(&rec->sampler->stop, SETTLE_NS);
     launch_wait(&rec->launch, LOOK_NS);
 }
 
 /* Whether the launched program has ended, though nothing of it was Python. It is known to have gone before its status is. */
 static bool ended_without_python(struct record *rec)
 {
-    if (!rec->launch.pid || rec->family.has_python)
+    if (!rec->launch.pid || rec->tree.has_python)
         return false;
     note_end(rec);
     if (!launch_poll(&rec->launch) && rec->loop.end == LOOP_GONE)
@@ -520,17 +520,17 @@ int cmd_record(const struct options *o)
         signals_catch(o->origin);
         proc_be_profiler(o->as_py_spy);
         descriptors_raise_limit();
-        rec.has_caller = caller_find(&rec.caller);
+        rec.has_caller = sudo_caller_find(&rec.caller);
         r = run(&rec);
     }
     if (o->pid && (r == ERR_NO_PROCESS || r == ERR_NOT_PYTHON))
         access_hint_inner(o->pid, &note);
     status = exit_status(&rec, r < 0 ? err_print(stderr, r, &note) : 0);
-    family_free(&rec.family);
+    process_tree_free(&rec.tree);
     sampler_free(rec.sampler);
     profile_free(rec.profile);
-    place_close(rec.place);
+    output_file_close(rec.place);
     launch_close(&rec.launch);
-    caller_free(&rec.caller);
+    sudo_caller_free(&rec.caller);
     return status;
 }

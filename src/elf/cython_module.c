@@ -5,7 +5,7 @@
 #include "elf/cython_module.h"
 
 #include "base/grow.h"
-#include "elf/beneath.h"
+#include "base/open_in_root.h"
 
 #include <ctype.h>
 #include <stdio.h>
@@ -128,7 +128,7 @@ static char *read_text(int fd, size_t *ret_len)
 static struct cython_lines *read_lines(int root_fd, const char *path)
 {
     struct cython_lines *lines = NULL;
-    int fd = beneath_open(root_fd, path);
+    int fd = open_in_root(root_fd, path);
     size_t len;
     char *text;
 

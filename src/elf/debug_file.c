@@ -5,7 +5,7 @@
 #include "elf/debug_file.h"
 
 #include "base/err.h"
-#include "elf/beneath.h"
+#include "base/open_in_root.h"
 
 #include <elfutils/libdwelf.h>
 #include <lzma.h>
@@ -31,7 +31,7 @@ static int open_with_id(int root_fd, const char *path, const unsigned char *id, 
 {
     struct elf_module m;
 
-    if (elf_module_open(beneath_open(root_fd, path), &m) < 0)
+    if (elf_module_open(open_in_root(root_fd, path), &m) < 0)
         return ERR_READ;
     if (!same_id(&m, id, len)) {
         elf_module_close(&m);
@@ -88,7 +88,7 @@ static int open_proven(int root_fd, const char *path, const struct proof *proof,
 {
     struct elf_module m;
 
-    if (elf_module_open(beneath_open(root_fd, path), &m) < 0)
+    if (elf_module_open(open_in_root(root_fd, path), &m) < 0)
         return ERR_READ;
     if (!same_id(&m, proof->id, proof->id_len) && !sum_is(&m, proof->sum)) {
         elf_module_close(&m);

@@ -206,7 +206,7 @@ int objects_dict_get(const struct python *py, addr_t dict, const char *key, addr
 }
 
 /* The keys that all instances of a class share, with the values at `values`. */
-static int values_walk(const struct python *py, addr_t type, addr_t values, objects_visit visit, void *arg)
+static int repr_walk(const struct python *py, addr_t type, addr_t values, objects_visit visit, void *arg)
 {
     struct entries e;
     addr_t keys;
@@ -234,11 +234,11 @@ static int managed_walk(const struct python *py, addr_t object, addr_t type, uin
     switch (py->layout.attr_kind) {
     case ATTRS_TWO_POINTERS:
         if (before[0])
-            return values_walk(py, type, before[0], visit, arg);
+            return repr_walk(py, type, before[0], visit, arg);
         break;
     case ATTRS_TAGGED_POINTER:
         if (before[1] & 1)
-            return values_walk(py, type, before[1] + 1, visit, arg);
+            return repr_walk(py, type, before[1] + 1, visit, arg);
         break;
     case ATTRS_INLINE_VALUES:
         if (before[1] || !(flags & TP_INLINE_VALUES))
@@ -246,7 +246,7 @@ static int managed_walk(const struct python *py, addr_t object, addr_t type, uin
         r = mem_read_addr(py->mem, type + (addr_t)py->layout.ty_basicsize, &size);
         if (r < 0)
             return r;
-        return values_walk(py, type, object + size, visit, arg);
+        return repr_walk(py, type, object + size, visit, arg);
     case ATTRS_DICTOFFSET:
         break;
     }

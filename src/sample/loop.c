@@ -41,14 +41,14 @@ static int deliver(const struct trace *trace, void *arg)
 /* Is it certain that no stack will come any more? */
 static bool has_ended(struct loop *l)
 {
-    const struct family *f = l->family;
+    const struct process_tree *f = l->tree;
     uint64_t now = clock_now_ns();
 
-    if (family_root_alive(f) || family_has_python(f)) {
+    if (process_tree_root_alive(f) || process_tree_has_python(f)) {
         l->python_ns = now;
         return false;
     }
-    return family_is_alone(f) || (!l->duration_ns && now - l->python_ns >= NO_PYTHON_NS);
+    return process_tree_is_alone(f) || (!l->duration_ns && now - l->python_ns >= NO_PYTHON_NS);
 }
 
 /* Who has ended may have left children that are not known yet: it is over when these have been looked for since. */
@@ -57,7 +57,7 @@ static bool is_over(struct loop *l)
     bool ended = has_ended(l);
 
     for (int i = 0; i < LAST_LOOKS && ended && l->error == 0; i++) {
-        l->error = family_refresh(l->family);
+        l->error = process_tree_refresh(l->tree);
         ended = has_ended(l);
     }
     if (ended)
@@ -68,7 +68,7 @@ static bool is_over(struct loop *l)
 /* Done between samples, but not more often than needs be. False when it is time to end. */
 static bool look_around(struct loop *l, uint64_t start, uint64_t now)
 {
-    bool calm = family_is_calm(l->family);
+    bool calm = process_tree_is_calm(l->tree);
 
     if (now - l->looked_ns < (calm ? LOOK_CALM_NS : LOOK_LEAST_NS))
         return true;
@@ -78,7 +78,7 @@ static bool look_around(struct loop *l, uint64_t start, uint64_t now)
         return false;
     }
     if (now - l->refreshed_ns >= (calm ? CALM_NS : REFRESH_NS)) {
-        l->error = family_refresh(l->family);
+        l->error = process_tree_refresh(l->tree);
         l->refreshed_ns = clock_now_ns();
         if (l->error < 0)
             return false;
@@ -93,14 +93,14 @@ static bool look_around(struct loop *l, uint64_t start, uint64_t now)
 static bool sleep_to(struct loop *l, uint64_t start, uint64_t when)
 {
     /* Children are found soon after their birth, however low the rate. */
-    uint64_t now = clock_now_ns(), most = l->family->subprocesses ? REFRESH_NS : LOOK_NS;
+    uint64_t now = clock_now_ns(), most = l->tree->subprocesses ? REFRESH_NS : LOOK_NS;
 
     if (!look_around(l, start, now))
         return false;
     /* A sleep this short is not worth a call; but on the target's own core it runs only while we sleep: it gets
      * twice the time that we take. */
     if (now + LEAST_SLEEP_NS >= when) {
-        if (l->family->sampler->core.cpu < 0 || now - l->woke_ns < BURST_NS)
+        if (l->tree->sampler->core.cpu < 0 || now - l->woke_ns < BURST_NS)
             return true;
         when = now + 2 * BURST_NS;
     }
@@ -119,8 +119,8 @@ static bool sleep_to(struct loop *l, uint64_t start, uint64_t when)
  * do not seem to take longer. Over some seconds the rate is what was asked for. */
 static int64_t spare(struct loop *l, uint64_t took_ns)
 {
-    const struct sampler *s = l->family->sampler;
-    uint64_t on_core = s->ways[FREEZE_CORE], elsewhere = s->ways[FREEZE_HELD] + s->ways[FREEZE_NOT];
+    const struct sampler *s = l->tree->sampler;
+    uint64_t on_core = s->ways[PAUSE_SAME_CORE], elsewhere = s->ways[PAUSE_PTRACE] + s->ways[PAUSE_NONE];
     double took = (double)took_ns, over = (double)USUAL_NS / (double)l->interval_ns, most, diff;
     bool counts = on_core != l->on_core && elsewhere == l->elsewhere;
 
@@ -171,21 +171,21 @@ static uint64_t jitter(struct loop *l, uint64_t due)
  * sleeps, and would see it asleep too often. */
 static void be_urgent_if_late(struct loop *l)
 {
-    if (l->family->sampler->options.core &&
+    if (l->tree->sampler->options.core &&
         (l->interval_ns < URGENT_NS || l->late + l->missed > 5 + l->ticks / LATE_SHARE))
-        core_be_urgent(&l->family->sampler->core, true);
+        cpu_affinity_use_realtime(&l->tree->sampler->core, true);
 }
 
 /* Where nothing gets us run in time on the target's core, it is held from another one instead, if it may be. */
 static void stay_apart_if_late(struct loop *l)
 {
-    struct sampler *s = l->family->sampler;
+    struct sampler *s = l->tree->sampler;
 
     if (s->hold_refused || s->apart) {
         s->apart = !s->hold_refused;
     } else if (s->options.core && s->core.never_urgent && l->late > 5 + l->ticks / APART_SHARE &&
-               core_has_others(&s->core)) {
-        core_flee(&s->core);
+               cpu_affinity_has_others(&s->core)) {
+        cpu_affinity_move_away(&s->core);
         s->apart = true;
     }
 }
@@ -193,7 +193,7 @@ static void stay_apart_if_late(struct loop *l)
 static int sample(struct loop *l, uint64_t start)
 {
     struct moment m = {l, clock_now_ns() - start};
-    int r = family_sample(l->family, deliver, &m);
+    int r = process_tree_sample(l->tree, deliver, &m);
 
     if (r == ERR_GONE && is_over(l))
         return r;
@@ -211,7 +211,7 @@ int loop_run(struct loop *l)
     l->woke_ns = start;
     l->python_ns = start;
     clock_be_precise();
-    core_be_prompt();
+    cpu_affinity_use_short_slice();
     be_urgent_if_late(l);
     for (;;) {
         if (l->duration_ns && due - start >= l->duration_ns) {
@@ -230,7 +230,7 @@ int loop_run(struct loop *l)
     }
     r = l->error < 0 ? l->error : r;
     l->elapsed_ns = clock_now_ns() - start;
-    core_be_urgent(&l->family->sampler->core, false);
-    core_leave(&l->family->sampler->core);
+    cpu_affinity_use_realtime(&l->tree->sampler->core, false);
+    cpu_affinity_unpin(&l->tree->sampler->core);
     return r == ERR_GONE ? 0 : r;
 }

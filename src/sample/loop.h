@@ -5,7 +5,7 @@
 #ifndef SAMPLE_LOOP_H
 #define SAMPLE_LOOP_H
 
-#include "sample/family.h"
+#include "sample/process_tree.h"
 
 enum loop_end { LOOP_DURATION, LOOP_ASKED, LOOP_GONE };
 
@@ -15,7 +15,7 @@ typedef bool (*loop_tick)(void *arg, uint64_t elapsed_ns);
 typedef int (*loop_trace)(const struct trace *trace, uint64_t elapsed_ns, void *arg);
 
 struct loop {
-    struct family *family;
+    struct process_tree *tree;
     uint64_t interval_ns;
     uint64_t duration_ns; /* 0: no end */
     loop_tick tick;

@@ -6,7 +6,7 @@
 #include "base/clock.h"
 #include "base/grow.h"
 #include "base/hash.h"
-#include "sample/internals.h"
+#include "sample/hidden_functions.h"
 #include "target/core_file.h"
 #include "target/files.h"
 #include "target/proc.h"
@@ -37,7 +37,8 @@ static void mark_fixed(const struct native *n)
     const struct modules *ms = unwind_modules(n->unwind);
 
     for (size_t i = 0; i < ms->n; i++)
-        ms->items[i]->fixed = ms->items[i]->start == n->names.interpreter || internals_is_libc(ms->items[i]->path);
+        ms->items[i]->fixed =
+            ms->items[i]->start == n->names.interpreter || hidden_functions_is_libc(ms->items[i]->path);
 }
 
 static int update_once(struct native *n, bool *ret_changed)
@@ -139,10 +140,11 @@ static uint64_t stack_size(const struct native *n, uint64_t sp, uint64_t base, b
  * a whole, only the first; then it is false. */
 static bool copy_stack(struct native *n, uint64_t sp, size_t want)
 {
-    struct mem_span spans[1 + MARKS_MAX] = {{sp, n->bytes, want}};
-    size_t n_marks = unwind_marks(n->unwind, spans + 1), got = want ? mem_readv(n->mem, spans, 1 + n_marks) : 0;
+    struct mem_span spans[1 + MODULE_IDENTITY_MAX] = {{sp, n->bytes, want}};
+    size_t n_marks = unwind_identity_spans(n->unwind, spans + 1),
+           got = want ? mem_readv(n->mem, spans, 1 + n_marks) : 0;
 
-    unwind_marks_take(n->unwind, got ? got - 1 : mem_readv(n->mem, spans + 1, n_marks));
+    unwind_identities_check(n->unwind, got ? got - 1 : mem_readv(n->mem, spans + 1, n_marks));
     return got > 0;
 }
 
@@ -238,7 +240,7 @@ int native_unwind(struct native *n)
         return r;
     if (!unwind_still(n->unwind, n->mem, &n->stack, &shares))
         return update(n) == ERR_NOMEM ? ERR_NOMEM : NATIVE_CHANGED;
-    if (!unwind_vouched(n->unwind, &n->stack))
+    if (!unwind_is_confirmed(n->unwind, &n->stack))
         return NATIVE_CHANGED;
     passed = clock_now_ns() - n->captured_ns;
     return shares && passed > TURN_NS ? NATIVE_CHANGED : passed > LATE_NS ? NATIVE_LATE : 0;

@@ -7,7 +7,7 @@
 #include "base/hash.h"
 #include "elf/build_id.h"
 #include "elf/perf_map.h"
-#include "sample/internals.h"
+#include "sample/hidden_functions.h"
 #include "target/files.h"
 
 #include <elf.h>
@@ -216,7 +216,7 @@ static const struct native_chain *chain_of(struct native_names *names, const str
 
 static bool is_hidden(const struct native_names *names, const struct module *mod, const struct symbols_name *name)
 {
-    return name->is_helper || internals_hide(name->name, mod->path, mod->start == names->interpreter);
+    return name->is_helper || hidden_functions_match(name->name, mod->path, mod->start == names->interpreter);
 }
 
 static int fill_named(struct native_names *names, const struct module *mod, const struct symbols_name *found, size_t n,
@@ -225,11 +225,12 @@ static int fill_named(struct native_names *names, const struct module *mod, cons
     bool in_python = mod->start == names->interpreter;
 
     for (size_t i = 0; i < n; i++) {
-        ret[i] = (struct native_func){.func = make_func(names, found[i].name, found[i].file, mod->path),
-                                      .line = found[i].line,
-                                      .hidden = is_hidden(names, mod, &found[i]),
-                                      .is_eval = in_python && internals_is_eval(found[i].name, names->is_python2),
-                                      .symbols_id = found[i]};
+        ret[i] =
+            (struct native_func){.func = make_func(names, found[i].name, found[i].file, mod->path),
+                                 .line = found[i].line,
+                                 .hidden = is_hidden(names, mod, &found[i]),
+                                 .is_eval = in_python && hidden_functions_is_eval(found[i].name, names->is_python2),
+                                 .symbols_id = found[i]};
         if (!ret[i].func)
             return ERR_NOMEM;
         ret[i].symbols_id.name = ret[i].func->name;
@@ -250,8 +251,8 @@ static int fill_unnamed(struct native_names *names, const struct unwind_place *p
     else
         snprintf(name, sizeof(name), "[code without a name]");
     *ret = (struct native_func){.func = make_func(names, name, NULL, mod->is_elf ? mod->path : "[memory]"),
-                                .hidden = internals_hide(NULL, mod->path, mod->start == names->interpreter),
-                                .hidden_at_root = internals_is_libc(mod->path),
+                                .hidden = hidden_functions_match(NULL, mod->path, mod->start == names->interpreter),
+                                .hidden_at_root = hidden_functions_is_libc(mod->path),
                                 .hidden_at_loop = !mod->is_elf}; /* a trampoline of Python's (-X perf_jit) */
     return ret->func ? 0 : ERR_NOMEM;
 }

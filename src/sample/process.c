@@ -38,10 +38,10 @@ struct process *process_free(struct process *p)
     free(p->frames);
     free(p->locals);
     native_close(&p->native);
-    weave_free(&p->weave);
-    others_free(p);
-    hot_free(&p->hot);
-    become_free(p->user);
+    merge_frames_free(&p->weave);
+    native_threads_free(p);
+    running_threads_free(&p->hot);
+    run_as_user_free(p->user);
     if (p->own_files.pid)
         files_close(&p->own_files);
     free(p);
@@ -193,7 +193,7 @@ static int open_process(struct process *p, struct err_note *note)
         return r == ERR_NO_PROCESS ? err_note_what(note, r, "no process has the pid %d", (int)p->pid) : r;
     p->start_time = st.start_time;
     p->pidfd = descriptors_keep(proc_pidfd_open(p->pid));
-    hot_open(&p->hot, p->pid);
+    running_threads_open(&p->hot, p->pid);
     p->codes = code_cache_new();
     if (!p->codes)
         return ERR_NOMEM;
@@ -232,7 +232,7 @@ static struct process *process_new(struct sampler *s, pid_t pid)
     p->files = &p->own_files;
     p->info = &p->own_info;
     p->pidfd = -1;
-    p->user = become_user_of(pid);
+    p->user = run_as_user_of(pid);
     return p;
 }
 
@@ -243,7 +243,7 @@ int process_attach(struct sampler *s, pid_t pid, uint64_t patience_ns, struct pr
 
     if (!p)
         return ERR_NOMEM;
-    become_begin(p->user);
+    run_as_user_begin(p->user);
     r = open_process(p, note);
     if (r == 0) {
         r = detect_patiently(p, patience_ns, note);
@@ -254,7 +254,7 @@ int process_attach(struct sampler *s, pid_t pid, uint64_t patience_ns, struct pr
         r = fill_info(p);
     if (r == 0)
         fill_container(p);
-    become_end(p->user);
+    run_as_user_end(p->user);
     if (r < 0) {
         process_free(p);
         return r;
@@ -270,7 +270,7 @@ int process_attach_fork(struct sampler *s, pid_t pid, const struct process *like
 
     if (!p)
         return ERR_NOMEM;
-    become_begin(p->user);
+    run_as_user_begin(p->user);
     r = open_process(p, NULL);
     if (r == 0) {
         p->py = like->py;
@@ -284,7 +284,7 @@ int process_attach_fork(struct sampler *s, pid_t pid, const struct process *like
         r = fill_info(p);
     if (r == 0)
         fill_container(p);
-    become_end(p->user);
+    run_as_user_end(p->user);
     if (r < 0) {
         process_free(p);
         return r;
@@ -358,9 +358,9 @@ int process_detect_again(struct process *p)
         return ERR_NOMEM;
     thread_table_free(&p->table);
     p->replaced = false;
-    hot_forget(&p->hot);
+    running_threads_forget(&p->hot);
     native_close(&p->native);
-    others_free(p);
+    native_threads_free(p);
     r = detect_once(p, NULL);
     return r == 0 ? fill_info(p) : r;
 }

@@ -5,22 +5,22 @@
 #ifndef SAMPLE_PROCESS_PRIVATE_H
 #define SAMPLE_PROCESS_PRIVATE_H
 
-#include "sample/hot.h"
+#include "sample/merge_frames.h"
 #include "sample/native.h"
 #include "sample/process.h"
+#include "sample/running_threads.h"
 #include "sample/stack.h"
 #include "sample/thread_table.h"
-#include "sample/weave.h"
-#include "target/become.h"
 #include "target/files.h"
+#include "target/run_as_user.h"
 
 struct process {
     struct sampler *sampler;
     pid_t pid;
-    uint64_t start_time;    /* with the pid it names the process for good */
-    int pidfd;              /* -1 on kernels before 5.3 */
-    struct become *user;    /* as whom it is read; NULL: as ourselves */
-    struct proc_info *info; /* `own_info`, or where the tree of processes keeps it */
+    uint64_t start_time;      /* with the pid it names the process for good */
+    int pidfd;                /* -1 on kernels before 5.3 */
+    struct run_as_user *user; /* as whom it is read; NULL: as ourselves */
+    struct proc_info *info;   /* `own_info`, or where the tree of processes keeps it */
     struct proc_info own_info;
     struct ahead *ahead; /* NULL: a core file */
     struct mem *mem;     /* through `ahead` */
@@ -37,14 +37,14 @@ struct process {
     struct local *locals; /* of these */
     size_t cap_locals;
     struct native native; /* opened when it is asked for */
-    struct weave weave;
-    struct known_thread *others; /* threads without Python, when they are asked for */
-    size_t n_others, cap_others;
-    uint64_t others_ns; /* when these were looked for */
-    size_t failed;      /* samples in a row that got nothing */
+    struct merged_frames weave;
+    struct known_thread *native_threads; /* threads without Python, when they are asked for */
+    size_t n_native_threads, cap_native_threads;
+    uint64_t native_threads_ns; /* when these were looked for */
+    size_t failed;              /* samples in a row that got nothing */
     uint64_t detected_ns;
     uint64_t listed_ns; /* when the list of threads was read; 0: it must be */
-    struct hot hot;
+    struct running_threads hot;
     uint64_t now_ns;      /* when this sample began */
     uint64_t heads_ns;    /* when it was last looked whether new ones have come */
     bool heads_due;       /* look with the next stack: then it costs nothing */
@@ -61,14 +61,14 @@ int process_detect_again(struct process *p);
 int process_read_stack(struct process *p, const struct stack_source *src, struct known_thread *k);
 
 /* Hands the stack that was just read to the sink. */
-int deliver_stack(struct process *p, struct known_thread *k, bool active, process_sink sink, void *arg);
+int emit_stack(struct process *p, struct known_thread *k, bool active, process_sink sink, void *arg);
 
 /* A thread that has not run since it was last read still has the stack that it had then: true when that was handed
  * over, or is not wanted; `ret` is what came of it. */
-bool deliver_again(struct process *p, struct known_thread *k, process_sink sink, void *arg, int *ret);
+bool emit_unchanged(struct process *p, struct known_thread *k, process_sink sink, void *arg, int *ret);
 
 /* Threads that have no Python (--native-all). */
-int others_sample(struct process *p, process_sink sink, void *arg);
-void others_free(struct process *p);
+int native_threads_sample(struct process *p, process_sink sink, void *arg);
+void native_threads_free(struct process *p);
 
 #endif

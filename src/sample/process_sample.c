@@ -81,7 +81,7 @@ static int sample_thread(struct process *p, struct known_thread *k, process_sink
     int r = 0;
 
     k->looked = true;
-    if (k->tid && deliver_again(p, k, sink, arg, &r))
+    if (k->tid && emit_unchanged(p, k, sink, arg, &r))
         return r;
     if (s->options.gil_only && threads_gil_holder(&p->py, k->interp) != k->tstate) {
         s->no_gil++;
@@ -114,7 +114,7 @@ static int sample_thread(struct process *p, struct known_thread *k, process_sink
         s->no_gil++;
         return 0;
     }
-    return deliver_stack(p, k, active, sink, arg);
+    return emit_stack(p, k, active, sink, arg);
 }
 
 /* The list of threads is read without a hold: again when it changed meanwhile. */
@@ -128,7 +128,7 @@ static int list_threads(struct process *p, uint64_t now)
         r = thread_table_update(&p->table, &p->py, p->pid, &p->threads);
     if (r == 0)
         p->listed_ns = now;
-    hot_forget(&p->hot);
+    running_threads_forget(&p->hot);
     return r;
 }
 
@@ -185,7 +185,7 @@ static int sample_all(struct process *p, process_sink sink, void *arg)
 {
     int r = 0;
 
-    if (!are_few(p) && !p->sampler->options.idle && hot_are_all(&p->hot) && is_gil_hot(p))
+    if (!are_few(p) && !p->sampler->options.idle && running_threads_are_all(&p->hot) && is_gil_hot(p))
         return sample_hot(p, sink, arg);
     for (int pass = 0; pass < 3; pass++)
         for (size_t i = p->threads.n; r == 0 && i > 0; i--) {
@@ -194,7 +194,7 @@ static int sample_all(struct process *p, process_sink sink, void *arg)
             if (k && rank_of(p, k) == pass)
                 r = sample_thread(p, k, sink, arg);
         }
-    return r == 0 && !p->core && !are_few(p) ? hot_note(&p->hot, &p->table, &p->threads) : r;
+    return r == 0 && !p->core && !are_few(p) ? running_threads_note(&p->hot, &p->table, &p->threads) : r;
 }
 
 /* Threads that have come are sampled in the same tick: of those that live shorter than a tick nothing would be seen. */
@@ -232,7 +232,7 @@ static int sample_news(struct process *p, process_sink sink, void *arg)
  * thread that is not known yet shows by the GIL, or on the clock. */
 static bool rests(struct process *p)
 {
-    struct task_turns turns;
+    struct sched_stats turns;
 
     if (!p->rest_cpu_ns || proc_cpu_ns(p->pid) != p->rest_cpu_ns ||
         threads_gil_holder(&p->py, p->threads.items[0].interp) != p->rest_holder)
@@ -240,7 +240,7 @@ static bool rests(struct process *p)
     for (size_t i = 0; i < p->threads.n && are_few(p); i++) {
         struct known_thread *k = thread_table_find(&p->table, p->threads.items[i].tstate);
 
-        if (!k || !k->still || task_turns(&k->task, &turns) < 0 || turns.count != k->turns.count)
+        if (!k || !k->still || task_sched_stats(&k->task, &turns) < 0 || turns.count != k->turns.count)
             return false;
     }
     return true;
@@ -278,7 +278,7 @@ static int sample_process(struct process *p, process_sink sink, void *arg)
 {
     int r;
 
-    stop_sweep(&p->sampler->stop);
+    tracer_sweep(&p->sampler->stop);
     r = p->failed >= MAX_FAILED ? process_detect_again(p) : 0;
     if (r == 0)
         r = p->replaced ? ERR_STARTING : update_threads(p);
@@ -292,18 +292,18 @@ static int sample_process(struct process *p, process_sink sink, void *arg)
     if (r == 0 && p->replaced)
         return ERR_STARTING; /* who keeps the set of processes names it anew */
     /* Without a list it is not known who has no Python. */
-    return r == 0 && p->sampler->options.native_all && p->listed_ns ? others_sample(p, sink, arg) : r;
+    return r == 0 && p->sampler->options.native_all && p->listed_ns ? native_threads_sample(p, sink, arg) : r;
 }
 
 int process_sample(struct process *p, process_sink sink, void *arg)
 {
     int r = 0;
 
-    become_begin(p->user);
+    run_as_user_begin(p->user);
     if (rests(p))
         p->sampler->idle += p->threads.n;
     else
         r = sample_process(p, sink, arg);
-    become_end(p->user);
+    run_as_user_end(p->user);
     return r;
 }

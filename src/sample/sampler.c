@@ -100,7 +100,7 @@ struct sampler *sampler_new(const struct sampler_options *options)
     if (!s)
         return NULL;
     s->options = *options;
-    s->core.cpu = CORE_ANY;
+    s->core.cpu = CPU_AFFINITY_ANY;
     s->names = intern_new();
     s->funcs = table_new(1024);
     return s->names && s->funcs ? s : sampler_free(s);
@@ -110,10 +110,10 @@ struct sampler *sampler_free(struct sampler *s)
 {
     if (!s)
         return NULL;
-    stop_release(&s->stop);
-    stop_sweep(&s->stop);
-    core_be_urgent(&s->core, false);
-    core_leave(&s->core);
+    tracer_detach(&s->stop);
+    tracer_sweep(&s->stop);
+    cpu_affinity_use_realtime(&s->core, false);
+    cpu_affinity_unpin(&s->core);
     table_free(s->funcs);
     intern_free(s->names);
     free(s);

@@ -6,9 +6,9 @@
 
 #include "base/err.h"
 #include "base/intern.h"
+#include "pause/cpu_affinity.h"
+#include "pause/tracer.h"
 #include "sample/trace.h"
-#include "target/core.h"
-#include "target/stop.h"
 
 struct sampler_options {
     bool nonblocking; /* never hold a thread */
@@ -31,13 +31,13 @@ struct sampler_options {
 #define SAMPLER_HOLD_SLOTS 128
 
 /* How a thread was kept still while its stack was read (freeze.h). */
-enum freeze_way { FREEZE_ASLEEP, FREEZE_CORE, FREEZE_HELD, FREEZE_NOT, FREEZE_DEAD, FREEZE_WAYS };
+enum pause_method { PAUSE_ASLEEP, PAUSE_SAME_CORE, PAUSE_PTRACE, PAUSE_NONE, PAUSE_DEAD, PAUSE_METHODS };
 
 struct sampler {
     struct sampler_options options;
     struct intern *names;
-    struct stop stop;
-    struct core core;
+    struct tracer stop;
+    struct cpu_affinity core;
     bool apart;         /* threads are held, from other cores than their own: see loop.c */
     bool hold_refused;  /* ptrace said no: read without holding instead */
     uint64_t roams_ns;  /* until then threads are held from other cores than their own: see choose_core */
@@ -52,7 +52,7 @@ struct sampler {
     uint64_t native_cut;             /* native frames that could not be followed to their beginning */
     uint64_t native_failed;          /* Python frames that had no place among them */
     uint64_t errors[SAMPLER_ERRORS]; /* by kind: code - ERR_NOMEM */
-    uint64_t ways[FREEZE_WAYS];      /* stacks read in each way */
+    uint64_t ways[PAUSE_METHODS];    /* stacks read in each way */
     uint64_t holds, hold_longest_ns;
     uint64_t hold_slots[SAMPLER_HOLD_SLOTS]; /* how many holds took how long: four slots for each power of two */
     struct func_table *funcs;

@@ -153,13 +153,13 @@ static int read_dead(struct stack *st, const struct stack_source *src, struct kn
 }
 
 /* The variables of each frame. Without a hold only those of frames that are still there afterwards count. */
-static int read_locals(struct stack *st, const struct stack_source *src, const struct freeze *fz)
+static int read_locals(struct stack *st, const struct stack_source *src, const struct pause *fz)
 {
     const struct sampler_options *o = &src->sampler->options;
     struct locals_options options = {.level = o->locals, .show_secrets = o->show_secrets};
     int r = locals_read(&st->locals, src->py, st->frames.items, st->frames.n, &options);
 
-    for (size_t i = 0; r == 0 && fz->way == FREEZE_NOT && i < st->frames.n; i++) {
+    for (size_t i = 0; r == 0 && fz->way == PAUSE_NONE && i < st->frames.n; i++) {
         const struct py_frame *frame = &st->frames.items[i];
         addr_t code;
 
@@ -190,15 +190,15 @@ static void drop_internal(struct stack *st)
     st->frames.n = kept;
 }
 
-static int read_once(struct stack *st, const struct stack_source *src, struct known_thread *k, const struct freeze *fz)
+static int read_once(struct stack *st, const struct stack_source *src, struct known_thread *k, const struct pause *fz)
 {
     int r;
 
     st->unsure = st->cut = false;
-    if (fz->way == FREEZE_DEAD)
+    if (fz->way == PAUSE_DEAD)
         r = read_dead(st, src, k, fz->since_ns);
     else
-        r = fz->way == FREEZE_NOT ? read_moving(st, src, k, fz->since_ns) : read_still(st, src, k, fz->since_ns);
+        r = fz->way == PAUSE_NONE ? read_moving(st, src, k, fz->since_ns) : read_still(st, src, k, fz->since_ns);
     if (r < 0)
         return r;
     drop_internal(st);
@@ -220,9 +220,9 @@ static bool is_passing(int r)
     return r == ERR_TORN || r == ERR_READ || r == ERR_CYCLE || r == ERR_BOUNDS;
 }
 
-static void remember(struct known_thread *k, const struct stack *st, const struct freeze *fz)
+static void remember(struct known_thread *k, const struct stack *st, const struct pause *fz)
 {
-    k->still = fz->way == FREEZE_ASLEEP || fz->way == FREEZE_CORE;
+    k->still = fz->way == PAUSE_ASLEEP || fz->way == PAUSE_SAME_CORE;
     k->active = st->active;
     k->turns = fz->turns;
     k->has_stack = true;
@@ -231,10 +231,10 @@ static void remember(struct known_thread *k, const struct stack *st, const struc
     k->owned_gil = st->owns_gil;
 }
 
-/* One that slept when it was held goes back to its call when it is let go: see deliver_again. */
-static void remember_rest(struct known_thread *k, const struct native *n, const struct freeze *fz)
+/* One that slept when it was held goes back to its call when it is let go: see emit_unchanged. */
+static void remember_rest(struct known_thread *k, const struct native *n, const struct pause *fz)
 {
-    k->rests = n && n->captured && fz->way == FREEZE_HELD && fz->look.state == 'S';
+    k->rests = n && n->captured && fz->way == PAUSE_PTRACE && fz->look.state == 'S';
     if (!k->rests)
         return;
     k->rest_sp = n->regs.r[REGS_SP];
@@ -243,13 +243,13 @@ static void remember_rest(struct known_thread *k, const struct native *n, const 
 
 /* A stack that ends in a generator is most often one that was caught between two states; but C code can resume a
  * generator with no Python below. Then it is still so after the thread has run on for a while. */
-static void judge_root(struct known_thread *k, const struct freeze *fz, int r, int end)
+static void judge_root(struct known_thread *k, const struct pause *fz, int r, int end)
 {
     if (r == 0 && !k->hint.generator) {
         k->odd_root = k->hint.accepted = 0;
         return;
     }
-    if (end < 0 || fz->way == FREEZE_NOT || !k->hint.generator)
+    if (end < 0 || fz->way == PAUSE_NONE || !k->hint.generator)
         return;
     if (k->odd_root != k->hint.generator) {
         k->odd_root = k->hint.generator;
@@ -258,8 +258,8 @@ static void judge_root(struct known_thread *k, const struct freeze *fz, int r, i
     }
     k->odd_looks++;
     /* One that sleeps does so in a call, and is not between two states; one in state D may wait for a page anywhere. */
-    if ((fz->way == FREEZE_ASLEEP && fz->look.state == 'S') ||
-        (k->odd_looks >= ODD_LOOKS && (fz->way == FREEZE_ASLEEP || fz->turns.run_ns - k->odd_run_ns > ODD_NS)))
+    if ((fz->way == PAUSE_ASLEEP && fz->look.state == 'S') ||
+        (k->odd_looks >= ODD_LOOKS && (fz->way == PAUSE_ASLEEP || fz->turns.run_ns - k->odd_run_ns > ODD_NS)))
         k->hint.accepted = k->odd_root;
 }
 
@@ -270,7 +270,7 @@ static addr_t cpu_word(const struct python *py, const struct known_thread *k)
 }
 
 /* It was not asked on which core the thread is: is it ours? */
-static bool was_on_core(const struct stack_source *src, const struct freeze *fz)
+static bool was_on_core(const struct stack_source *src, const struct pause *fz)
 {
     uint32_t cpu;
 
@@ -285,21 +285,21 @@ static bool may_be_noted(const struct stack_source *src, const struct known_thre
 }
 
 /* Of a thread that is held ptrace tells them; of one that does not run, if it is noted, its last switch. */
-static bool read_regs(const struct stack_source *src, struct known_thread *k, const struct freeze *fz, struct regs *ret,
+static bool read_regs(const struct stack_source *src, struct known_thread *k, const struct pause *fz, struct regs *ret,
                       uint64_t *ret_base)
 {
     if (may_be_noted(src, k) && fz->look.state == 'R')
-        switched_open(&k->switched, k->tid);
-    if (fz->way == FREEZE_HELD)
-        return stop_regs(&src->sampler->stop, ret, ret_base) == 0;
+        perf_regs_open(&k->switched, k->tid);
+    if (fz->way == PAUSE_PTRACE)
+        return tracer_regs(&src->sampler->stop, ret, ret_base) == 0;
     *ret_base = k->thread_id; /* glibc and musl: where the FS register points */
-    return (fz->way == FREEZE_CORE || fz->way == FREEZE_ASLEEP) && switched_regs(&k->switched, ret) == 0;
+    return (fz->way == PAUSE_SAME_CORE || fz->way == PAUSE_ASLEEP) && perf_regs_read(&k->switched, ret) == 0;
 }
 
-static void capture_native(const struct stack_source *src, struct known_thread *k, const struct freeze *fz)
+static void capture_native(const struct stack_source *src, struct known_thread *k, const struct pause *fz)
 {
     struct native *n = src->native;
-    const struct core_thread *dead = fz->way == FREEZE_DEAD ? core_file_thread(n->core, k->tid) : NULL;
+    const struct core_thread *dead = fz->way == PAUSE_DEAD ? core_file_thread(n->core, k->tid) : NULL;
     size_t limit = src->sampler->options.knows ? NATIVE_LIMIT : NATIVE_LIMIT_ONCE;
     struct regs regs;
     uint64_t base;
@@ -313,7 +313,7 @@ static void capture_native(const struct stack_source *src, struct known_thread *
         ahead_offer(src->ahead, n->copy.at, n->copy.bytes, n->copy.len);
 }
 
-static void begin_ahead(const struct stack_source *src, struct known_thread *k, const struct freeze *fz)
+static void begin_ahead(const struct stack_source *src, struct known_thread *k, const struct pause *fz)
 {
     ahead_begin(src->ahead, &k->ahead, fz->cpu_word);
     if (!src->heads)
@@ -322,12 +322,12 @@ static void begin_ahead(const struct stack_source *src, struct known_thread *k, 
     ahead_expect(src->ahead, k->interp + (addr_t)src->py->layout.in_threads, sizeof(addr_t));
 }
 
-static int read_frozen(struct stack *st, const struct stack_source *src, struct known_thread *k, struct freeze *fz)
+static int read_frozen(struct stack *st, const struct stack_source *src, struct known_thread *k, struct pause *fz)
 {
     int r, end;
     bool on_core;
 
-    if (src->ahead && fz->way != FREEZE_NOT)
+    if (src->ahead && fz->way != PAUSE_NONE)
         begin_ahead(src, k, fz);
     if (src->native)
         capture_native(src, k, fz);
@@ -336,7 +336,7 @@ static int read_frozen(struct stack *st, const struct stack_source *src, struct 
     if (src->ahead)
         ahead_end(src->ahead);
     on_core = was_on_core(src, fz);
-    end = freeze_end(fz, src->sampler, k);
+    end = pause_end(fz, src->sampler, k);
     if (!on_core) {
         k->left_ns = 0;
         end = ERR_TORN;
@@ -346,26 +346,26 @@ static int read_frozen(struct stack *st, const struct stack_source *src, struct 
     return end < 0 ? end : r;
 }
 
-static int leave_idle(struct known_thread *k, const struct stack_source *src, struct freeze *fz)
+static int leave_idle(struct known_thread *k, const struct stack_source *src, struct pause *fz)
 {
-    k->still = freeze_end(fz, src->sampler, k) == 0 && fz->way == FREEZE_ASLEEP;
+    k->still = pause_end(fz, src->sampler, k) == 0 && fz->way == PAUSE_ASLEEP;
     k->active = false;
     k->turns = fz->turns;
     return STACK_IDLE;
 }
 
 /* No note was there after all. */
-static bool lacks_native(const struct stack_source *src, const struct freeze *fz)
+static bool lacks_native(const struct stack_source *src, const struct pause *fz)
 {
-    return src->native && !src->native->captured && fz->way != FREEZE_DEAD && !src->sampler->hold_refused &&
+    return src->native && !src->native->captured && fz->way != PAUSE_DEAD && !src->sampler->hold_refused &&
            !src->sampler->options.nonblocking;
 }
 
 /* One try: 0 when what was read is true (or marked as unsure). */
 static int try_read(struct stack *st, const struct stack_source *src, struct known_thread *k, bool idle, bool firm)
 {
-    struct freeze fz;
-    int r = freeze_begin(&fz, src->sampler, k, firm, cpu_word(src->py, k));
+    struct pause fz;
+    int r = pause_begin(&fz, src->sampler, k, firm, cpu_word(src->py, k));
 
     k->has_stack = k->still = k->rests = false;
     if (r < 0)
@@ -376,12 +376,12 @@ static int try_read(struct stack *st, const struct stack_source *src, struct kno
     r = read_frozen(st, src, k, &fz);
     if (r == 0 && !firm && lacks_native(src, &fz)) {
         r = ERR_TORN; /* of one that runs there will be a note in a moment */
-        st->must_hold = fz.way == FREEZE_ASLEEP || !k->switched.ring;
+        st->must_hold = fz.way == PAUSE_ASLEEP || !k->switched.ring;
     }
     src->sampler->ways[fz.way] += r == 0;
     if (r == 0)
         remember_rest(k, src->native, &fz);
-    if (r == 0 && fz.way != FREEZE_NOT)
+    if (r == 0 && fz.way != PAUSE_NONE)
         remember(k, st, &fz);
     /* One that moves runs; one that does not may have gone to sleep. */
     else if (r == 0 && st->key == k->key && k->look_again_ns > fz.since_ns + LOOK_SOON_NS)
@@ -421,8 +421,8 @@ int stack_read(struct stack *st, const struct stack_source *src, struct known_th
 
 int stack_read_native(struct stack *st, const struct stack_source *src, struct known_thread *k, bool idle)
 {
-    struct freeze fz;
-    int r = freeze_begin(&fz, src->sampler, k, true, 0);
+    struct pause fz;
+    int r = pause_begin(&fz, src->sampler, k, true, 0);
 
     st->frames.n = 0;
     st->owns_gil = st->unsure = st->cut = false;
@@ -434,7 +434,7 @@ int stack_read_native(struct stack *st, const struct stack_source *src, struct k
     if (!st->active && !idle)
         return leave_idle(k, src, &fz);
     capture_native(src, k, &fz);
-    freeze_end(&fz, src->sampler, k);
+    pause_end(&fz, src->sampler, k);
     remember(k, st, &fz);
     remember_rest(k, src->native, &fz);
     return 0;

@@ -6,9 +6,9 @@
 
 #include "python/code.h"
 #include "python/frames.h"
-#include "python/locals.h"
-#include "sample/freeze.h"
+#include "python/repr/locals.h"
 #include "sample/native.h"
+#include "sample/pause.h"
 
 /* Reused from one stack to the next. */
 struct stack {

@@ -31,7 +31,7 @@ static void thread_drop(struct known_thread *k)
 {
     if (k->tstate && k->tid)
         task_close(&k->task);
-    switched_close(&k->switched);
+    perf_regs_close(&k->switched);
     frames_hint_free(&k->hint);
 }
 

@@ -4,11 +4,11 @@
 #ifndef SAMPLE_THREAD_TABLE_H
 #define SAMPLE_THREAD_TABLE_H
 
+#include "pause/perf_regs.h"
 #include "python/frames.h"
 #include "python/names.h"
 #include "python/threads.h"
 #include "target/ahead.h"
-#include "target/switched.h"
 #include "target/task.h"
 
 #include <sys/types.h>
@@ -35,7 +35,7 @@ struct known_thread {
     /* As of the last look at it. */
     bool still;  /* it did not run, and will not have run while its turns are these */
     bool active; /* it was about to run all the same: we were on its core */
-    struct task_turns turns;
+    struct sched_stats turns;
     bool has_turns; /* `turns` were read just now: it has run since the last look */
     bool has_stack; /* the stack of `key` is the one it had then */
     uint64_t key;
@@ -48,10 +48,10 @@ struct known_thread {
     uint64_t look_again_ns; /* unheld: until then it counts as running */
     /* As we left it on its core: when, and its turns by then; 0: we were not there. */
     uint64_t left_ns;
-    struct task_turns left;
+    struct sched_stats left;
     bool steady; /* from one sample to the next it had one turn, and nobody else any */
     struct ahead_list ahead;
-    struct switched switched; /* with native stacks */
+    struct perf_regs switched; /* with native stacks */
 };
 
 struct tid_pair {

@@ -17,7 +17,7 @@ struct access_facts {
     int yama;            /* kernel.yama.ptrace_scope; -1: there is no Yama */
     bool readv_filtered; /* a filter refuses process_vm_readv even on ourselves */
     bool in_container, in_pod;
-    bool lent; /* target/lent.h */
+    bool lent; /* target/setuid_guard.h */
 };
 
 /* ERR_NO_PROCESS or ERR_PERMISSION when the process is hidden from us. */

@@ -6,7 +6,7 @@
 
 #include "target/caps.h"
 #include "target/container.h"
-#include "target/lent.h"
+#include "target/setuid_guard.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -230,7 +230,7 @@ int access_judge(const struct access_facts *f, struct err_note *note)
 
 int access_gather(pid_t pid, struct access_facts *ret)
 {
-    struct access_facts f = {.pid = pid, .yama = access_yama_scope(), .lent = lent_active()};
+    struct access_facts f = {.pid = pid, .yama = access_yama_scope(), .lent = setuid_guard_active()};
     int r = proc_status_read(pid, 0, &f.target);
 
     if (r == 0)

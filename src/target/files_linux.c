@@ -4,7 +4,7 @@
  */
 #include "target/files.h"
 
-#include "elf/beneath.h"
+#include "base/open_in_root.h"
 #include "target/proc.h"
 
 #include <errno.h>
@@ -58,7 +58,7 @@ void files_close(struct files *f)
 
 static int open_regular(int root, const char *path)
 {
-    int fd = beneath_open(root, path);
+    int fd = open_in_root(root, path);
 
     if (fd >= 0)
         return fd;
@@ -131,7 +131,7 @@ int files_open(const struct files *f, const char *path)
 bool files_exist(const struct files *f, const char *path)
 {
     int root = f->pid ? open_live_root(f->pid) : f->root;
-    int fd = root < 0 ? -1 : beneath_find(root, path);
+    int fd = root < 0 ? -1 : open_in_root_find(root, path);
 
     if (fd >= 0)
         close(fd);

@@ -14,7 +14,7 @@
 #include <sys/resource.h>
 #include <sys/types.h>
 
-struct caller;
+struct sudo_caller;
 
 /* How we were started: what we change of it for ourselves a launched program gets back. */
 struct launch_origin {
@@ -27,7 +27,7 @@ struct launch_options {
     bool capture;                       /* hold back what it writes to its streams */
     bool adopt;                         /* orphans of it become our children */
     const struct launch_origin *origin; /* NULL: it begins with what we have */
-    const struct caller *caller;        /* run it as this one; NULL: as ourselves */
+    const struct sudo_caller *caller;   /* run it as this one; NULL: as ourselves */
 };
 
 struct launch {

@@ -4,8 +4,8 @@
 #include "target/launch.h"
 
 #include "base/clock.h"
-#include "target/caller.h"
 #include "target/proc.h"
+#include "target/sudo_caller.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -53,7 +53,7 @@ static void child_exec(char *const argv[], const struct launch_options *options,
     }
     if (options->origin)
         origin_restore(options->origin);
-    error = options->caller ? caller_become(options->caller) : 0;
+    error = options->caller ? sudo_caller_switch(options->caller) : 0;
     if (!error) {
         execvp(argv[0], argv);
         error = errno;

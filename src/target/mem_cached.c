@@ -1,5 +1,5 @@
 /*
- * Reads of a target -> reads of copies of its pages. Called by python/locals.c, whose many small reads would
+ * Reads of a target -> reads of copies of its pages. Called by python/repr/locals.c, whose many small reads would
  * otherwise be a system call each. Never writes; holds no page longer than until mem_cached_begin.
  */
 #include "target/mem_cached.h"

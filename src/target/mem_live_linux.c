@@ -2,8 +2,8 @@
  * The memory of a running process. Reads only: there is no call here that could write.
  */
 #include "base/err.h"
-#include "target/lent.h"
 #include "target/mem.h"
+#include "target/setuid_guard.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -31,7 +31,7 @@ static bool use_file(struct mem_live *live)
         live->fd = open(path, O_RDONLY | O_CLOEXEC);
     }
     if (live->fd < 0)
-        live->fd = lent_open_mem(live->pid);
+        live->fd = setuid_guard_open_mem(live->pid);
     return live->fd >= 0;
 }
 

@@ -21,7 +21,7 @@ struct task_look {
     bool is_realtime;
 };
 
-struct task_turns {
+struct sched_stats {
     uint64_t count;   /* how often the kernel gave it a CPU so far */
     uint64_t run_ns;  /* how long it had one */
     uint64_t wait_ns; /* how long it waited for one, up to its last turn */
@@ -35,7 +35,7 @@ int task_look(struct task *t, struct task_look *ret);
 
 /* An equal count at two times means that it was not put on a CPU in between: if it was not on one at the first
  * time, it did not run at all. ERR_UNSUPPORTED when the kernel does not tell. */
-int task_turns(struct task *t, struct task_turns *ret);
+int task_sched_stats(struct task *t, struct sched_stats *ret);
 
 /* Of a thread that waits in a call of the kernel: its stack pointer, and where it will go on. */
 int task_waits_at(const struct task *t, uint64_t *ret_sp, uint64_t *ret_pc);

@@ -99,12 +99,12 @@ int task_look(struct task *t, struct task_look *ret)
     return stack && is_replaced(t, parse_number(&stack)) ? ERR_NO_PROCESS : 0;
 }
 
-int task_turns(struct task *t, struct task_turns *ret)
+int task_sched_stats(struct task *t, struct sched_stats *ret)
 {
     char buf[128];
     const char *p = buf;
     ssize_t got = read_start(t, t->sched_fd, "schedstat", buf, sizeof(buf) - 1);
-    struct task_turns turns;
+    struct sched_stats turns;
 
     if (got <= 0)
         return ERR_UNSUPPORTED;

@@ -23,7 +23,7 @@
 
 struct unwind {
     struct modules modules;
-    struct marks marks;
+    struct module_identities marks;
     bool is_fresh; /* places were made since the marks were read: by what was in memory later */
     uint64_t round;
     unsigned char (*pages)[MODULE_PAGE]; /* for unwind_still */
@@ -132,7 +132,7 @@ int unwind_update(struct unwind *u, struct mem *m, const struct proc_maps *maps,
     /* What is known of code in a file stays true while the file is mapped. */
     if (u->modules.lost) {
         places_forget(u);
-        marks_update(&u->marks, u->modules.items, u->modules.n);
+        module_identity_update(&u->marks, u->modules.items, u->modules.n);
     } else {
         places_forget_made(u);
     }
@@ -366,15 +366,15 @@ int unwind_stack(struct unwind *u, struct mem *m, const struct regs *regs, const
     return walk_frames(&w, ret);
 }
 
-size_t unwind_marks(struct unwind *u, struct mem_span *spans)
+size_t unwind_identity_spans(struct unwind *u, struct mem_span *spans)
 {
     u->is_fresh = false;
-    return marks_spans(&u->marks, spans);
+    return module_identity_spans(&u->marks, spans);
 }
 
-void unwind_marks_take(struct unwind *u, size_t n)
+void unwind_identities_check(struct unwind *u, size_t n)
 {
-    marks_take(&u->marks, n);
+    module_identity_check(&u->marks, n);
 }
 
 /* The modules of a stack that may be another's place, each once. */
@@ -399,20 +399,20 @@ static size_t list_doubtful(struct unwind *u, const struct native_stack *s, stru
     size_t n = list_modules(u, s, mods), kept = 0;
 
     for (size_t i = 0; i < n; i++)
-        if (mods[i]->stale || u->is_fresh || !marks_vouch(&u->marks, mods[i]))
+        if (mods[i]->stale || u->is_fresh || !module_identity_is_confirmed(&u->marks, mods[i]))
             mods[kept++] = mods[i];
     return kept;
 }
 
-bool unwind_vouched(struct unwind *u, const struct native_stack *s)
+bool unwind_is_confirmed(struct unwind *u, const struct native_stack *s)
 {
     struct module *mods[MAX_PAGES];
     size_t n = list_modules(u, s, mods);
     bool all = true;
 
-    for (size_t i = 0; i < n && n <= MARKS_MAX; i++) {
-        all &= marks_vouch(&u->marks, mods[i]);
-        marks_add(&u->marks, mods[i]);
+    for (size_t i = 0; i < n && n <= MODULE_IDENTITY_MAX; i++) {
+        all &= module_identity_is_confirmed(&u->marks, mods[i]);
+        module_identity_add(&u->marks, mods[i]);
     }
     return all;
 }

@@ -11,7 +11,7 @@
 
 #include "target/regs.h"
 #include "unwind/cpu.h"
-#include "unwind/marks.h"
+#include "unwind/module_identity.h"
 #include "unwind/modules.h"
 
 struct unwind;
@@ -66,15 +66,15 @@ int unwind_stack(struct unwind *u, struct mem *m, const struct regs *regs, const
 void native_stack_free(struct native_stack *s);
 
 /*
- * What to read in the same instant as the stack, MARKS_MAX spans at most, and how many of them could be: for
+ * What to read in the same instant as the stack, MODULE_IDENTITY_MAX spans at most, and how many of them could be: for
  * unwind_still, which else can only look later.
  */
-size_t unwind_marks(struct unwind *u, struct mem_span *spans);
-void unwind_marks_take(struct unwind *u, size_t n);
+size_t unwind_identity_spans(struct unwind *u, struct mem_span *spans);
+void unwind_identities_check(struct unwind *u, size_t n);
 
 /* False when one of the stack's modules was not among the marks, so that another one may have been in its place: the next
  * stack tells, since now it is. True as well when there are too many of them. */
-bool unwind_vouched(struct unwind *u, const struct native_stack *s);
+bool unwind_is_confirmed(struct unwind *u, const struct native_stack *s);
 
 /* True when the modules of the stack are in memory as they were when they were found: what was unwound after their
  * names and tables were read means the same now. `ret_shares`: one of them takes turns with another at its place. */

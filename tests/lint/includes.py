@@ -15,15 +15,17 @@ MAY = {
     "base": [],
     "elf": ["base"],
     "target": ["base", "elf"],
+    "pause": ["base", "elf", "target"],
     "unwind": ["base", "elf", "target"],
     "python": ["base", "elf", "target"],
-    "sample": ["base", "elf", "target", "unwind", "python"],
+    "tree": ["base", "elf", "target", TRACE],
+    "sample": ["base", "elf", "target", "pause", "unwind", "python", "tree"],
     "profile": ["base", TRACE],
     "out": ["base", "profile", TRACE],
     "ui": ["base", "profile", "out", TRACE],
     "http": ["base", "profile", "out", TRACE],
-    "cmd": ["base", "elf", "target", "unwind", "python", "sample", "profile", "out", "ui", "http"],
-    "main.c": ["base", "out", "cmd", "target/lent.h"],
+    "cmd": ["base", "elf", "target", "pause", "unwind", "python", "tree", "sample", "profile", "out", "ui", "http"],
+    "main.c": ["base", "out", "cmd", "target/setuid_guard.h"],
 }
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.M)
 

@@ -62,7 +62,7 @@ def text_frames(text):
 @pytest.mark.smoke
 @pytest.mark.pairwise
 @pytest.mark.parametrize("kind", VALUES)
-def test_values(spawn, python, kind):
+def test_repr(spawn, python, kind):
     check_frames(spawn(python, "locals_values.py", kind), "-lll" if kind != "objects" else "-l")
 
 

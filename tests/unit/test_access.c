@@ -3,12 +3,12 @@
  * guarded rights, as far as one process can show them.
  */
 #include "base/err.h"
+#include "pause/access_probe.h"
 #include "target/access.h"
-#include "target/become.h"
 #include "target/caps.h"
 #include "target/container.h"
-#include "target/lent.h"
-#include "target/ways.h"
+#include "target/run_as_user.h"
+#include "target/setuid_guard.h"
 #include "test.h"
 
 #include <errno.h>
@@ -166,53 +166,53 @@ static void test_containers(void)
 /* Nothing is lent to a plain program; a process that hides, or is another user's, is nobody's own. */
 static void test_lent(void)
 {
-    pid_t child = ways_start_child();
+    pid_t child = access_probe_start_child();
 
-    CHECK(!lent_active());
-    CHECK_INT(lent_settle(NULL), 0);
-    CHECK_INT(lent_open_mem(getpid()), -1);
+    CHECK(!setuid_guard_active());
+    CHECK_INT(setuid_guard_settle(NULL), 0);
+    CHECK_INT(setuid_guard_open_mem(getpid()), -1);
     CHECK_INT(errno, EPERM);
-    CHECK(!lent_seize(child));
-    CHECK(!lent_is_own(0) && !lent_is_own(-1));
+    CHECK(!setuid_guard_seize(child));
+    CHECK(!setuid_guard_is_own(0) && !setuid_guard_is_own(-1));
     if (getuid() == 0)
-        CHECK(!lent_is_own(child)); /* it has capabilities */
-    ways_end_child(child);
-    CHECK(!lent_is_own(child));
+        CHECK(!setuid_guard_is_own(child)); /* it has capabilities */
+    access_probe_end_child(child);
+    CHECK(!setuid_guard_is_own(child));
 }
 
 static void test_become_nobody(void)
 {
-    become_begin(NULL);
-    become_end(NULL);
-    CHECK(become_free(NULL) == NULL);
-    CHECK(become_user_of(getpid()) == NULL); /* it is our own */
-    CHECK(become_user_of(-1) == NULL);
+    run_as_user_begin(NULL);
+    run_as_user_end(NULL);
+    CHECK(run_as_user_free(NULL) == NULL);
+    CHECK(run_as_user_of(getpid()) == NULL); /* it is our own */
+    CHECK(run_as_user_of(-1) == NULL);
 }
 
 static void test_ways(void)
 {
-    struct ways w;
-    pid_t child = ways_start_child();
+    struct access_probe w;
+    pid_t child = access_probe_start_child();
 
-    ways_try(child, &w);
-    CHECK(ways_can_read(&w));
-    CHECK_INT(w.items[WAYS_PTRACE].error, 0);
-    ways_end_child(child);
-    ways_try(child, &w);
-    CHECK(!ways_can_read(&w));
-    for (size_t i = 0; i < WAYS_COUNT; i++)
+    access_probe_try(child, &w);
+    CHECK(access_probe_can_read(&w));
+    CHECK_INT(w.items[ACCESS_PROBE_PTRACE].error, 0);
+    access_probe_end_child(child);
+    access_probe_try(child, &w);
+    CHECK(!access_probe_can_read(&w));
+    for (size_t i = 0; i < ACCESS_PROBE_COUNT; i++)
         CHECK(w.items[i].name && w.items[i].use);
 }
 
 static void test_gather(void)
 {
     struct access_facts f;
-    pid_t child = ways_start_child();
+    pid_t child = access_probe_start_child();
 
     CHECK_INT(access_gather(child, &f), 0);
     CHECK(f.pid == child && f.same_user_ns && f.self.uid_real == getuid() && f.target.uid_real == getuid());
     CHECK(!f.readv_filtered && !access_ptrace_filtered());
-    ways_end_child(child);
+    access_probe_end_child(child);
     CHECK(access_gather(child, &f) < 0);
 }
 

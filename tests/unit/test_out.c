@@ -7,7 +7,7 @@
  */
 #include "base/err.h"
 #include "base/text.h"
-#include "cmd/limit.h"
+#include "cmd/size_limit.h"
 #include "out/assets.h"
 #include "out/dump.h"
 #include "out/format.h"
@@ -499,7 +499,7 @@ static void check_limit(struct profile *p, const char *format)
     uint64_t samples = p->samples, sum = 0;
 
     written_open(&w);
-    CHECK_INT(limit_write(format_by_name(format), p, &plain, limit_of(&o), w.file), 0);
+    CHECK_INT(size_limit_write(format_by_name(format), p, &plain, size_limit_of(&o), w.file), 0);
     written_close(&w);
     CHECK(w.len > 100000 && w.len < 4 << 20);
     CHECK_INT(p->samples, samples);
@@ -532,9 +532,9 @@ static void test_limit(void)
         check_limit(p, formats[f]);
         profile_free(p);
     }
-    CHECK_INT(limit_of(&(struct options){.output = "raw_1_cpu_profiling.txt"}), 0);
-    CHECK_INT(limit_of(&(struct options){.as_py_spy = true, .output = "x.txt"}), 0);
-    CHECK_INT(limit_of(&(struct options){.as_py_spy = true}), 0);
+    CHECK_INT(size_limit_of(&(struct options){.output = "raw_1_cpu_profiling.txt"}), 0);
+    CHECK_INT(size_limit_of(&(struct options){.as_py_spy = true, .output = "x.txt"}), 0);
+    CHECK_INT(size_limit_of(&(struct options){.as_py_spy = true}), 0);
 }
 
 /* A dump within a bound: the innermost and outermost frames of each thread stay, and the gap is told. */
@@ -551,7 +551,7 @@ static void test_limit_dump(void)
         size_t used;
 
         written_open(&w);
-        used = limit_dump(&server, &trace, 1, &(struct dump_options){0}, true, sizes[i], w.file);
+        used = size_limit_dump(&server, &trace, 1, &(struct dump_options){0}, true, sizes[i], w.file);
         written_close(&w);
         CHECK_INT(used, w.len);
         CHECK(w.len <= sizes[i]);

@@ -216,7 +216,7 @@ static void test_tasks(void)
     size_t n;
     bool main_seen = false, other_seen = false;
     struct task_look look = {0};
-    struct task_turns turns, again;
+    struct sched_stats turns, again;
 
     waiter_start(&w);
     CHECK_INT(proc_tasks_read(getpid(), &tids, &n), 0);
@@ -231,8 +231,8 @@ static void test_tasks(void)
     while (task_look(&task, &look) == 0 && look.state == 'R') /* on its way into its read */
         sched_yield();
     CHECK_INT(look.state, 'S');
-    if (task_turns(&task, &turns) == 0) { /* not every kernel counts them */
-        CHECK_INT(task_turns(&task, &again), 0);
+    if (task_sched_stats(&task, &turns) == 0) { /* not every kernel counts them */
+        CHECK_INT(task_sched_stats(&task, &again), 0);
         CHECK(turns.count == again.count && turns.count > 0 && turns.run_ns == again.run_ns);
     }
     waiter_end(&w);
@@ -242,7 +242,7 @@ static void test_tasks(void)
     task_close(&task);
     task_open(&task, getpid(), 0x7ffffff0);
     CHECK_INT(task_look(&task, &look), ERR_NO_PROCESS);
-    CHECK_INT(task_turns(&task, &turns), ERR_UNSUPPORTED);
+    CHECK_INT(task_sched_stats(&task, &turns), ERR_UNSUPPORTED);
     task_close(&task);
     CHECK_INT(proc_tasks_read(0x7ffffff0, &tids, &n), ERR_NO_PROCESS);
 }

@@ -3,8 +3,8 @@
  */
 #include "base/clock.h"
 #include "fake_python.h"
-#include "sample/family.h"
-#include "sample/freeze.h"
+#include "sample/pause.h"
+#include "sample/process_tree.h"
 #include "sample/sampler.h"
 #include "sample/shorten.h"
 #include "sample/thread_table.h"
@@ -218,32 +218,33 @@ static pid_t child_start(void)
 }
 
 /* This process is no Python, and neither is its child. */
-static void test_family(void)
+static void test_process_tree(void)
 {
     struct sampler *s = sampler_new(&options);
-    struct family tree = {.sampler = s, .subprocesses = true};
+    struct process_tree tree = {.sampler = s, .subprocesses = true};
     struct err_note note = {{0}, {0}};
     size_t before = open_files();
     pid_t pid = child_start();
 
-    CHECK_INT(family_add(&tree, 0x7ffffff0, 0, false, &note), ERR_NO_PROCESS);
+    CHECK_INT(process_tree_add(&tree, 0x7ffffff0, 0, false, &note), ERR_NO_PROCESS);
     CHECK(note.what[0] != '\0');
-    family_free(&tree);
-    CHECK_INT(family_add(&tree, getpid(), 0, true, &note), ERR_NOT_PYTHON);
-    family_free(&tree);
-    CHECK_INT(family_add(&tree, getpid(), 0, false, &note), 0);
-    CHECK(family_root_alive(&tree));
-    CHECK_INT(family_refresh(&tree), 0);
+    process_tree_free(&tree);
+    CHECK_INT(process_tree_add(&tree, getpid(), 0, true, &note), ERR_NOT_PYTHON);
+    process_tree_free(&tree);
+    CHECK_INT(process_tree_add(&tree, getpid(), 0, false, &note), 0);
+    CHECK(process_tree_root_alive(&tree));
+    CHECK_INT(process_tree_refresh(&tree), 0);
     CHECK_INT(tree.n, 2);
-    CHECK(tree.n == 2 && tree.items[1].pid == pid && family_entry_info(&tree.items[1])->parent == getpid());
-    CHECK(tree.n == 2 && family_entry_info(&tree.items[1])->parent_info == family_entry_info(&tree.items[0]));
-    CHECK(strstr(family_entry_info(&tree.items[0])->command, "test_sample") != NULL);
+    CHECK(tree.n == 2 && tree.items[1].pid == pid && process_tree_entry_info(&tree.items[1])->parent == getpid());
+    CHECK(tree.n == 2 &&
+          process_tree_entry_info(&tree.items[1])->parent_info == process_tree_entry_info(&tree.items[0]));
+    CHECK(strstr(process_tree_entry_info(&tree.items[0])->command, "test_sample") != NULL);
     kill(pid, SIGKILL);
     waitpid(pid, NULL, 0);
-    CHECK_INT(family_refresh(&tree), 0);
+    CHECK_INT(process_tree_refresh(&tree), 0);
     CHECK_INT(tree.n, 1);
-    family_free(&tree);
-    CHECK(!family_root_alive(&tree));
+    process_tree_free(&tree);
+    CHECK(!process_tree_root_alive(&tree));
     CHECK_INT(open_files(), before);
     sampler_free(s);
 }
@@ -252,10 +253,10 @@ static void test_family(void)
 static bool ran_only_before(uint64_t turns, uint64_t run_us, uint64_t wait_us, uint64_t reading_us)
 {
     struct known_thread k = {.left_ns = 1000000, .left = {.count = 7, .run_ns = 5000, .wait_ns = 900}};
-    struct freeze fz = {.since_ns = 2000000};
-    struct task_turns after = {7 + turns, 5000 + run_us * 1000, 900 + wait_us * 1000};
+    struct pause fz = {.since_ns = 2000000};
+    struct sched_stats after = {7 + turns, 5000 + run_us * 1000, 900 + wait_us * 1000};
 
-    return freeze_ran_only_before(&fz, &k, &after, fz.since_ns + reading_us * 1000);
+    return pause_ran_only_before(&fz, &k, &after, fz.since_ns + reading_us * 1000);
 }
 
 static void test_asked_after(void)
@@ -278,7 +279,7 @@ int main(int argc, char **argv)
     TEST_RUN(test_shorten);
     TEST_RUN(test_thread_table);
     TEST_RUN(test_thread_churn);
-    TEST_RUN(test_family);
+    TEST_RUN(test_process_tree);
     TEST_RUN(test_asked_after);
     return test_finish("test_sample");
 }

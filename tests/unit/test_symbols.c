@@ -3,7 +3,7 @@
  * look, the sources say which line that is.
  */
 #include "base/err.h"
-#include "elf/beneath.h"
+#include "base/open_in_root.h"
 #include "elf/cython.h"
 #include "elf/demangle.h"
 #include "elf/elf_file.h"
@@ -524,7 +524,7 @@ static void test_demangle_bounds(void)
 
 static void test_beneath(void)
 {
-    int (*const ways[])(int, const char *) = {beneath_open, beneath_open_by_steps};
+    int (*const ways[])(int, const char *) = {open_in_root, open_in_root_open_by_steps};
     int root = open("beneath", O_PATH | O_DIRECTORY);
 
     for (size_t i = 0; i < 2; i++) {
@@ -547,7 +547,7 @@ static void test_beneath(void)
             CHECK_INT(ways[i](root, bad[k]), ERR_READ);
     }
     close(root);
-    CHECK_INT(beneath_open(-1, "/proc/self/exe/none"), ERR_READ);
+    CHECK_INT(open_in_root(-1, "/proc/self/exe/none"), ERR_READ);
 }
 
 static void make_beneath(void)

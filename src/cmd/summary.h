@@ -1,0 +1,24 @@
+/*
+ * What a recording tells at its end of itself: samples, rate, errors by kind, holds.
+ */
+#ifndef CMD_SUMMARY_H
+#define CMD_SUMMARY_H
+
+#include "cmd/args.h"
+#include "profile/profile.h"
+#include "sample/loop.h"
+
+#include <stdio.h>
+
+struct account {
+    FILE *out;
+    const struct options *o;
+    const struct loop *loop;
+    const struct sampler *sampler;
+    const struct profile *profile;
+    pid_t pid; /* of the root; 0: there is none */
+};
+
+void summary_write(const struct account *a);
+
+#endif

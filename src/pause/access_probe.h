@@ -1,0 +1,43 @@
+/*
+ * The ways into a process, each tried for real: what doctor shows. Nothing of the process is changed; its main thread is
+ * held once, as for a sample.
+ */
+#ifndef PAUSE_ACCESS_PROBE_H
+#define PAUSE_ACCESS_PROBE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <sys/types.h>
+
+struct access_method {
+    const char *name; /* "process_vm_readv" */
+    const char *use;  /* what it is for, and what stands in for it */
+    int error;        /* 0: open; else the kernel's errno */
+};
+
+enum {
+    ACCESS_PROBE_READV,
+    ACCESS_PROBE_MEM,
+    ACCESS_PROBE_PTRACE,
+    ACCESS_PROBE_CORE,
+    ACCESS_PROBE_SCHEDSTAT,
+    ACCESS_PROBE_FILES,
+    ACCESS_PROBE_PIDFD,
+    ACCESS_PROBE_OPENAT2,
+    ACCESS_PROBE_CHILDREN,
+    ACCESS_PROBE_COUNT
+};
+
+struct access_probe {
+    struct access_method items[ACCESS_PROBE_COUNT];
+};
+
+void access_probe_try(pid_t pid, struct access_probe *ret);
+/* True when memory can be read by one of them. */
+bool access_probe_can_read(const struct access_probe *w);
+
+/* A child that does nothing, for access_probe_try; -1 when there can be none. */
+pid_t access_probe_start_child(void);
+void access_probe_end_child(pid_t pid);
+
+#endif

@@ -1,0 +1,111 @@
+/*
+ * A perf event that counts the switches of one thread, with a ring that keeps the last ones. Called for threads whose
+ * native stacks are recorded. The kernel fills the ring; what is in it is checked before it is used.
+ */
+#include "pause/perf_regs.h"
+
+#include "base/err.h"
+
+#include <asm/perf_regs.h>
+#include <linux/perf_event.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define PAGE      4096
+#define RING_SIZE (2 * (size_t)PAGE) /* the kernel's page, and one of notes */
+#define N_REGS    17
+
+/* In the order of the kernel's numbers, which is that of the words in a note: asm/perf_regs.h. */
+static const struct {
+    unsigned bit;
+    enum reg reg;
+} order[N_REGS] = {{PERF_REG_X86_AX, REGS_AX},      {PERF_REG_X86_BX, REGS_BX},      {PERF_REG_X86_CX, REGS_CX},
+                   {PERF_REG_X86_DX, REGS_DX},      {PERF_REG_X86_SI, REGS_SI},      {PERF_REG_X86_DI, REGS_DI},
+                   {PERF_REG_X86_BP, REGS_BP},      {PERF_REG_X86_SP, REGS_SP},      {PERF_REG_X86_IP, REGS_PC},
+                   {PERF_REG_X86_R8, REGS_R8},      {PERF_REG_X86_R9, REGS_R8 + 1},  {PERF_REG_X86_R10, REGS_R8 + 2},
+                   {PERF_REG_X86_R11, REGS_R8 + 3}, {PERF_REG_X86_R12, REGS_R8 + 4}, {PERF_REG_X86_R13, REGS_R8 + 5},
+                   {PERF_REG_X86_R14, REGS_R8 + 6}, {PERF_REG_X86_R15, REGS_R15}};
+
+struct note {
+    struct perf_event_header header;
+    uint64_t abi;
+    uint64_t words[N_REGS];
+};
+
+static struct perf_event_attr attr_of(void)
+{
+    struct perf_event_attr attr = {.type = PERF_TYPE_SOFTWARE,
+                                   .size = sizeof(attr),
+                                   .config = PERF_COUNT_SW_CONTEXT_SWITCHES,
+                                   .sample_period = 1,
+                                   .sample_type = PERF_SAMPLE_REGS_USER,
+                                   .exclude_hv = 1,
+                                   .write_backward = 1, /* the newest over the oldest (Linux 4.7) */
+                                   .watermark = 1,      /* nobody waits for it */
+                                   .wakeup_watermark = PAGE};
+
+    for (size_t i = 0; i < N_REGS; i++)
+        attr.sample_regs_user |= 1ull << order[i].bit;
+    return attr;
+}
+
+void perf_regs_open(struct perf_regs *s, pid_t tid)
+{
+    struct perf_event_attr attr = attr_of();
+    void *ring;
+    int fd;
+
+    if (s->tried)
+        return;
+    s->tried = true;
+    if (geteuid() != getuid()) /* installed setuid: we use no right that the caller has not */
+        return;
+    fd = (int)syscall(SYS_perf_event_open, &attr, tid, -1, -1, PERF_FLAG_FD_CLOEXEC);
+    if (fd < 0)
+        return;
+    ring = mmap(NULL, RING_SIZE, PROT_READ, MAP_SHARED, fd, 0);
+    close(fd); /* the event lives as long as the ring */
+    if (ring != MAP_FAILED)
+        s->ring = ring;
+}
+
+void perf_regs_close(struct perf_regs *s)
+{
+    if (s->ring)
+        munmap(s->ring, RING_SIZE);
+    *s = (struct perf_regs){0};
+}
+
+static uint64_t head_of(const struct perf_regs *s)
+{
+    const struct perf_event_mmap_page *page = s->ring;
+
+    return __atomic_load_n(&page->data_head, __ATOMIC_ACQUIRE);
+}
+
+bool perf_regs_ready(const struct perf_regs *s)
+{
+    return s->ring && head_of(s) != 0;
+}
+
+int perf_regs_read(const struct perf_regs *s, struct regs *ret)
+{
+    const unsigned char *notes = (const unsigned char *)s->ring + PAGE;
+    struct note note;
+    size_t at, first;
+
+    if (!perf_regs_ready(s))
+        return ERR_UNSUPPORTED;
+    at = head_of(s) & (PAGE - 1);
+    first = sizeof(note) < PAGE - at ? sizeof(note) : PAGE - at;
+    memcpy(&note, notes + at, first);
+    memcpy((unsigned char *)&note + first, notes, sizeof(note) - first);
+    if (note.header.type != PERF_RECORD_SAMPLE || note.header.size != sizeof(note) ||
+        note.abi != PERF_SAMPLE_REGS_ABI_64)
+        return ERR_UNSUPPORTED;
+    for (size_t i = 0; i < N_REGS; i++)
+        ret->r[order[i].reg] = note.words[i];
+    return 0;
+}

@@ -1,0 +1,251 @@
+/*
+ * Frames -> their variables. Called by sample/stack.c while the thread is kept still.
+ *
+ * Up to 3.10 a frame has slots for co_varnames, then for co_cellvars, then for co_freevars; the latter two hold cells.
+ * An argument that is a cell has a slot in both, and only the cell has the value that counts (ceval.c). From 3.11 on
+ * there is one list of names with a byte each that tells what it is (pycore_code.h), and one slot for each.
+ */
+#include "python/repr/locals.h"
+
+#include "base/err.h"
+#include "base/grow.h"
+#include "python/repr/containers.h"
+#include "python/strings.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define SLOTS_MAX 4096
+#define VARS_MAX  65536
+#define TEXT_MAX  ((size_t)4 * 1024 * 1024) /* of all values of a stack */
+
+#define CO_VARARGS     4
+#define CO_VARKEYWORDS 8
+#define KIND_CELL      0x40
+#define KIND_FREE      0x80
+
+/* What is read of one value: see values.h. */
+static struct repr_limits limits_of(const struct locals_options *o)
+{
+    static const struct repr_limits levels[] = {
+        {.chars = 256, .depth = 6}, {.chars = 2048, .depth = 8}, {.chars = 16384, .depth = 12}};
+    size_t level = o->level > 3 ? 2 : o->level > 0 ? o->level - 1 : 0;
+    struct repr_limits limits = levels[level];
+
+    limits.attributes = level > 0;
+    limits.show_secrets = o->show_secrets;
+    return limits;
+}
+
+static int read_int(struct repr *v, addr_t code, int at, int *ret)
+{
+    int value = 0, r = at == NO ? 0 : repr_read(v, code + (addr_t)at, &value, sizeof(value));
+
+    if (r == 0)
+        *ret = value;
+    return r;
+}
+
+/* How many of the first names are arguments: positional, keyword-only, *args, **kwargs. */
+static int count_args(struct repr *v, addr_t code, size_t *ret)
+{
+    const struct layout *l = &v->py.layout;
+    int positional = 0, keyword = 0, flags = 0;
+
+    if (read_int(v, code, l->co_argcount, &positional) < 0 || read_int(v, code, l->co_kwonly, &keyword) < 0 ||
+        read_int(v, code, l->co_flags, &flags) < 0)
+        return ERR_READ;
+    if (positional < 0 || positional > SLOTS_MAX || keyword < 0 || keyword > SLOTS_MAX)
+        return ERR_BOUNDS;
+    *ret = (size_t)positional + (size_t)keyword + !!(flags & CO_VARARGS) + !!(flags & CO_VARKEYWORDS);
+    return 0;
+}
+
+/* What a slot refers to: 0 when nothing. Tag 3 is an int without an object, which variables do not hold. */
+static addr_t untag(const struct layout *l, addr_t slot)
+{
+    if (!(l->reprs & REPR_TAGGED_LOCALS))
+        return slot;
+    return (slot & 3) > 1 ? 0 : slot & ~3ull;
+}
+
+/* The content of a cell; a slot that has none yet holds the value itself (3.11+, before MAKE_CELL). */
+static addr_t cell_content(struct repr *v, addr_t object)
+{
+    const struct repr_type *t = object ? repr_type_of(v, object) : NULL;
+    addr_t content;
+
+    if (!t || strcmp(t->name, "cell") != 0 || repr_is_heap_type(t))
+        return object;
+    return repr_word(v, object + 16, &content) < 0 ? 0 : content;
+}
+
+/* Adds slots for the names in the tuple at `code` + `names_at`, whose values begin at `values`. */
+static int add_slots(struct locals *l, addr_t code, int names_at, addr_t values, size_t *ret_n)
+{
+    struct repr *v = l->values;
+    addr_t tuple, names;
+    uint64_t n;
+    int r = repr_word(v, code + (addr_t)names_at, &tuple);
+
+    if (r == 0)
+        r = containers_tuple(v, tuple, &n, &names);
+    if (r < 0 || n > SLOTS_MAX)
+        return r < 0 ? r : ERR_BOUNDS;
+    if (grow_array((void **)&l->slots, &l->cap_slots, l->n_slots + n, sizeof(*l->slots)) < 0)
+        return ERR_NOMEM;
+    for (size_t i = 0; i < n; i++) {
+        struct local_slot *slot = &l->slots[l->n_slots];
+
+        *slot = (struct local_slot){0};
+        if (repr_word(v, names + i * 8, &slot->name) < 0 || repr_word(v, values + i * 8, &slot->value) < 0)
+            return ERR_READ;
+        slot->value = untag(&v->py.layout, slot->value);
+        r = slot->value ? strings_read(&v->py, slot->name, &slot->text) : 0;
+        if (r < 0)
+            return r;
+        l->n_slots++;
+    }
+    *ret_n = n;
+    return 0;
+}
+
+/* 3.11+: cells are where their kind says so. */
+static int open_cells(struct locals *l, addr_t code)
+{
+    struct repr *v = l->values;
+    unsigned char kinds[SLOTS_MAX];
+    addr_t bytes;
+    int r = repr_word(v, code + (addr_t)v->py.layout.co_kinds, &bytes);
+
+    if (r == 0)
+        r = repr_read(v, bytes + (addr_t)v->py.layout.by_data, kinds, l->n_slots);
+    for (size_t i = 0; r == 0 && i < l->n_slots; i++)
+        if (kinds[i] & (KIND_CELL | KIND_FREE))
+            l->slots[i].value = cell_content(v, l->slots[i].value);
+    return r;
+}
+
+/* Up to 3.10: the slots from `first` on are cells; one of an argument's name takes its place. */
+static int merge_cells(struct locals *l, size_t first, size_t n_args)
+{
+    for (size_t i = first; i < l->n_slots; i++) {
+        struct local_slot *cell = &l->slots[i];
+
+        cell->value = cell_content(l->values, cell->value);
+        for (size_t k = 0; k < n_args && k < first; k++) {
+            struct local_slot *arg = &l->slots[k];
+
+            if (arg->name != cell->name)
+                continue;
+            arg->value = cell->value;
+            arg->text = cell->text;
+            cell->value = 0;
+        }
+    }
+    return 0;
+}
+
+static int read_slots(struct locals *l, const struct py_frame *frame)
+{
+    const struct layout *layout = &l->values->py.layout;
+    addr_t at = frame->addr + (addr_t)layout->fr_slots;
+    size_t n_args, n, n_cells;
+    int r = count_args(l->values, frame->code, &n_args);
+
+    l->n_slots = 0;
+    if (r == 0)
+        r = add_slots(l, frame->code, layout->co_varnames, at, &n);
+    for (size_t i = 0; r == 0 && i < n_args && i < n; i++)
+        l->slots[i].is_arg = true;
+    if (r < 0)
+        return r;
+    if (layout->co_kinds != NO)
+        return open_cells(l, frame->code);
+    r = add_slots(l, frame->code, layout->co_cellvars, at + n * 8, &n_cells);
+    if (r == 0)
+        r = add_slots(l, frame->code, layout->co_freevars, at + (n + n_cells) * 8, &n_cells);
+    return r < 0 ? r : merge_cells(l, n, n_args);
+}
+
+static int add_vars(struct locals *l, bool args)
+{
+    for (size_t i = 0; i < l->n_slots; i++) {
+        const struct local_slot *slot = &l->slots[i];
+
+        if (!slot->value || slot->is_arg != args)
+            continue;
+        if (l->n == VARS_MAX || l->values->len > TEXT_MAX || mem_cached_spent(l->values->mem)) {
+            l->cut = true;
+            return 0;
+        }
+        if (grow_array((void **)&l->items, &l->cap, l->n + 1, sizeof(*l->items)) < 0)
+            return ERR_NOMEM;
+        l->items[l->n++] = (struct local_var){.name = slot->text,
+                                              .value_at = repr_add(l->values, slot->value, slot->text),
+                                              .addr = slot->value,
+                                              .is_arg = slot->is_arg};
+        if (l->values->no_memory)
+            return ERR_NOMEM;
+    }
+    return 0;
+}
+
+static int read_frame(struct locals *l, const struct py_frame *frame)
+{
+    int r = read_slots(l, frame);
+
+    if (r < 0)
+        return r == ERR_NOMEM ? r : 0;
+    r = add_vars(l, true);
+    return r < 0 ? r : add_vars(l, false);
+}
+
+int locals_read(struct locals *l, const struct python *py, const struct py_frame *frames, size_t n,
+                const struct locals_options *options)
+{
+    struct repr_limits limits = limits_of(options);
+    int r = 0;
+
+    l->n = l->n_frames = 0;
+    l->cut = false;
+    if (!l->values && !(l->values = repr_new()))
+        return ERR_NOMEM;
+    if (grow_array((void **)&l->first, &l->cap_first, n + 1, sizeof(*l->first)) < 0)
+        return ERR_NOMEM;
+    repr_begin(l->values, py, &limits);
+    for (size_t i = 0; r == 0 && i < n; i++) {
+        l->first[i] = l->n;
+        r = read_frame(l, &frames[i]);
+    }
+    if (r < 0)
+        return r;
+    l->first[n] = l->n;
+    l->n_frames = n;
+    l->cut |= mem_cached_spent(l->values->mem);
+    return 0;
+}
+
+const char *locals_text(const struct locals *l, const struct local_var *var)
+{
+    return repr_text(l->values, var->value_at);
+}
+
+void locals_drop(struct locals *l, size_t frame)
+{
+    size_t from = l->first[frame], n = l->first[frame + 1] - from;
+
+    memmove(l->items + from, l->items + from + n, (l->n - from - n) * sizeof(*l->items));
+    l->n -= n;
+    for (size_t i = frame + 1; i <= l->n_frames; i++)
+        l->first[i] -= n;
+}
+
+void locals_free(struct locals *l)
+{
+    repr_free(l->values);
+    free(l->items);
+    free(l->first);
+    free(l->slots);
+    *l = (struct locals){0};
+}

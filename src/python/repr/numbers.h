@@ -1,0 +1,26 @@
+/*
+ * Numbers of a target -> text, for values.c.
+ */
+#ifndef PYTHON_REPR_NUMBERS_H
+#define PYTHON_REPR_NUMBERS_H
+
+#include "python/repr/repr.h"
+
+int numbers_write_bool(struct repr *v, addr_t object, const struct repr_type *t);
+int numbers_write_int(struct repr *v, addr_t object, const struct repr_type *t);
+int numbers_write_long(struct repr *v, addr_t object, const struct repr_type *t); /* 2.7 */
+int numbers_write_float(struct repr *v, addr_t object, const struct repr_type *t);
+int numbers_write_complex(struct repr *v, addr_t object, const struct repr_type *t);
+int numbers_write_decimal(struct repr *v, addr_t object, const struct repr_type *t);
+
+#define NUMBERS_FLOAT_MAX 40
+
+/* A double, or with `digits` 9 rather than 17 a float, with 5 one of half precision, as Python prints it: 1e+16, 0.1, 3.0. `whole` is what a number
+ * without a fraction ends in: ".0", or "" within a complex one. */
+void numbers_print_float(char out[NUMBERS_FLOAT_MAX], double value, int digits, const char *whole);
+void numbers_put_complex(struct repr *v, double real, double imag, int digits);
+
+/* An int that fits into 64 bits. */
+int numbers_read_int(struct repr *v, addr_t object, int64_t *ret);
+
+#endif

@@ -1,0 +1,287 @@
+/*
+ * Python frames up to 3.10 -> the native frames that run them. Called by weave.c.
+ */
+#include "sample/eval_frames.h"
+
+#include "base/err.h"
+#include "base/grow.h"
+#include "unwind/cpu.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_FRAME_BYTES ((addr_t)8192) /* of a native frame that is searched; the loop's has some hundred */
+#define MAX_GUESSES     64
+
+void eval_frames_free(struct eval_frames *l)
+{
+    free(l->keys);
+    free(l->evals);
+    free(l->tried);
+    *l = (struct eval_frames){0};
+}
+
+static const struct unwind_place *place_of(const struct native *n, size_t i)
+{
+    return n->stack.items[i].place;
+}
+
+static bool in_interpreter(const struct native *n, size_t i)
+{
+    return place_of(n, i)->module->start == n->names.interpreter;
+}
+
+static bool has_eval_name(const struct native *n, size_t i)
+{
+    const struct native_chain *c = native_frame_names(n, i);
+
+    for (size_t k = 0; k < c->n; k++)
+        if (c->items[k].is_eval)
+            return true;
+    return false;
+}
+
+/* What the function saved at `at` is its caller's. */
+static bool is_saved_slot(const struct unwind_place *p, addr_t cfa, addr_t at)
+{
+    for (unsigned reg = 0; p->has_row && reg < CFI_REGS; reg++)
+        if (p->row.regs[reg].kind == CFI_AT_CFA && cfa + (addr_t)(int64_t)p->row.regs[reg].value == at)
+            return true;
+    return false;
+}
+
+/* A register is the function's own from when it has saved the caller's. */
+static bool is_own_register(const struct unwind_place *p, size_t k)
+{
+    return p->has_row && p->row.regs[cpu_saved_reg(k)].kind != CFI_SAME;
+}
+
+/* What was copied of its part of the stack; both ends are below those of the copy, so that nothing can wrap. */
+static addr_t begin_of(const struct native *n, const struct native_frame *nf)
+{
+    return nf->sp > n->copy.at ? (nf->sp + 7) & ~7ull : (n->copy.at + 7) & ~7ull;
+}
+
+static addr_t end_of(const struct native *n, const struct native_frame *nf)
+{
+    addr_t end = nf->cfa - nf->sp < MAX_FRAME_BYTES ? nf->cfa : nf->sp + MAX_FRAME_BYTES;
+
+    return end < n->copy.at + n->copy.len ? end : n->copy.at + n->copy.len;
+}
+
+static bool holds(const struct native *n, size_t i, addr_t frame)
+{
+    const struct native_frame *nf = &n->stack.items[i];
+    addr_t end = end_of(n, nf);
+    uint64_t word;
+
+    for (size_t k = 0; k < CPU_SAVED; k++)
+        if (nf->saved[k] == frame && is_own_register(nf->place, k))
+            return true;
+    for (addr_t at = begin_of(n, nf); at < end; at += 8)
+        if (native_word(n, at, &word) && word == frame && !is_saved_slot(nf->place, nf->cfa, at))
+            return true;
+    return false;
+}
+
+static int by_addr(const void *a, const void *b)
+{
+    addr_t x = ((const struct eval_frames_key *)a)->addr, y = ((const struct eval_frames_key *)b)->addr;
+
+    return x < y ? -1 : x > y;
+}
+
+static int make_keys(struct eval_frames *l, const struct frames *f)
+{
+    if (grow_array((void **)&l->keys, &l->cap_keys, f->n + 1, sizeof(*l->keys)) < 0)
+        return ERR_NOMEM;
+    for (size_t i = 0; i < f->n; i++)
+        l->keys[i] = (struct eval_frames_key){f->items[i].addr, i};
+    qsort(l->keys, f->n, sizeof(*l->keys), by_addr);
+    return 0;
+}
+
+/* The Python frame that a word is the address of, or EVAL_FRAMES_NONE. */
+static size_t frame_at(const struct eval_frames *l, size_t n_frames, addr_t word)
+{
+    struct eval_frames_key key = {word, 0}, *found = bsearch(&key, l->keys, n_frames, sizeof(key), by_addr);
+
+    return found ? found->frame : EVAL_FRAMES_NONE;
+}
+
+/* The outermost of the first `limit` Python frames whose address native frame `i` has, or EVAL_FRAMES_NONE. */
+static size_t frame_held(const struct eval_frames *l, const struct native *n, size_t n_frames, size_t i, size_t limit)
+{
+    const struct native_frame *nf = &n->stack.items[i];
+    addr_t end = end_of(n, nf);
+    size_t best = EVAL_FRAMES_NONE, found;
+    uint64_t word;
+
+    for (size_t k = 0; k < CPU_SAVED; k++) {
+        found = is_own_register(nf->place, k) ? frame_at(l, n_frames, nf->saved[k]) : EVAL_FRAMES_NONE;
+        if (found < limit && (best == EVAL_FRAMES_NONE || found > best))
+            best = found;
+    }
+    for (addr_t at = begin_of(n, nf); at < end; at += 8) {
+        found = native_word(n, at, &word) ? frame_at(l, n_frames, word) : EVAL_FRAMES_NONE;
+        if (found < limit && (best == EVAL_FRAMES_NONE || found > best) && !is_saved_slot(nf->place, nf->cfa, at))
+            best = found;
+    }
+    return best;
+}
+
+static void clear(size_t *at, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        at[i] = EVAL_FRAMES_NONE;
+}
+
+/* The usual case: as many loops as Python frames, and each has its frame. */
+static bool place_straight(const struct eval_frames *l, const struct native *n, const struct frames *f, size_t *at)
+{
+    if (l->n_evals != f->n)
+        return false;
+    for (size_t i = 0; i < f->n; i++) {
+        if (!holds(n, l->evals[i], f->items[i].addr))
+            return false;
+        at[i] = l->evals[i];
+    }
+    return true;
+}
+
+/* From the root on: a loop has the outermost frame that is left of those that it holds. Frames that no loop has are
+ * passed over (C code can push one), and so are loops without one (one that was just entered, another coroutine's below
+ * this one's). Returns how many were placed. */
+static size_t place_held(const struct eval_frames *l, const struct native *n, const struct frames *f, size_t *at)
+{
+    size_t left = f->n, placed = 0;
+
+    clear(at, f->n);
+    for (size_t j = l->n_evals; j > 0 && left > 0; j--) {
+        size_t found = frame_held(l, n, f->n, l->evals[j - 1], left);
+
+        if (found == EVAL_FRAMES_NONE)
+            continue;
+        at[found] = l->evals[j - 1];
+        left = found;
+        placed++;
+    }
+    return placed;
+}
+
+/* By their number alone. The outermost loop has the outermost frame; an inner loop that has no frame yet is left over;
+ * of a stack that is cut off the innermost ones match. */
+static void place_counted(const struct eval_frames *l, const struct native *n, const struct frames *f, size_t *at)
+{
+    size_t skip = n->stack.whole && l->n_evals > f->n ? l->n_evals - f->n : 0;
+
+    clear(at, f->n);
+    for (size_t i = 0; i < f->n && skip + i < l->n_evals; i++)
+        at[i] = l->evals[skip + i];
+}
+
+static bool same_shape(const struct unwind_place *a, const struct unwind_place *b)
+{
+    if (!a->has_row || !b->has_row)
+        return false;
+    for (unsigned reg = 0; reg < CFI_REGS; reg++)
+        if (a->row.regs[reg].kind != b->row.regs[reg].kind || a->row.regs[reg].value != b->row.regs[reg].value)
+            return false;
+    return true;
+}
+
+/* A part of the loop's function that lies apart has no name where symbols were stripped. It saves the same registers, and
+ * lies between the loops around it. */
+static void place_apart(const struct native *n, const struct frames *f, size_t *at)
+{
+    const struct unwind_place *known = NULL;
+    size_t from = 0;
+
+    for (size_t g = 0; g < f->n && !known; g++)
+        known = at[g] != EVAL_FRAMES_NONE ? place_of(n, at[g]) : NULL;
+    for (size_t g = 0; known && g < f->n; g++) {
+        size_t to = n->stack.n;
+
+        for (size_t k = g + 1; k < f->n && to == n->stack.n; k++)
+            to = at[k] != EVAL_FRAMES_NONE ? at[k] : to;
+        for (size_t i = from; at[g] == EVAL_FRAMES_NONE && i < to; i++)
+            if (in_interpreter(n, i) && !has_eval_name(n, i) && same_shape(place_of(n, i), known) &&
+                holds(n, i, f->items[g].addr))
+                at[g] = i;
+        if (at[g] != EVAL_FRAMES_NONE)
+            from = at[g] + 1;
+    }
+}
+
+static bool is_part(const struct native *n, size_t i, addr_t function)
+{
+    const struct unwind_place *p = place_of(n, i);
+
+    return in_interpreter(n, i) && (function ? p->has_row && p->row.function == function : has_eval_name(n, i));
+}
+
+/* The frames of one function; 0: of the one that has the loop's name. */
+static int list_evals(struct eval_frames *l, const struct native *n, addr_t function)
+{
+    l->n_evals = 0;
+    for (size_t i = 0; i < n->stack.n; i++) {
+        if (!is_part(n, i, function))
+            continue;
+        if (grow_array((void **)&l->evals, &l->cap_evals, l->n_evals + 1, sizeof(*l->evals)) < 0)
+            return ERR_NOMEM;
+        l->evals[l->n_evals++] = i;
+    }
+    return 0;
+}
+
+static bool was_before(const struct native *n, size_t i)
+{
+    for (size_t k = 0; k < i; k++)
+        if (in_interpreter(n, k) && place_of(n, k)->row.function == place_of(n, i)->row.function)
+            return true;
+    return false;
+}
+
+/* Nothing has the loop's name: it is the function that has the most Python frames. Who calls it may have them as well:
+ * the innermost of them is the loop. */
+static int place_guessed(struct eval_frames *l, const struct native *n, const struct frames *f, size_t *at)
+{
+    size_t best = 0, guesses = 0;
+
+    if (grow_array((void **)&l->tried, &l->cap_tried, f->n + 1, sizeof(*l->tried)) < 0)
+        return ERR_NOMEM;
+    for (size_t i = 0; i < n->stack.n && guesses < MAX_GUESSES; i++) {
+        size_t placed;
+
+        if (!in_interpreter(n, i) || !place_of(n, i)->has_row || was_before(n, i))
+            continue;
+        if (list_evals(l, n, place_of(n, i)->row.function) < 0)
+            return ERR_NOMEM;
+        guesses++;
+        placed = place_held(l, n, f, l->tried);
+        if (placed <= best)
+            continue;
+        best = placed;
+        memcpy(at, l->tried, f->n * sizeof(*at));
+    }
+    return 0;
+}
+
+int eval_frames_match(struct eval_frames *l, const struct native *n, const struct frames *f, size_t *at)
+{
+    clear(at, f->n);
+    if (list_evals(l, n, 0) < 0)
+        return ERR_NOMEM;
+    if (place_straight(l, n, f, at))
+        return 0;
+    if (make_keys(l, f) < 0)
+        return ERR_NOMEM;
+    if (l->n_evals) {
+        if (!place_held(l, n, f, at))
+            place_counted(l, n, f, at);
+    } else if (place_guessed(l, n, f, at) < 0) {
+        return ERR_NOMEM;
+    }
+    place_apart(n, f, at);
+    return 0;
+}

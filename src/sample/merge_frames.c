@@ -1,0 +1,275 @@
+/*
+ * The merge. Called by process.c for each stack that is delivered. What cannot be placed is kept all the same.
+ */
+#include "sample/merge_frames.h"
+
+#include "base/grow.h"
+
+#include <stdlib.h>
+
+#define NONE        EVAL_FRAMES_NONE
+#define MAX_CFRAMES 64
+
+void merge_frames_free(struct merged_frames *w)
+{
+    free(w->items);
+    free(w->at);
+    eval_frames_free(&w->loops);
+    *w = (struct merged_frames){0};
+}
+
+static int add(struct merged_frames *w, const struct frame *f)
+{
+    if (grow_array((void **)&w->items, &w->cap, w->n + 1, sizeof(*w->items)) < 0)
+        return ERR_NOMEM;
+    w->items[w->n++] = *f;
+    return 0;
+}
+
+/* The last frame of a group: the one that was entered from C. Up to 3.10 each was. */
+static bool ends_group(const struct py_frame *f)
+{
+    return f->is_entry || f->is_shim_entry;
+}
+
+static size_t count_groups(const struct frames *f)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < f->n; i++)
+        n += ends_group(&f->items[i]) || i + 1 == f->n;
+    return n;
+}
+
+/* 3.12 and later: the frame that marks the entry lies in the C stack of the loop. */
+static void entries_by_frame(struct merged_frames *w, const struct frames *f)
+{
+    size_t g = 0;
+
+    for (size_t i = 0; i < f->n; i++)
+        if (ends_group(&f->items[i]) || i + 1 == f->n)
+            w->at[g++] = f->items[i].entry;
+}
+
+/* The _PyCFrame, from `cframe` on, whose current frame is `frame`; 0: none of the next. */
+static addr_t find_cframe(const struct native *n, const struct layout *l, addr_t cframe, addr_t frame)
+{
+    uint64_t current, next;
+
+    for (int i = 0; cframe && i < MAX_CFRAMES && native_word(n, cframe + (addr_t)l->cf_frame, &current); i++) {
+        if (current == frame)
+            return cframe;
+        if (!native_word(n, cframe + (addr_t)l->cf_previous, &next) || next <= cframe)
+            return 0;
+        cframe = next;
+    }
+    return 0;
+}
+
+/* 3.11: the chain of _PyCFrame lies there. Each has the innermost frame of its group; one that is new has none yet, and a
+ * generator that C code throws into is put above what its loop runs (gen_throw, Objects/genobject.c). */
+static void entries_by_cframe(struct merged_frames *w, const struct frames *f, const struct native *n,
+                              const struct layout *l, addr_t cframe)
+{
+    size_t g = 0, first = 0;
+
+    for (size_t i = 0; i < f->n; i++) {
+        uint64_t next = 0;
+
+        if (!ends_group(&f->items[i]) && i + 1 < f->n)
+            continue;
+        w->at[g] = find_cframe(n, l, cframe, f->items[first].addr);
+        if (w->at[g] && (!native_word(n, w->at[g] + (addr_t)l->cf_previous, &next) || next <= cframe))
+            next = 0;
+        if (w->at[g])
+            cframe = next;
+        g++;
+        first = i + 1;
+    }
+}
+
+/* What the frames are on: a signal handler can have a stack of its own. */
+struct extent {
+    size_t last; /* where the last of the stacks begins */
+    addr_t end;  /* of the highest one */
+};
+
+static struct extent extent_of(const struct native *n)
+{
+    struct extent e = {0};
+
+    for (size_t i = 0; i < n->stack.n; i++) {
+        const struct native_frame *f = &n->stack.items[i];
+
+        if (i && f->sp < f[-1].sp)
+            e.last = i;
+        if (f->cfa > e.end)
+            e.end = f->cfa;
+    }
+    return e;
+}
+
+/* The native frame that an address is in, from frame `i` on, or NONE. */
+static size_t find_frame(const struct native *n, size_t i, const struct extent *e, addr_t entry)
+{
+    for (; entry < e->end && i < n->stack.n; i++) {
+        const struct native_frame *f = &n->stack.items[i];
+
+        if (f->sp <= entry && entry < f->cfa)
+            return i;
+        if (f->sp > entry && i >= e->last)
+            return NONE;
+    }
+    return NONE;
+}
+
+/* Addresses in the stack -> native frames; both go outwards. */
+static void place_by_address(struct merged_frames *w, size_t n_groups, const struct native *n)
+{
+    struct extent extent = extent_of(n);
+    size_t i = 0;
+
+    for (size_t g = 0; g < n_groups; g++) {
+        w->at[g] = w->at[g] ? find_frame(n, i, &extent, w->at[g]) : NONE;
+        if (w->at[g] != NONE)
+            i = w->at[g] + 1;
+    }
+}
+
+static int place_groups(struct merged_frames *w, size_t n_groups, const struct native *n, const struct python *py,
+                        const struct frames *f, addr_t cframe)
+{
+    if (grow_array((void **)&w->at, &w->cap_at, n_groups + 1, sizeof(*w->at)) < 0)
+        return ERR_NOMEM;
+    if (py->layout.fr_owner == NO) /* each frame is a group */
+        return eval_frames_match(&w->loops, n, f, w->at);
+    if (py->layout.fr_is_entry != NO)
+        entries_by_cframe(w, f, n, &py->layout, cframe);
+    else
+        entries_by_frame(w, f);
+    place_by_address(w, n_groups, n);
+    return 0;
+}
+
+/* A group without a place is shown with the one that it was the caller of, or the other way around. Those outside of all
+ * that have one are left. */
+static void fill_gaps(struct merged_frames *w, size_t n_groups, bool has_shims)
+{
+    size_t n_placed = n_groups;
+
+    while (n_placed && w->at[n_placed - 1] == NONE)
+        n_placed--;
+    for (size_t g = 0; g < n_placed; g++) {
+        if (w->at[g] != NONE)
+            continue;
+        for (size_t k = g + 1; k < n_placed && w->at[g] == NONE; k++)
+            w->at[g] = w->at[g ? g - 1 : k];
+        w->failed |= has_shims; /* from 3.12 on each has one */
+    }
+}
+
+static int add_group(struct merged_frames *w, const struct frames *f, const struct frame *shown, size_t *next)
+{
+    while (*next < f->n) {
+        size_t i = (*next)++;
+
+        if (add(w, &shown[i]) < 0)
+            return ERR_NOMEM;
+        if (ends_group(&f->items[i]))
+            break;
+    }
+    return 0;
+}
+
+/* Where in the stack a native frame is. */
+struct merge_spot {
+    bool at_root; /* no Python is below it */
+    bool at_loop; /* it called the loop */
+    const struct symbols_name
+        *last; /* the frame before, unless that is Python: a call of a Cython function is several */
+};
+
+/* The frames of one address. */
+static int add_native(struct merged_frames *w, const struct native *n, size_t i, struct merge_spot *spot)
+{
+    const struct native_chain *c = native_frame_names(n, i);
+    bool all = n->sampler->options.native_all;
+
+    for (size_t k = 0; k < c->n; k++) {
+        const struct native_func *nf = &c->items[k];
+        struct frame f = {.func = nf->func, .line = nf->line};
+
+        if (!all &&
+            (nf->hidden || nf->is_eval || (spot->at_root && nf->hidden_at_root) ||
+             (spot->at_loop && nf->hidden_at_loop) || (spot->last && symbols_same_call(&nf->symbols_id, spot->last))))
+            continue;
+        if (add(w, &f) < 0)
+            return ERR_NOMEM;
+        spot->last = nf->symbols_id.name ? &nf->symbols_id : NULL;
+    }
+    spot->at_loop = false;
+    return 0;
+}
+
+static int add_mark(struct merged_frames *w, struct sampler *s, const char *name)
+{
+    struct func key = {.name = intern_str(s->names, name),
+                       .filename = intern_str(s->names, "native stack"),
+                       .short_filename = intern_str(s->names, "native stack")};
+    struct frame f = {.func = key.name && key.filename && key.short_filename ? sampler_func(s, &key) : NULL};
+
+    return f.func ? add(w, &f) : ERR_NOMEM;
+}
+
+/* Groups that have no place: after the native frames that are known, behind a mark. */
+static int add_rest(struct merged_frames *w, struct sampler *s, size_t n_groups, size_t g, const struct frames *f,
+                    const struct frame *shown, size_t *next)
+{
+    if (g == n_groups)
+        return 0;
+    w->failed = true;
+    if (add_mark(w, s, "[native frames are missing here]") < 0)
+        return ERR_NOMEM;
+    for (; g < n_groups; g++)
+        if (add_group(w, f, shown, next) < 0)
+            return ERR_NOMEM;
+    return 0;
+}
+
+/* All groups whose place this is; true when there was one. */
+static int add_groups(struct merged_frames *w, size_t i, size_t n_groups, size_t *g, const struct frames *f,
+                      const struct frame *shown, size_t *next)
+{
+    size_t before = *g;
+
+    for (; *g < n_groups && w->at[*g] == i; ++*g)
+        if (add_group(w, f, shown, next) < 0)
+            return ERR_NOMEM;
+    return *g > before;
+}
+
+int merge_frames(struct merged_frames *w, const struct native *n, const struct python *py, const struct frames *frames,
+                 const struct frame *shown, addr_t cframe)
+{
+    size_t n_groups = count_groups(frames), g = 0, next = 0;
+    struct merge_spot spot = {0};
+    int r = place_groups(w, n_groups, n, py, frames, cframe);
+
+    w->n = 0;
+    w->failed = false;
+    if (r == 0)
+        fill_gaps(w, n_groups, py->layout.fr_owner != NO && py->layout.fr_is_entry == NO);
+    for (size_t i = 0; r >= 0 && i < n->stack.n; i++) {
+        r = add_groups(w, i, n_groups, &g, frames, shown, &next);
+        spot.at_root = n_groups && g == n_groups;
+        if (r > 0) {
+            spot.last = NULL;
+            spot.at_loop = true;
+        }
+        if (r == 0 || (r > 0 && n->sampler->options.native_all))
+            r = add_native(w, n, i, &spot);
+    }
+    if (r >= 0 && g == n_groups && !n->stack.whole && n->captured && n->sampler->options.native_all)
+        r = add_mark(w, n->sampler, "[native frames are missing here]");
+    return r < 0 ? r : add_rest(w, n->sampler, n_groups, g, frames, shown, &next);
+}

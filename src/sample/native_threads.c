@@ -1,0 +1,159 @@
+/*
+ * Threads that have no Python: those of libraries. Called at each sample with --native-all.
+ */
+#include "base/clock.h"
+#include "base/grow.h"
+#include "base/utf8.h"
+#include "sample/process_private.h"
+#include "target/core_file.h"
+#include "target/proc.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define LOOK_NS (100 * NS_PER_MS)
+
+static void other_close(struct known_thread *k)
+{
+    if (!k->dead)
+        task_close(&k->task);
+    *k = (struct known_thread){0};
+}
+
+void native_threads_free(struct process *p)
+{
+    for (size_t i = 0; i < p->n_native_threads; i++)
+        other_close(&p->native_threads[i]);
+    free(p->native_threads);
+    p->native_threads = NULL;
+    p->n_native_threads = p->cap_native_threads = 0;
+    p->native_threads_ns = 0;
+}
+
+static bool has_python(struct process *p, pid_t tid)
+{
+    for (size_t i = 0; i < p->threads.n; i++) {
+        const struct known_thread *k = thread_table_find(&p->table, p->threads.items[i].tstate);
+
+        if (k && k->tid == tid)
+            return true;
+    }
+    return false;
+}
+
+/* A thread can call itself anything. */
+static const char *name_of(struct process *p, pid_t tid)
+{
+    char *text = NULL, clean[3 * 64];
+    const char *name = NULL;
+    size_t len = 0;
+
+    if (!p->core && proc_read_file(p->pid, tid, "comm", &text, &len) == 0) {
+        len -= len && text[len - 1] == '\n';
+        if (len > 64)
+            len = 64;
+        name = intern_bytes(p->sampler->names, clean, utf8_clean(text, len, clean));
+    }
+    free(text);
+    return name;
+}
+
+/* What was known of it, if it is still that one: files of one that has ended cannot be read. */
+static bool take_known(struct process *p, struct known_thread *old, size_t n_old, pid_t tid, struct known_thread *ret)
+{
+    struct task_look look;
+
+    for (size_t i = 0; i < n_old; i++) {
+        if (old[i].tid != tid || p->core || task_look(&old[i].task, &look) < 0)
+            continue;
+        *ret = old[i];
+        old[i] = (struct known_thread){.dead = true};
+        return true;
+    }
+    return false;
+}
+
+static int enter(struct process *p, pid_t tid, struct known_thread *old, size_t n_old)
+{
+    struct known_thread *k;
+
+    if (has_python(p, tid))
+        return 0;
+    if (grow_array((void **)&p->native_threads, &p->cap_native_threads, p->n_native_threads + 1,
+                   sizeof(*p->native_threads)) < 0)
+        return ERR_NOMEM;
+    k = &p->native_threads[p->n_native_threads++];
+    if (take_known(p, old, n_old, tid, k)) {
+        k->name = name_of(p, tid);
+        return 0;
+    }
+    *k = (struct known_thread){.tid = tid, .name = name_of(p, tid), .dead = p->core != NULL};
+    if (k->dead)
+        k->was_active = core_file_was_active(p->core, core_file_thread(p->core, tid));
+    else
+        task_open(&k->task, p->pid, tid);
+    return 0;
+}
+
+static int enter_all(struct process *p, struct known_thread *old, size_t n_old)
+{
+    pid_t *tids = NULL;
+    size_t n = 0;
+    int r = 0;
+
+    if (p->core) {
+        for (size_t i = 0; r == 0 && i < p->core->n_threads; i++)
+            r = enter(p, p->core->threads[i].tid, old, n_old);
+        return r;
+    }
+    if (proc_tasks_read(p->pid, &tids, &n) < 0)
+        return 0;
+    for (size_t i = 0; r == 0 && i < n; i++)
+        r = enter(p, tids[i], old, n_old);
+    free(tids);
+    return r;
+}
+
+static int look(struct process *p)
+{
+    struct known_thread *old = p->native_threads;
+    size_t n_old = p->n_native_threads;
+    int r;
+
+    p->native_threads = NULL;
+    p->n_native_threads = p->cap_native_threads = 0;
+    p->native_threads_ns = clock_now_ns();
+    r = enter_all(p, old, n_old);
+    for (size_t i = 0; i < n_old; i++)
+        other_close(&old[i]);
+    free(old);
+    return r;
+}
+
+static int sample_other(struct process *p, struct known_thread *k, process_sink sink, void *arg)
+{
+    struct stack_source src = {.sampler = p->sampler, .py = &p->py, .native = &p->native};
+    int r;
+
+    if (!k->dead && emit_unchanged(p, k, sink, arg, &r))
+        return r;
+    r = process_read_stack(p, &src, k);
+    if (r == STACK_IDLE)
+        p->sampler->idle++;
+    if (r == 0 && p->native.captured)
+        return emit_stack(p, k, p->stack.active, sink, arg);
+    return r == ERR_NOMEM ? r : 0;
+}
+
+int native_threads_sample(struct process *p, process_sink sink, void *arg)
+{
+    int r = 0;
+
+    if (p->sampler->options.gil_only || !p->native.sampler)
+        return 0;
+    if (!p->native_threads_ns || clock_now_ns() - p->native_threads_ns > LOOK_NS)
+        r = look(p);
+    for (size_t i = 0; r == 0 && i < p->n_native_threads; i++)
+        r = sample_other(p, &p->native_threads[i], sink, arg);
+    return r;
+}

@@ -1,0 +1,321 @@
+/*
+ * A process and its descendants: the set, and one sample of all. Called by cmd/dump once and by the loop at each tick.
+ */
+#include "sample/process_tree_private.h"
+
+#include "base/clock.h"
+#include "base/grow.h"
+#include "base/hash.h"
+#include "target/access.h"
+
+#include <stdlib.h>
+#include <unistd.h>
+
+#define MAX_PROCESSES 65536
+#define RETRY_NS      (20 * NS_PER_MS)
+#define POLL_NS       (2 * NS_PER_MS)
+
+/* ---- the set ---- */
+
+static size_t slot_of(const struct process_tree *t, pid_t pid)
+{
+    size_t at = hash_mix(0, (uint64_t)pid) & (t->n_slots - 1);
+
+    while (t->slots[at] && t->items[t->slots[at] - 1].pid != pid)
+        at = (at + 1) & (t->n_slots - 1);
+    return at;
+}
+
+struct tree_entry *process_tree_find(const struct process_tree *t, pid_t pid)
+{
+    size_t at;
+
+    if (!t->n_slots)
+        return NULL;
+    at = slot_of(t, pid);
+    return t->slots[at] ? &t->items[t->slots[at] - 1] : NULL;
+}
+
+/* Enters all items anew, with room for twice as many. */
+static int index_rebuild(struct process_tree *t)
+{
+    size_t n_slots = 64;
+    uint32_t *slots;
+
+    while (n_slots < t->n * 4)
+        n_slots *= 2;
+    slots = calloc(n_slots, sizeof(*slots));
+    if (!slots)
+        return ERR_NOMEM;
+    free(t->slots);
+    t->slots = slots;
+    t->n_slots = n_slots;
+    for (size_t i = 0; i < t->n; i++)
+        t->slots[slot_of(t, t->items[i].pid)] = (uint32_t)i + 1;
+    return 0;
+}
+
+int process_tree_join(struct process_tree *t, pid_t pid, const struct proc_stat *st, struct process_node *up)
+{
+    struct process_node *node;
+
+    if (t->n == MAX_PROCESSES)
+        return ERR_BOUNDS;
+    if (grow_array((void **)&t->items, &t->cap, t->n + 1, sizeof(*t->items)) < 0)
+        return ERR_NOMEM;
+    if ((t->n + 1) * 2 > t->n_slots && index_rebuild(t) < 0)
+        return ERR_NOMEM;
+    node = process_node_new(up, pid);
+    if (!node)
+        return ERR_NOMEM;
+    t->items[t->n++] = (struct tree_entry){
+        .pid = pid, .start_time = st->start_time, .image = st->image, .node = node, .error = ERR_STARTING};
+    t->slots[slot_of(t, pid)] = (uint32_t)t->n;
+    t->items[t->n - 1].left_out = up && proc_is_profiler(pid);
+    return 0;
+}
+
+void process_tree_remember(struct process_tree *t, pid_t pid, struct process_node *node)
+{
+    struct past_member *m = &t->past[t->n_past++ % PROCESS_TREE_PAST];
+
+    process_node_release(m->node);
+    *m = (struct past_member){pid, node};
+}
+
+int process_tree_drop_dead(struct process_tree *t)
+{
+    size_t kept = 1;
+
+    for (size_t i = 1; i < t->n; i++) {
+        struct tree_entry *e = &t->items[i];
+
+        if (!e->dead) {
+            t->items[kept++] = *e;
+            continue;
+        }
+        process_free(e->process);
+        if (e->left_out)
+            process_node_release(e->node);
+        else
+            process_tree_remember(t, e->pid, e->node);
+    }
+    if (kept >= t->n)
+        return 0;
+    t->n = kept;
+    return index_rebuild(t);
+}
+
+void process_tree_free(struct process_tree *t)
+{
+    for (size_t i = 0; i < t->n; i++) {
+        process_free(t->items[i].process);
+        process_node_release(t->items[i].node);
+    }
+    for (size_t i = 0; i < PROCESS_TREE_PAST; i++)
+        process_node_release(t->past[i].node);
+    process_node_free_all(&t->pinned);
+    if (t->watching) {
+        new_pids_close(&t->births);
+        proc_connector_close(&t->forks);
+    }
+    free(t->elders);
+    free(t->items);
+    free(t->slots);
+    *t = (struct process_tree){.sampler = t->sampler, .subprocesses = t->subprocesses, .max_depth = t->max_depth};
+}
+
+const struct proc_info *process_tree_entry_info(const struct tree_entry *e)
+{
+    return &e->node->info;
+}
+
+static bool entry_alive(const struct tree_entry *e)
+{
+    return e->process ? process_alive(e->process) : proc_is_alive(e->pid, e->start_time);
+}
+
+bool process_tree_root_alive(const struct process_tree *t)
+{
+    return t->n && entry_alive(&t->items[0]);
+}
+
+bool process_tree_is_calm(const struct process_tree *t)
+{
+    return !t->subprocesses && t->n == 1 && t->items[0].process && !t->items[0].suspect && !t->items[0].dead;
+}
+
+bool process_tree_is_alone(const struct process_tree *t)
+{
+    for (size_t i = 1; i < t->n; i++)
+        if (!t->items[i].left_out && !t->items[i].dead)
+            return false;
+    return true;
+}
+
+bool process_tree_has_python(const struct process_tree *t)
+{
+    for (size_t i = 1; i < t->n; i++)
+        if (!t->items[i].left_out && !t->items[i].dead && (t->items[i].process || !t->items[i].given_up))
+            return true;
+    return false;
+}
+
+bool process_tree_is_way_to_us(const struct process_tree *t, const struct tree_entry *e)
+{
+    const struct tree_entry *us = process_tree_find(t, getpid());
+
+    for (const struct process_node *node = us ? us->node : NULL; node && node != t->items[0].node; node = node->up)
+        if (node == e->node)
+            return !e->process;
+    return false;
+}
+
+/* ---- attaching ---- */
+
+/* May the process still become a Python that can be read? */
+static bool may_change(const struct tree_entry *e, int r)
+{
+    if (r == ERR_STARTING || r == ERR_READ || r == ERR_TORN)
+        return true;
+    return r == ERR_NOT_PYTHON && access_is_starting(e->pid);
+}
+
+/* The Python that it was forked from, if it is the same program still. */
+static const struct process *forked_from(const struct process_tree *t, const struct tree_entry *e)
+{
+    const struct tree_entry *parent = e->node->up ? process_tree_find(t, e->node->up->info.pid) : NULL;
+
+    return parent && parent->process && e->image && parent->image == e->image ? parent->process : NULL;
+}
+
+static int attach(struct process_tree *t, struct tree_entry *e, uint64_t patience_ns, struct err_note *note)
+{
+    const struct process *like = forked_from(t, e);
+    int r = like ? process_attach_fork(t->sampler, e->pid, like, &e->process) : ERR_STARTING;
+
+    if (r < 0 && r != ERR_NOMEM)
+        r = process_attach(t->sampler, e->pid, patience_ns, &e->process, note);
+    if (r == 0) {
+        process_move_info(e->process, &e->node->info);
+        t->has_python = true;
+    }
+    return r;
+}
+
+int process_tree_try(struct process_tree *t, struct tree_entry *e, uint64_t patience_ns, struct err_note *note)
+{
+    struct proc_stat st;
+    int r;
+
+    if (e->process || e->left_out)
+        return 0;
+    if (proc_stat_read(e->pid, 0, &st) == 0 && st.start_time == e->start_time)
+        e->image = st.image; /* it may have executed something since it joined */
+    r = attach(t, e, patience_ns, note);
+    e->error = r;
+    if (r == 0 || r == ERR_NOMEM)
+        return r;
+    if (r == ERR_NO_PROCESS || r == ERR_GONE)
+        e->dead = true;
+    e->given_up = !may_change(e, r);
+    e->retry_ns = clock_now_ns() + RETRY_NS;
+    return process_node_read_command(e->node) < 0 ? ERR_NOMEM : r;
+}
+
+int process_tree_renew(struct tree_entry *e, const struct proc_stat *st)
+{
+    struct process_node *node = e->node;
+
+    e->process = process_free(e->process);
+    e->image = st->image;
+    e->given_up = false;
+    e->retry_ns = 0;
+    e->error = ERR_STARTING;
+    if (node->pinned) { /* what was seen of it keeps the name it had */
+        node = process_node_new(node->up, e->pid);
+        if (!node)
+            return ERR_NOMEM;
+        process_node_release(e->node);
+        e->node = node;
+    }
+    e->left_out = node->up && proc_is_profiler(e->pid);
+    return 0;
+}
+
+int process_tree_attach(struct process_tree *t, struct tree_entry *e, uint64_t patience_ns)
+{
+    uint64_t deadline = clock_now_ns() + patience_ns;
+    int r = process_tree_try(t, e, 0, NULL);
+
+    while (r == ERR_STARTING && clock_now_ns() < deadline) {
+        clock_sleep_ns(POLL_NS);
+        r = process_tree_try(t, e, 0, NULL);
+    }
+    return r;
+}
+
+void process_tree_detach(struct tree_entry *e)
+{
+    e->process = process_free(e->process);
+}
+
+int process_tree_add(struct process_tree *t, pid_t pid, uint64_t patience_ns, bool must_be_python,
+                     struct err_note *note)
+{
+    struct proc_stat st;
+    int r = proc_stat_read(pid, 0, &st);
+
+    if (r < 0)
+        return r == ERR_NO_PROCESS ? err_note_what(note, r, "no process has the pid %d", (int)pid) : r;
+    r = process_tree_join(t, pid, &st, NULL);
+    if (r < 0)
+        return r;
+    if (must_be_python)
+        return process_tree_try(t, &t->items[0], patience_ns, note);
+    r = process_tree_try(t, &t->items[0], 0, note);
+    if (r == ERR_STARTING)
+        r = process_tree_attach(t, &t->items[0], patience_ns);
+    return r == ERR_NOT_PYTHON || r == ERR_STARTING ? 0 : r;
+}
+
+/* ---- sampling ---- */
+
+/* What came of one sample of a process. ERR_GONE when nothing of it is left. */
+static int entry_sample(struct process_tree *t, struct tree_entry *e, process_sink sink, void *arg)
+{
+    uint64_t before = t->sampler->stacks;
+    int r = process_sample(e->process, sink, arg);
+
+    if (t->sampler->stacks != before)
+        process_node_pin(e->node, &t->pinned);
+    if (r == ERR_GONE)
+        e->dead = true;
+    else if (r < 0 && r != ERR_NOMEM) {
+        if (r != ERR_STARTING) /* no stack was missed */
+            sampler_count_error(t->sampler, r);
+        e->suspect = true;
+    }
+    return r;
+}
+
+int process_tree_sample(struct process_tree *t, process_sink sink, void *arg)
+{
+    size_t left = 0;
+    int r = 0;
+
+    for (size_t i = 0; i < t->n && r == 0; i++) {
+        struct tree_entry *e = &t->items[i];
+
+        if (!e->process) {
+            left += !e->given_up && !e->left_out && !e->dead;
+            continue;
+        }
+        r = entry_sample(t, e, sink, arg);
+        left += r != ERR_GONE;
+        if (r != ERR_NOMEM && r <= 0)
+            r = 0;
+    }
+    /* A root that is no Python, or is no more, may yet start or become one. */
+    return r ? r : left || process_tree_root_alive(t) ? 0 : ERR_GONE;
+}

@@ -1,0 +1,148 @@
+/*
+ * Setuid root -> the caller, with one guarded door. Called by main.c first of all, by mem_live_linux.c and stop_linux.c
+ * when the kernel has refused the caller.
+ *
+ * What is opened here stays what it is: a directory of /proc names one process for good, whoever gets its pid later, and
+ * /proc/PID/mem one address space, whatever that process executes later. So the door is opened first and looked through
+ * afterwards: the check is made of the very process that was opened. An address space that ever had other rights is not
+ * dumpable (prctl(2), PR_SET_DUMPABLE), and its files in /proc do not belong to its user.
+ */
+#include "target/setuid_guard.h"
+
+#include "target/caps.h"
+#include "target/proc.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/auxv.h>
+#include <sys/prctl.h>
+#include <sys/ptrace.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+bool setuid_guard_active(void)
+{
+    return getuid() != 0 && getauxval(AT_SECURE);
+}
+
+static bool is_caller(void)
+{
+    uid_t r, e, s;
+    gid_t gr, ge, gs;
+
+    return getresuid(&r, &e, &s) == 0 && getresgid(&gr, &ge, &gs) == 0 && r == e && r == s && gr == ge && gr == gs;
+}
+
+int setuid_guard_settle(struct err_note *note)
+{
+    uint64_t keep = caps_permitted() & CAPS_PTRACE;
+
+    if (!setuid_guard_active())
+        return 0;
+    prctl(PR_SET_KEEPCAPS, 1, 0, 0, 0);
+    if (setresgid(getgid(), getgid(), getgid()) < 0 || setresuid(getuid(), getuid(), getuid()) < 0 || !is_caller() ||
+        caps_set(keep, 0) < 0 || caps_permitted() != keep) {
+        err_note_what(note, ERR_PERMISSION, "spyglass is installed setuid, but cannot give up the rights that it got");
+        err_note_hint(note, "Take the bit away: chmod u-s,g-s the program.");
+        return ERR_PERMISSION;
+    }
+    prctl(PR_SET_KEEPCAPS, 0, 0, 0, 0);
+    prctl(PR_SET_DUMPABLE, 0, 0, 0, 0); /* no core file, and no debugger of the caller's */
+    return 0;
+}
+
+static bool same_user_namespace(int dir)
+{
+    char ours[64] = "", theirs[64] = "";
+    ssize_t own = readlink("/proc/self/ns/user", ours, sizeof(ours) - 1);
+    ssize_t other = readlinkat(dir, "ns/user", theirs, sizeof(theirs) - 1);
+
+    return own > 0 && own == other && memcmp(ours, theirs, (size_t)own) == 0;
+}
+
+static bool has_callers_ids(const struct proc_status *st)
+{
+    uid_t uid = getuid();
+    gid_t gid = getgid();
+
+    return st->uid_real == uid && st->uid_effective == uid && st->uid_saved == uid && st->gid_real == gid &&
+           st->gid_effective == gid && st->gid_saved == gid && !st->cap_eff && !st->cap_perm;
+}
+
+static bool dir_is_own(int dir)
+{
+    struct proc_status st;
+    struct stat file;
+
+    if (proc_status_read_at(dir, &st) < 0 || !has_callers_ids(&st))
+        return false;
+    return fstatat(dir, "status", &file, 0) == 0 && file.st_uid == getuid() && file.st_gid == getgid() &&
+           same_user_namespace(dir);
+}
+
+static int open_dir(pid_t pid)
+{
+    char path[32];
+
+    snprintf(path, sizeof(path), "/proc/%d", (int)pid);
+    return open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+}
+
+bool setuid_guard_is_own(pid_t pid)
+{
+    int dir = open_dir(pid);
+    bool own = dir >= 0 && dir_is_own(dir);
+
+    if (dir >= 0)
+        close(dir);
+    return own;
+}
+
+/* Nothing but the one call between these. */
+static bool raise_right(void)
+{
+    return setuid_guard_active() && caps_permitted() & CAPS_PTRACE && caps_set(CAPS_PTRACE, CAPS_PTRACE) == 0;
+}
+
+static void lower_right(void)
+{
+    int error = errno;
+
+    caps_set(CAPS_PTRACE, 0);
+    errno = error;
+}
+
+int setuid_guard_open_mem(pid_t pid)
+{
+    int dir = setuid_guard_active() ? open_dir(pid) : -1, fd = -1;
+
+    if (dir >= 0 && raise_right()) {
+        fd = openat(dir, "mem", O_RDONLY | O_CLOEXEC);
+        lower_right();
+    }
+    if (fd >= 0 && !dir_is_own(dir)) {
+        close(fd);
+        fd = -1;
+    }
+    if (dir >= 0)
+        close(dir);
+    if (fd < 0)
+        errno = EPERM;
+    return fd;
+}
+
+bool setuid_guard_seize(pid_t tid)
+{
+    bool done;
+
+    /* Asked before as well, so that no other process is even stopped by it. */
+    if (!setuid_guard_active() || !setuid_guard_is_own(tid) || !raise_right()) {
+        errno = EPERM;
+        return false;
+    }
+    done = ptrace(PTRACE_SEIZE, tid, 0, 0) == 0;
+    lower_right();
+    return done;
+}

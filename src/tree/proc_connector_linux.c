@@ -1,0 +1,134 @@
+/*
+ * The process connector (drivers/connector/cn_proc.c) -> forks and execs. Called by sample/process_tree_refresh.c.
+ *
+ * From Linux 6.6 on the kernel forgets a listener when its socket is closed, whatever ended it; before that one that was
+ * killed would cost every fork of the machine a message for ever. So older kernels are not asked.
+ */
+#include "tree/proc_connector.h"
+
+#include "base/err.h"
+
+#include <errno.h>
+#include <linux/cn_proc.h>
+#include <linux/connector.h>
+#include <linux/netlink.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#define BUFFER     (1024 * 1024)
+#define ANSWER_MAX 1000 /* messages before the answer */
+/* Of the kinds of events; 6.6 was the first to let one choose. */
+#define FORKS_AND_EXECS 3u
+
+struct request {
+    struct nlmsghdr head;
+    struct cn_msg msg;
+    uint32_t op, events;
+};
+
+static bool kernel_forgets(void)
+{
+    struct utsname name;
+    int major = 0, minor = 0;
+
+    return uname(&name) == 0 && sscanf(name.release, "%d.%d", &major, &minor) == 2 &&
+           (major > 6 || (major == 6 && minor >= 6));
+}
+
+/* `events` 0: of all kinds. */
+static bool send_op(int fd, uint32_t op, uint32_t events)
+{
+    struct sockaddr_nl kernel = {.nl_family = AF_NETLINK};
+    struct request r = {.msg = {.id = {CN_IDX_PROC, CN_VAL_PROC}}, .op = op, .events = events};
+    size_t len = events ? sizeof(r) : offsetof(struct request, events);
+
+    r.head = (struct nlmsghdr){.nlmsg_len = (uint32_t)len, .nlmsg_type = NLMSG_DONE};
+    r.msg.len = (uint16_t)(len - offsetof(struct request, op));
+    return sendto(fd, &r, len, 0, (struct sockaddr *)&kernel, sizeof(kernel)) == (ssize_t)len;
+}
+
+/* One message of the kernel: 1; 0 when there is none; ERR_BOUNDS. */
+static int receive(int fd, struct proc_event *ret)
+{
+    _Alignas(struct nlmsghdr) char buf[1024];
+    const struct nlmsghdr *head = (const struct nlmsghdr *)buf;
+    size_t begin = NLMSG_HDRLEN + sizeof(struct cn_msg), least = offsetof(struct proc_event, event_data);
+    struct sockaddr_nl from = {0};
+    socklen_t from_len = sizeof(from);
+    ssize_t got = recvfrom(fd, buf, sizeof(buf), MSG_DONTWAIT, (struct sockaddr *)&from, &from_len);
+
+    if (got < 0)
+        return errno == ENOBUFS ? ERR_BOUNDS : 0;
+    *ret = (struct proc_event){.what = PROC_EVENT_NONE};
+    if (from.nl_pid != 0 || (size_t)got < begin + least || head->nlmsg_len > (size_t)got)
+        return 1; /* not the kernel's, or none that we know */
+    memcpy(ret, buf + begin, (size_t)got - begin < sizeof(*ret) ? (size_t)got - begin : sizeof(*ret));
+    return 1;
+}
+
+/* The kernel answers at once, unless we are in a namespace that it tells nothing. It does so only while all kinds of
+ * events are wanted: these may come first. */
+static bool is_heard(int fd)
+{
+    struct proc_event event;
+
+    if (!send_op(fd, PROC_CN_MCAST_LISTEN, 0))
+        return false;
+    for (int i = 0; i < ANSWER_MAX && receive(fd, &event) == 1; i++)
+        if (event.what == PROC_EVENT_NONE)
+            return event.event_data.ack.err == 0 && send_op(fd, PROC_CN_MCAST_LISTEN, FORKS_AND_EXECS);
+    return false;
+}
+
+bool proc_connector_open(struct proc_connector *f)
+{
+    struct sockaddr_nl own = {.nl_family = AF_NETLINK, .nl_groups = CN_IDX_PROC};
+    int size = BUFFER;
+
+    f->fd = -1;
+    if (!kernel_forgets())
+        return false;
+    f->fd = socket(PF_NETLINK, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, NETLINK_CONNECTOR);
+    if (f->fd < 0)
+        return false;
+    if (setsockopt(f->fd, SOL_SOCKET, SO_RCVBUFFORCE, &size, sizeof(size)) < 0)
+        setsockopt(f->fd, SOL_SOCKET, SO_RCVBUF, &size, sizeof(size));
+    if (bind(f->fd, (struct sockaddr *)&own, sizeof(own)) == 0 && is_heard(f->fd))
+        return true;
+    proc_connector_close(f);
+    return false;
+}
+
+void proc_connector_close(struct proc_connector *f)
+{
+    if (f->fd < 0)
+        return;
+    send_op(f->fd, PROC_CN_MCAST_IGNORE, 0);
+    close(f->fd);
+    f->fd = -1;
+}
+
+int proc_connector_next(struct proc_connector *f, struct process_event *ret)
+{
+    struct proc_event event;
+    int r;
+
+    while ((r = receive(f->fd, &event)) == 1) {
+        const struct fork_proc_event *fork = &event.event_data.fork;
+
+        if (event.what == PROC_EVENT_FORK && fork->child_pid == fork->child_tgid) { /* not a thread */
+            *ret = (struct process_event){fork->parent_tgid, fork->child_tgid};
+            return 1;
+        }
+        if (event.what == PROC_EVENT_EXEC) {
+            *ret = (struct process_event){0, event.event_data.exec.process_tgid};
+            return 1;
+        }
+    }
+    return r;
+}

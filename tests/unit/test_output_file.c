@@ -1,0 +1,734 @@
+/*
+ * The place of a recording: each kind of path, each failure, and that nothing stray stays behind. What
+ * needs another user or a mount runs in a child of its own, and only where we are root.
+ */
+#include "out/output_file.h"
+
+#include "test.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/mount.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { NOBODY = 65534 };
+
+/* Paths below are relative to a directory of the test's own. */
+static char work[PATH_MAX];
+
+struct text {
+    const char *text;
+    size_t times;
+    int result;
+};
+
+static int fill_text(FILE *out, void *arg)
+{
+    const struct text *t = arg;
+
+    for (size_t i = 0; i < t->times; i++)
+        fputs(t->text, out);
+    return t->result;
+}
+
+static int put(struct output_file *pl, const char *text, struct err_note *note)
+{
+    return output_file_write(pl, fill_text, &(struct text){text, 1, 0}, note);
+}
+
+static int put_big(struct output_file *pl, struct err_note *note)
+{
+    return output_file_write(pl, fill_text, &(struct text){"0123456789abcdef", 1 << 16, 0}, note);
+}
+
+static void make_file(const char *path, const char *content)
+{
+    FILE *f = fopen(path, "w");
+
+    if (!CHECK(f != NULL))
+        exit(1);
+    fputs(content, f);
+    fclose(f);
+}
+
+static const char *read_file(const char *path)
+{
+    static char buf[256];
+    FILE *f = fopen(path, "r");
+
+    if (!f)
+        return NULL;
+    buf[fread(buf, 1, sizeof(buf) - 1, f)] = '\0';
+    fclose(f);
+    return buf;
+}
+
+static ino_t inode_of(const char *path)
+{
+    struct stat st;
+    return lstat(path, &st) == 0 ? st.st_ino : 0;
+}
+
+static mode_t mode_of(const char *path)
+{
+    struct stat st;
+    return lstat(path, &st) == 0 ? st.st_mode : 0;
+}
+
+/* How many names a directory holds. */
+static int count_names(const char *path)
+{
+    DIR *d = opendir(path);
+    int n = 0;
+
+    while (d && readdir(d))
+        n++;
+    if (d)
+        closedir(d);
+    return n - 2;
+}
+
+/* A fresh directory for one test; goes there. */
+static void enter(const char *name)
+{
+    CHECK_INT(chdir(work), 0);
+    CHECK_INT(mkdir(name, 0777), 0);
+    CHECK_INT(chdir(name), 0);
+}
+
+static struct output_file *open_ok(const char *path)
+{
+    struct err_note note = {0};
+    struct output_file *pl = NULL;
+
+    if (!CHECK_INT(output_file_open(path, &pl, &note), 0))
+        fprintf(stderr, "    of '%s': %s\n", path, note.what);
+    return pl;
+}
+
+static void check_refused(const char *path, const char *what)
+{
+    struct err_note note = {0};
+    struct output_file *pl = (struct output_file *)1;
+
+    CHECK_INT(output_file_open(path, &pl, &note), ERR_OUTPUT);
+    CHECK(pl == (struct output_file *)1);
+    if (what)
+        CHECK_STR(note.what, what);
+}
+
+/* ---- files ---- */
+
+static void test_new_file(void)
+{
+    enter("new");
+    mode_t mask = umask(027);
+    struct output_file *pl = open_ok("a.svg");
+
+    CHECK_INT(count_names("."), 0);
+    CHECK_STR(output_file_path(pl), "a.svg");
+    CHECK(!output_file_is_stdout(pl));
+    CHECK_INT(put(pl, "one", NULL), 0);
+    CHECK_STR(read_file("a.svg"), "one");
+    CHECK_INT(mode_of("a.svg") & 07777, 0640);
+    CHECK_INT(put(pl, "2", NULL), 0);
+    CHECK_STR(read_file("a.svg"), "2");
+    CHECK_INT(count_names("."), 1);
+    CHECK(output_file_close(pl) == NULL);
+    CHECK(output_file_close(NULL) == NULL);
+    umask(mask);
+}
+
+static void test_unused(void)
+{
+    enter("unused");
+    output_file_close(open_ok("a.svg"));
+    CHECK_INT(count_names("."), 0);
+}
+
+static void test_replaces(void)
+{
+    enter("replaces");
+    make_file("a", "older");
+    int held = open("a", O_RDONLY | O_CLOEXEC);
+    struct output_file *pl = open_ok("./a");
+    char buf[8] = "";
+
+    CHECK_INT(put(pl, "new", NULL), 0);
+    CHECK_STR(read_file("a"), "new");
+    CHECK_INT(read(held, buf, sizeof(buf)), 5); /* who has the old one open sees all of it */
+    close(held);
+    output_file_close(pl);
+    CHECK_INT(count_names("."), 1);
+}
+
+static void test_fill_fails(void)
+{
+    struct err_note note = {.what = "mine"};
+
+    enter("fill");
+    make_file("old", "older");
+    struct output_file *pl = open_ok("new"), *old = open_ok("old");
+    struct text bad = {"x", 100000, ERR_NO_SAMPLES};
+
+    CHECK_INT(output_file_write(pl, fill_text, &bad, &note), ERR_NO_SAMPLES);
+    CHECK_INT(output_file_write(old, fill_text, &bad, &note), ERR_NO_SAMPLES);
+    CHECK_STR(note.what, "mine");
+    CHECK_STR(read_file("old"), "older");
+    CHECK_INT(count_names("."), 1);
+    output_file_close(pl);
+    output_file_close(old);
+}
+
+static void test_empty_file_keeps_inode(void)
+{
+    enter("empty");
+    make_file("a", "");
+    ino_t inode = inode_of("a");
+    int held = open("a", O_RDONLY | O_CLOEXEC);
+    struct output_file *pl = open_ok("a");
+    char buf[16] = "";
+
+    CHECK_INT(put(pl, "a longer one", NULL), 0);
+    CHECK_INT(read(held, buf, sizeof(buf)), 12);
+    CHECK_INT(put(pl, "short", NULL), 0);
+    CHECK_STR(read_file("a"), "short");
+    CHECK(inode_of("a") == inode);
+    /* A filling that gives up before it wrote leaves the last snapshot. */
+    CHECK_INT(output_file_write(pl, fill_text, &(struct text){"", 1, ERR_NO_SAMPLES}, NULL), ERR_NO_SAMPLES);
+    CHECK_STR(read_file("a"), "short");
+    /* One that fails in the middle leaves nothing, not a half. */
+    CHECK_INT(output_file_write(pl, fill_text, &(struct text){"xxxxxxxx", 100000, ERR_IO}, NULL), ERR_IO);
+    CHECK_STR(read_file("a"), "");
+    CHECK_INT(count_names("."), 1);
+    close(held);
+    output_file_close(pl);
+}
+
+static void test_empty_file_changes_hands(void)
+{
+    enter("hands");
+    make_file("a", "");
+    struct output_file *pl = open_ok("a");
+    make_file("a", "somebody's");
+    ino_t inode = inode_of("a");
+    CHECK_INT(put(pl, "ours", NULL), 0);
+    CHECK_STR(read_file("a"), "ours");
+    CHECK(inode_of("a") != inode);
+    output_file_close(pl);
+
+    make_file("b", "");
+    make_file("victim", "precious");
+    pl = open_ok("b");
+    CHECK_INT(unlink("b") + symlink("victim", "b"), 0);
+    CHECK_INT(put(pl, "ours", NULL), 0);
+    CHECK_STR(read_file("victim"), "precious");
+    CHECK(S_ISREG(mode_of("b")));
+    CHECK_STR(read_file("b"), "ours");
+    output_file_close(pl);
+
+    make_file("c", "");
+    pl = open_ok("c");
+    unlink("c");
+    CHECK_INT(put(pl, "ours", NULL), 0);
+    CHECK_STR(read_file("c"), "ours");
+    output_file_close(pl);
+}
+
+static void test_hard_link_is_left(void)
+{
+    enter("hard");
+    make_file("other", "");
+    CHECK_INT(link("other", "a"), 0);
+    struct output_file *pl = open_ok("a");
+    CHECK_INT(put(pl, "ours", NULL), 0);
+    CHECK_STR(read_file("other"), "");
+    CHECK_STR(read_file("a"), "ours");
+    output_file_close(pl);
+}
+
+static void test_symlink(void)
+{
+    static const char *const targets[] = {"full", "empty", "nowhere", "/dev/null", "."};
+
+    enter("symlink");
+    make_file("full", "precious");
+    make_file("empty", "");
+    for (size_t i = 0; i < sizeof(targets) / sizeof(targets[0]); i++) {
+        CHECK_INT(symlink(targets[i], "a"), 0);
+        struct output_file *pl = open_ok("a");
+        CHECK_INT(put(pl, "ours", NULL), 0);
+        CHECK(S_ISREG(mode_of("a")));
+        CHECK_STR(read_file("a"), "ours");
+        output_file_close(pl);
+        unlink("a");
+    }
+    CHECK_STR(read_file("full"), "precious");
+    CHECK_STR(read_file("empty"), "");
+    CHECK_INT(access("nowhere", F_OK), -1);
+    CHECK_INT(count_names("."), 2);
+}
+
+static void test_refused(void)
+{
+    char name[300];
+    struct err_note note = {0};
+    struct output_file *pl;
+    struct sockaddr_un address = {.sun_family = AF_UNIX, .sun_path = "socket"};
+    int sock = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    enter("refused");
+    CHECK_INT(mkdir("dir", 0777), 0);
+    make_file("file", "x");
+    CHECK_INT(bind(sock, (struct sockaddr *)&address, sizeof(address)), 0);
+    check_refused("", "'': the name is empty");
+    check_refused("dir", "'dir': it is a directory");
+    check_refused("dir/", "'dir/': it is a directory");
+    check_refused(".", "'.': it is a directory");
+    check_refused("/", "'/': it is a directory");
+    check_refused("no/such/a.svg", "'no/such/a.svg': the directory 'no/such' does not exist");
+    check_refused("file/a.svg", "'file/a.svg': the directory 'file' cannot be used: Not a directory");
+    check_refused("socket", "'socket': it is neither a file, a FIFO nor a character device");
+    check_refused("/proc/a.svg", NULL);
+    check_refused("\033[31m\xc2\x9bm\xff/a", "'?[31m?m?/a': the directory '?[31m?m?' does not exist");
+    check_refused("\xc3\xa9t\xc3\xa9/a", "'\xc3\xa9t\xc3\xa9/a': the directory '\xc3\xa9t\xc3\xa9' does not exist");
+    memset(name, 'n', sizeof(name) - 1);
+    name[sizeof(name) - 1] = '\0';
+    check_refused(name, NULL);
+    CHECK_INT(output_file_open("no/a", &pl, &note), ERR_OUTPUT);
+    CHECK_STR(note.hint, "Create it, or give another place with -o FILE.");
+    CHECK_INT(output_file_open("no/a", &pl, NULL), ERR_OUTPUT);
+    CHECK_INT(count_names("."), 3);
+    close(sock);
+}
+
+static void test_longest_name(void)
+{
+    char name[256];
+
+    enter("longest");
+    memset(name, 'n', sizeof(name) - 1);
+    name[255] = '\0';
+    struct output_file *pl = open_ok(name);
+    CHECK_INT(put(pl, "ours", NULL), 0);
+    CHECK_STR(read_file(name), "ours");
+    output_file_close(pl);
+}
+
+static void test_directory_comes_and_goes(void)
+{
+    struct err_note note = {0};
+
+    enter("goes");
+    CHECK_INT(mkdir("d", 0777), 0);
+    struct output_file *pl = open_ok("d/a");
+    CHECK_INT(rmdir("d"), 0);
+    CHECK_INT(put(pl, "ours", &note), ERR_OUTPUT);
+    CHECK_STR(note.what, "'d/a': No such file or directory");
+    CHECK_INT(mkdir("d", 0777), 0);
+    CHECK_INT(put(pl, "ours", &note), 0);
+    CHECK_STR(read_file("d/a"), "ours");
+    /* A directory where the file should go: refused at the end, and no stray temporary. */
+    CHECK_INT(unlink("d/a") + mkdir("d/a", 0777), 0);
+    CHECK_INT(put(pl, "ours", &note), ERR_OUTPUT);
+    CHECK_INT(count_names("d"), 1);
+    output_file_close(pl);
+}
+
+/* ---- streams ---- */
+
+static void test_fifo(void)
+{
+    struct err_note note = {0};
+    struct output_file *pl;
+    char buf[16] = "";
+
+    enter("fifo");
+    CHECK_INT(mkfifo("f", 0666), 0);
+    CHECK_INT(output_file_open("f", &pl, &note), ERR_OUTPUT);
+    CHECK_STR(note.what, "'f': nobody reads from this FIFO");
+    CHECK_STR(note.hint, "Start its reader first, or give another place with -o FILE.");
+    int reader = open("f", O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    pl = open_ok("f");
+    CHECK_INT(put(pl, "ours", NULL), 0);
+    CHECK_INT(read(reader, buf, sizeof(buf)), 4);
+    close(reader);
+    CHECK_INT(put(pl, "ours", &note), ERR_DISK);
+    CHECK_STR(note.what, "'f': Broken pipe");
+    CHECK_STR(note.hint, "Who read from it has gone away.");
+    CHECK(S_ISFIFO(mode_of("f")));
+    output_file_close(pl);
+}
+
+/* More than a pipe holds, to a reader that is slower than we are. */
+static void test_fifo_slow_reader(void)
+{
+    enter("slow");
+    CHECK_INT(mkfifo("f", 0666), 0);
+    int reader = open("f", O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    struct output_file *pl = open_ok("f");
+    pid_t child = fork();
+
+    if (child == 0) {
+        _exit(put_big(pl, NULL) == 0 ? 0 : 1);
+    }
+    output_file_close(pl);
+    fcntl(reader, F_SETFL, 0);
+    static char buf[5000];
+    size_t total = 0;
+    ssize_t n;
+    while ((n = read(reader, buf, sizeof(buf))) > 0)
+        total += (size_t)n;
+    int status = -1;
+    waitpid(child, &status, 0);
+    CHECK_INT(status, 0);
+    CHECK_INT(total, 16 << 16);
+    close(reader);
+}
+
+static void test_devices(void)
+{
+    struct err_note note = {0};
+    struct output_file *pl = open_ok("/dev/null");
+
+    CHECK_INT(put_big(pl, NULL), 0);
+    CHECK(S_ISCHR(mode_of("/dev/null")));
+    output_file_close(pl);
+    pl = open_ok("/dev/full");
+    CHECK_INT(put(pl, "ours", &note), ERR_DISK);
+    CHECK_STR(note.what, "'/dev/full': No space left on device");
+    CHECK_STR(note.hint, "Free some space or give another place with -o FILE.");
+    output_file_close(pl);
+}
+
+static void test_descriptors(void)
+{
+    static const char *const folders[] = {"/dev/fd", "/proc/self/fd"};
+    char path[32], buf[16];
+    int ends[2];
+
+    for (size_t i = 0; i < 2; i++) {
+        CHECK_INT(pipe2(ends, O_CLOEXEC), 0);
+        snprintf(path, sizeof(path), "%s/%d", folders[i], ends[1]);
+        struct output_file *pl = open_ok(path);
+        CHECK_STR(output_file_path(pl), path);
+        CHECK(!output_file_is_stdout(pl));
+        CHECK_INT(put(pl, "one", NULL) + put(pl, "two", NULL), 0);
+        CHECK_INT(read(ends[0], buf, sizeof(buf)), 6);
+        output_file_close(pl);
+        snprintf(path, sizeof(path), "%s/%d", folders[i], ends[0]);
+        check_refused(path, NULL);
+        close(ends[0]);
+        close(ends[1]);
+    }
+    check_refused("/dev/fd/987654", "'/dev/fd/987654': this descriptor is not open");
+}
+
+/* Standard output is a file: a snapshot is replaced by the end, what others wrote stays. */
+static void test_redirected(void)
+{
+    static const char *const names[] = {"-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"};
+    static const int flags[] = {O_TRUNC, O_TRUNC | O_APPEND};
+
+    enter("redirected");
+    int saved = fcntl(1, F_DUPFD_CLOEXEC, 3);
+    for (size_t i = 0; i < 8; i++) {
+        fflush(stdout);
+        int fd = open("out", O_RDWR | O_CREAT | O_CLOEXEC | flags[i % 2], 0666);
+        dup2(fd, 1);
+        CHECK_INT(write(1, "head ", 5), 5);
+        struct output_file *pl = open_ok(names[i / 2]);
+        CHECK(output_file_is_stdout(pl));
+        CHECK_INT(put(pl, "the first", NULL), 0);
+        CHECK_INT(put(pl, "second", NULL), 0);
+        CHECK_STR(read_file("out"), "head second");
+        CHECK_INT(write(1, " other ", 7), 7);
+        CHECK_INT(put(pl, "third", NULL), 0);
+        CHECK_STR(read_file("out"), "head second other third");
+        output_file_close(pl);
+        close(fd);
+        dup2(saved, 1);
+    }
+    close(saved);
+}
+
+static void test_closed_pipe(void)
+{
+    struct err_note note = {0};
+    char path[32];
+    int ends[2];
+
+    CHECK_INT(pipe2(ends, O_CLOEXEC), 0);
+    snprintf(path, sizeof(path), "/dev/fd/%d", ends[1]);
+    struct output_file *pl = open_ok(path);
+    close(ends[0]);
+    CHECK_INT(put_big(pl, &note), ERR_DISK);
+    CHECK(strstr(note.what, "Broken pipe") != NULL);
+    output_file_close(pl);
+    close(ends[1]);
+}
+
+/* ---- in a child ---- */
+
+/* Runs `part` in a child, as nobody or with mounts of its own. */
+static void run_apart(void (*part)(void), bool as_nobody, bool own_mounts)
+{
+    int status = -1;
+
+    fflush(NULL);
+    pid_t child = fork();
+    if (child == 0) {
+        test_now.failed = 0;
+        if (own_mounts && (unshare(CLONE_NEWNS) < 0 || mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0))
+            _exit(77);
+        if (as_nobody && geteuid() == 0 &&
+            (setresgid(NOBODY, NOBODY, NOBODY) < 0 || setresuid(NOBODY, NOBODY, NOBODY) < 0))
+            _exit(77);
+        part();
+        _exit(test_now.failed ? 1 : 0);
+    }
+    waitpid(child, &status, 0);
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 77)
+        test_skip("no right to");
+    else
+        CHECK_INT(status, 0);
+}
+
+static void part_file_limit(void)
+{
+    struct err_note note = {0};
+    struct rlimit limit = {4096, 4096};
+
+    signal(SIGXFSZ, SIG_IGN);
+    CHECK_INT(setrlimit(RLIMIT_FSIZE, &limit), 0);
+    struct output_file *pl = open_ok("old"), *empty = open_ok("empty");
+    CHECK_INT(put_big(pl, &note), ERR_DISK);
+    CHECK_STR(note.what, "'old': File too large");
+    CHECK_STR(note.hint, "");
+    CHECK_STR(read_file("old"), "older");
+    CHECK_INT(put_big(empty, &note), ERR_DISK);
+    CHECK_STR(read_file("empty"), "");
+    CHECK_INT(count_names("."), 2);
+}
+
+static void test_file_limit(void)
+{
+    enter("limit");
+    make_file("old", "older");
+    make_file("empty", "");
+    run_apart(part_file_limit, false, false);
+}
+
+static void part_disk_full(void)
+{
+    struct err_note note = {0};
+
+    if (mount("none", ".", "tmpfs", 0, "size=64k") < 0 || chdir(work) < 0 || chdir("full") < 0)
+        _exit(77);
+    make_file("old", "older");
+    make_file("empty", "");
+    struct output_file *pl = open_ok("old"), *fresh = open_ok("fresh"), *empty = open_ok("empty");
+    CHECK_INT(put_big(pl, &note), ERR_DISK);
+    CHECK_STR(note.what, "'old': No space left on device");
+    CHECK_STR(read_file("old"), "older");
+    CHECK_INT(put_big(fresh, &note), ERR_DISK);
+    CHECK_INT(put_big(empty, &note), ERR_DISK);
+    CHECK_STR(read_file("empty"), "");
+    CHECK_INT(count_names("."), 2);
+    CHECK_INT(put(pl, "small", &note), 0);
+    CHECK_STR(read_file("old"), "small");
+}
+
+static void part_bound_file(void)
+{
+    make_file("outside", "older");
+    make_file("a", "older");
+    if (mount("outside", "a", NULL, MS_BIND, NULL) < 0)
+        _exit(77);
+    struct output_file *pl = open_ok("a");
+    CHECK_INT(put(pl, "ours", NULL), 0);
+    CHECK_STR(read_file("a"), "ours");
+    CHECK_STR(read_file("outside"), "ours");
+    CHECK_INT(put(pl, "2", NULL), 0);
+    CHECK_STR(read_file("outside"), "2");
+    CHECK_INT(count_names("."), 2);
+    output_file_close(pl);
+}
+
+static void part_read_only_disk(void)
+{
+    if (mount("none", ".", "tmpfs", MS_RDONLY, NULL) < 0 || chdir(work) < 0 || chdir("rodisk") < 0)
+        _exit(77);
+    check_refused("a", "'a': the directory '.' cannot be used: Read-only file system");
+}
+
+static void test_mounts(void)
+{
+    if (geteuid() != 0) {
+        test_skip("not root");
+        return;
+    }
+    enter("full");
+    run_apart(part_disk_full, false, true);
+    enter("bound");
+    run_apart(part_bound_file, false, true);
+    enter("rodisk");
+    run_apart(part_read_only_disk, false, true);
+}
+
+static void part_read_only_dir(void)
+{
+    struct output_file *pl = open_ok("a");
+
+    CHECK_INT(put(pl, "ours, longer", NULL), 0);
+    CHECK_INT(put(pl, "ours", NULL), 0);
+    CHECK_STR(read_file("a"), "ours");
+    output_file_close(pl);
+    check_refused("new", "'new': the directory '.' cannot be used: Permission denied");
+    check_refused("locked", "'locked': the directory '.' cannot be used: Permission denied");
+    check_refused("hidden/x/a", "'hidden/x/a': the directory 'hidden/x' cannot be used: Permission denied");
+}
+
+static void test_read_only_dir(void)
+{
+    enter("readonly");
+    make_file("a", "older");
+    make_file("locked", "older");
+    CHECK_INT(mkdir("hidden", 0777) + mkdir("hidden/x", 0777), 0);
+    CHECK_INT(chmod("a", 0666) + chmod("locked", 0444) + chmod("hidden", 0) + chmod(".", 0555), 0);
+    run_apart(part_read_only_dir, true, false);
+    CHECK_INT(chmod(".", 0755) + chmod("hidden", 0755), 0);
+}
+
+static void part_unlisted_dir(void)
+{
+    struct output_file *pl = open_ok("d/a");
+
+    CHECK_INT(put(pl, "ours", NULL), 0);
+    CHECK_STR(read_file("d/a"), "ours");
+    output_file_close(pl);
+}
+
+static void test_unlisted_dir(void)
+{
+    enter("unlisted");
+    CHECK_INT(mkdir("d", 0777), 0);
+    CHECK_INT(chmod("d", 0333), 0);
+    run_apart(part_unlisted_dir, true, false);
+    CHECK_INT(chmod("d", 0755), 0);
+}
+
+static void part_foreign_file(void)
+{
+    check_refused("theirs", "'theirs': the file there belongs to another user");
+    struct output_file *pl = open_ok("mine");
+    CHECK_INT(put(pl, "ours", NULL), 0);
+    output_file_close(pl);
+}
+
+/* A directory like /tmp. */
+static void test_sticky_dir(void)
+{
+    if (geteuid() != 0) {
+        test_skip("not root");
+        return;
+    }
+    enter("sticky");
+    CHECK_INT(chmod(".", 01777), 0);
+    make_file("theirs", "older");
+    make_file("planted", "");
+    CHECK_INT(chown("theirs", 1, 1) + chown("planted", 1, 1), 0);
+    run_apart(part_foreign_file, true, false);
+    CHECK_STR(read_file("mine"), "ours");
+    ino_t inode = inode_of("planted");
+    struct output_file *pl = open_ok("planted");
+    CHECK_INT(put(pl, "ours", NULL), 0);
+    CHECK(inode_of("planted") != inode);
+    output_file_close(pl);
+}
+
+/* ---- names ---- */
+
+static void test_default_name(void)
+{
+    static const struct {
+        const char *base, *extension, *want;
+    } rows[] = {
+        {"1234", "svg", "1234-2026-11-15T04:00:00.svg"},
+        {"/usr/bin/python3.11", "json", "python3.11-2026-11-15T04:00:00.json"},
+        {"../../etc/.passwd", "txt", "_passwd-2026-11-15T04:00:00.txt"},
+        {"-rf", "svg", "_rf-2026-11-15T04:00:00.svg"},
+        {"a b\n\033[1m;$(x)\xc3\xa9", "svg", "a_b___1m___x___-2026-11-15T04:00:00.svg"},
+        {"", "svg", "profile-2026-11-15T04:00:00.svg"},
+        {"dir/", "svg", "profile-2026-11-15T04:00:00.svg"},
+    };
+    char buf[256], base[300];
+
+    setenv("TZ", "UTC", 1);
+    tzset();
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        output_file_default_name(buf, sizeof(buf), rows[i].base, rows[i].extension, 1794715200);
+        CHECK_STR(buf, rows[i].want);
+    }
+    memset(base, 'b', sizeof(base) - 1);
+    base[sizeof(base) - 1] = '\0';
+    output_file_default_name(buf, sizeof(buf), base, "svg", 1794715200);
+    CHECK_INT(strlen(buf), 63 + 1 + 19 + 4);
+}
+
+static void remove_work(void)
+{
+    char command[PATH_MAX + 16];
+
+    CHECK_INT(chdir("/"), 0);
+    snprintf(command, sizeof(command), "rm -rf '%s'", work);
+    CHECK_INT(system(command), 0);
+}
+
+int main(int argc, char **argv)
+{
+    const char *tmp = getenv("TMPDIR");
+
+    test_start(argc, argv);
+    signal(SIGPIPE, SIG_IGN);
+    umask(022);
+    snprintf(work, sizeof(work), "%s/test_output_file.XXXXXX", tmp ? tmp : "/tmp");
+    if (!mkdtemp(work) || chmod(work, 0755) < 0)
+        return 1;
+    int fds = count_names("/proc/self/fd");
+    TEST_RUN(test_new_file);
+    TEST_RUN(test_unused);
+    TEST_RUN(test_replaces);
+    TEST_RUN(test_fill_fails);
+    TEST_RUN(test_empty_file_keeps_inode);
+    TEST_RUN(test_empty_file_changes_hands);
+    TEST_RUN(test_hard_link_is_left);
+    TEST_RUN(test_symlink);
+    TEST_RUN(test_refused);
+    TEST_RUN(test_longest_name);
+    TEST_RUN(test_directory_comes_and_goes);
+    TEST_RUN(test_fifo);
+    TEST_RUN(test_fifo_slow_reader);
+    TEST_RUN(test_devices);
+    TEST_RUN(test_descriptors);
+    TEST_RUN(test_redirected);
+    TEST_RUN(test_closed_pipe);
+    TEST_RUN(test_file_limit);
+    TEST_RUN(test_mounts);
+    TEST_RUN(test_read_only_dir);
+    TEST_RUN(test_unlisted_dir);
+    TEST_RUN(test_sticky_dir);
+    TEST_RUN(test_default_name);
+    CHECK_INT(count_names("/proc/self/fd"), fds);
+    remove_work();
+    return test_finish("test_output_file");
+}

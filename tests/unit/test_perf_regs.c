@@ -1,0 +1,97 @@
+/*
+ * target/switched: what is noted of a thread's last switch is what /proc tells of where it waits. Where the kernel does not
+ * allow it, that it does nothing.
+ */
+#include "base/err.h"
+#include "pause/perf_regs.h"
+#include "target/task.h"
+#include "test.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* Waits in one read after the other, a byte for each. */
+static void child_main(int fd)
+{
+    char byte;
+
+    while (read(fd, &byte, 1) == 1)
+        ;
+    _exit(0);
+}
+
+static void wait_asleep(struct task *task)
+{
+    struct task_look look = {0};
+
+    while (task_look(task, &look) == 0 && look.state == 'R')
+        usleep(1000);
+}
+
+static void test_waiting(void)
+{
+    struct perf_regs s = {0};
+    struct task task;
+    struct regs regs;
+    uint64_t sp, pc;
+    int fds[2];
+    pid_t pid;
+
+    CHECK_INT(pipe(fds), 0);
+    pid = fork();
+    if (pid == 0) {
+        close(fds[1]);
+        child_main(fds[0]);
+    }
+    task_open(&task, pid, pid);
+    CHECK(!perf_regs_ready(&s) && perf_regs_read(&s, &regs) == ERR_UNSUPPORTED);
+    wait_asleep(&task);
+    perf_regs_open(&s, pid);
+    if (s.ring) {
+        CHECK(!perf_regs_ready(&s));    /* it has not run since */
+        for (int i = 0; i < 200; i++) { /* more than there is room for */
+            struct sched_stats before, after;
+
+            task_sched_stats(&task, &before);
+            CHECK_INT(write(fds[1], "x", 1), 1);
+            for (after = before; after.count == before.count;)
+                task_sched_stats(&task, &after);
+            wait_asleep(&task);
+            CHECK(perf_regs_ready(&s) && perf_regs_read(&s, &regs) == 0);
+            CHECK(task_waits_at(&task, &sp, &pc) == 0 && regs.r[REGS_SP] == sp && regs.r[REGS_PC] == pc);
+            CHECK(regs.r[REGS_DI] == (uint64_t)fds[0]); /* the first argument of read */
+        }
+    } else {
+        test_skip("perf events are not allowed here");
+    }
+    perf_regs_close(&s);
+    CHECK(!s.ring && !perf_regs_ready(&s));
+    close(fds[1]);
+    waitpid(pid, NULL, 0);
+    task_close(&task);
+    close(fds[0]);
+}
+
+/* One that is not there. */
+static void test_gone(void)
+{
+    struct perf_regs s = {0};
+    pid_t pid = fork();
+
+    if (pid == 0)
+        _exit(0);
+    waitpid(pid, NULL, 0);
+    perf_regs_open(&s, pid);
+    CHECK(!s.ring && s.tried);
+    perf_regs_close(&s);
+}
+
+int main(int argc, char **argv)
+{
+    test_start(argc, argv);
+    TEST_RUN(test_waiting);
+    TEST_RUN(test_gone);
+    return test_finish("test_perf_regs");
+}
