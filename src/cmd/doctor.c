@@ -210,7 +210,7 @@ static void tell_python(struct doctor *d, struct process *p, size_t stacks)
 /* What dump would do. */
 static void try_dump(struct doctor *d, pid_t pid)
 {
-    struct sampler *s = sampler_new(&(struct sampler_options){.idle = true, .core = true});
+    struct sampler *s = sampler_new(&(struct sampler_options){.idle = true, .same_core = true});
     struct err_note note = {0};
     struct process *p = NULL;
     size_t stacks = 0;

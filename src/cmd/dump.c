@@ -130,7 +130,7 @@ static void note_errors(const struct sampler *s, pid_t pid)
     if (s->native_none)
         fprintf(stderr, "Note: %llu thread(s) are shown without native frames: they could not be held.\n",
                 (unsigned long long)s->native_none);
-    if (s->hold_refused)
+    if (s->pauser.ptrace_refused)
         fprintf(stderr, "Note: the process may not be held (%s): it was read while it ran.\n",
                 access_hold_reason(pid).text);
 }
@@ -204,7 +204,7 @@ static struct sampler *new_sampler(const struct options *o)
     return sampler_new(&(struct sampler_options){.nonblocking = o->nonblocking,
                                                  .idle = true,
                                                  .gil = true,
-                                                 .core = !o->nonblocking,
+                                                 .same_core = !o->nonblocking,
                                                  .native = o->native || o->native_all,
                                                  .native_all = o->native_all,
                                                  .locals = o->locals,

@@ -111,8 +111,8 @@ static bool is_orphan(const struct options *o)
 /* Whoever waited for a thread of it that was held may have been told of its end. */
 static void note_end(struct record *rec)
 {
-    if (rec->sampler->stop.exited)
-        launch_set_ended(&rec->launch, rec->sampler->stop.exit_status);
+    if (rec->sampler->pauser.tracer.exited)
+        launch_set_ended(&rec->launch, rec->sampler->pauser.tracer.exit_status);
 }
 
 /* A program that stopped itself would leave its user with neither it nor the shell. One that is on its way on again
@@ -134,7 +134,7 @@ static void stop_if_asked(struct record *rec)
     if (!signals_take_stop() && !program_stands(rec))
         return;
     progress_erase(rec->progress);
-    tracer_settle(&rec->sampler->stop, SETTLE_NS);
+    tracer_settle(&rec->sampler->pauser.tracer, SETTLE_NS);
     signals_stop_us();
     rec->stopped_ns = 0;
 }
@@ -209,7 +209,7 @@ static int start_program(struct record *rec)
     r = launch_start(rec->o->program, &options, &rec->launch, rec->note);
     signals_release(r == 0 ? rec->launch.pid : 0, &before);
     rec->tree.is_adopter = rec->launch.adopts;
-    rec->sampler->stop.child = rec->launch.pid;
+    rec->sampler->pauser.tracer.child = rec->launch.pid;
     return r;
 }
 
@@ -259,7 +259,7 @@ static int attach(struct record *rec)
                                                          .idle = o->idle,
                                                          .gil_only = o->gil,
                                                          .gil = o->gil,
-                                                         .core = !o->nonblocking,
+                                                         .same_core = !o->nonblocking,
                                                          .native = o->native || o->native_all,
                                                          .native_all = o->native_all,
                                                          .patience_ns = HOLD_PATIENCE_NS,
@@ -414,7 +414,7 @@ static int write_result(struct record *rec)
 static void wait_a_while(struct record *rec)
 {
     if (rec->sampler)
-        tracer_settle(&rec->sampler->stop, SETTLE_NS);
+        tracer_settle(&rec->sampler->pauser.tracer, SETTLE_NS);
     launch_wait(&rec->launch, LOOK_NS);
 }
 

@@ -29,8 +29,8 @@ static void say_ways(const struct account *a, double held, double elapsed)
 
     getrusage(RUSAGE_SELF, &usage);
     say(a, "Read from the thread's own core: %llu; held by ptrace: %llu; asleep: %llu; unheld: %llu.",
-        (unsigned long long)s->ways[PAUSE_SAME_CORE], (unsigned long long)s->ways[PAUSE_PTRACE],
-        (unsigned long long)s->ways[PAUSE_ASLEEP], (unsigned long long)s->ways[PAUSE_NONE]);
+        (unsigned long long)s->pauser.reads[PAUSE_SAME_CORE], (unsigned long long)s->pauser.reads[PAUSE_PTRACE],
+        (unsigned long long)s->pauser.reads[PAUSE_ASLEEP], (unsigned long long)s->pauser.reads[PAUSE_UNPAUSED]);
     say(a, "%.1f samples a second over %.2f s; our CPU time %.2f%% of a core, %.1f MB at most.", held, elapsed,
         elapsed > 0 ? ((double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
                        (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1e6) /
@@ -43,10 +43,10 @@ static void say_holds(const struct account *a, double held)
 {
     const struct sampler *s = a->sampler;
 
-    if (s->holds)
+    if (s->pauser.pauses)
         say(a, "%.1f samples a second; running threads stood still %llu times for it, median %.1f us, longest %.1f us.",
-            held, (unsigned long long)s->holds, (double)sampler_median_hold_ns(s) / 1000,
-            (double)s->hold_longest_ns / 1000);
+            held, (unsigned long long)s->pauser.pauses, (double)pause_median_ns(&s->pauser) / 1000,
+            (double)s->pauser.longest_ns / 1000);
     else if (a->loop->ticks)
         say(a, "%.1f samples a second; no running thread had to stand still for it.", held);
 }
@@ -73,7 +73,7 @@ void summary_write(const struct account *a)
     if (l->missed && held < a->o->rate * BEHIND_SHARE)
         say(a, "Held %.1f of the %g samples a second asked for: %llu late ones were dropped. Try a lower --rate.", held,
             a->o->rate, (unsigned long long)l->missed);
-    if (l->late > l->ticks / LATE_SHARE && a->sampler->core.never_urgent)
+    if (l->late > l->ticks / LATE_SHARE && a->sampler->pauser.affinity.never_urgent)
         say(a,
             "%llu samples were late: the kernel let others end their turn. Threads that sleep often are then seen too "
             "rarely. Run as root, or with CAP_SYS_NICE.",
@@ -95,6 +95,6 @@ void summary_write(const struct account *a)
     if (a->o->verbose)
         say_ways(a, held, elapsed);
     say_holds(a, held);
-    if (a->sampler->hold_refused && !a->o->nonblocking)
+    if (a->sampler->pauser.ptrace_refused && !a->o->nonblocking)
         say(a, "The process may not be held (%s): it was read while it ran.", access_hold_reason(a->pid).text);
 }

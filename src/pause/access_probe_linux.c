@@ -108,11 +108,11 @@ static int try_core(pid_t pid)
 static int try_schedstat(pid_t pid)
 {
     struct task t;
-    struct sched_stats turns;
+    struct sched_stats stats;
     int r;
 
     task_open(&t, pid, pid);
-    r = task_sched_stats(&t, &turns);
+    r = task_sched_stats(&t, &stats);
     task_close(&t);
     return r < 0 ? ENOENT : 0;
 }

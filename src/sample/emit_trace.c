@@ -30,7 +30,7 @@ static bool is_known(const struct process *p, uint64_t key)
 static struct trace trace_of(const struct process *p, const struct known_thread *k)
 {
     return (struct trace){
-        .process = p->info, .thread_id = k->thread_id, .os_thread_id = k->tid, .thread_name = k->name};
+        .process = p->info, .thread_id = k->thread_id, .os_thread_id = k->os.tid, .thread_name = k->name};
 }
 
 static int hand_over(struct process *p, const struct trace *trace, process_sink sink, void *arg)
@@ -70,8 +70,8 @@ static int add_locals(struct process *p, struct frame *frames)
 /* Stacks that read the same have the same key. How many frames that gives is told to who has seen it before. */
 static void add_native_key(struct process *p, struct known_thread *k, struct trace *trace)
 {
-    k->native_key = p->native.key;
-    k->n_native = p->native.stack.n;
+    k->last.native_key = p->native.key;
+    k->last.n_native = p->native.stack.n;
     p->sampler->native_none += !p->native.captured;
     p->sampler->native_cut += p->native.captured && !p->native.stack.whole;
     trace->key = hash_mix(trace->key, p->native.key);
@@ -147,49 +147,49 @@ int emit_stack(struct process *p, struct known_thread *k, bool active, process_s
  */
 static bool is_back_at_rest(struct known_thread *k)
 {
-    struct sched_stats turns, after;
+    struct sched_stats stats, after;
     uint64_t sp, pc;
 
-    if (!k->rests || task_sched_stats(&k->task, &turns) < 0 || turns.count != k->turns.count + 2)
+    if (!k->last.blocked || task_sched_stats(&k->os.task, &stats) < 0 || stats.count != k->os.stats.count + 2)
         return false;
-    if (task_waits_at(&k->task, &sp, &pc) < 0 || sp != k->rest_sp || pc != k->rest_pc ||
-        task_sched_stats(&k->task, &after) < 0 || after.count != turns.count)
+    if (task_waits_at(&k->os.task, &sp, &pc) < 0 || sp != k->last.blocked_sp || pc != k->last.blocked_pc ||
+        task_sched_stats(&k->os.task, &after) < 0 || after.count != stats.count)
         return false;
-    k->turns = turns;
-    k->rests = false;
+    k->os.stats = stats;
+    k->last.blocked = false;
     return true;
 }
 
 bool emit_unchanged(struct process *p, struct known_thread *k, process_sink sink, void *arg, int *ret)
 {
     struct trace trace = trace_of(p, k);
-    struct sched_stats turns;
+    struct sched_stats stats;
 
-    k->has_turns = false;
-    if (pause_checks_after(p->sampler, k, p->now_ns))
+    k->os.stats_fresh = false;
+    if (pause_checks_after(&p->sampler->pauser, &k->os, p->now_ns))
         return false;
-    k->still |= is_back_at_rest(k);
-    if (!k->still || task_sched_stats(&k->task, &turns) < 0)
+    k->last.still |= is_back_at_rest(k);
+    if (!k->last.still || task_sched_stats(&k->os.task, &stats) < 0)
         return false;
-    if (turns.count != k->turns.count) {
-        k->turns = turns;
-        k->has_turns = true;
+    if (stats.count != k->os.stats.count) {
+        k->os.stats = stats;
+        k->os.stats_fresh = true;
         return false;
     }
-    if (!k->active && !p->sampler->options.idle) {
+    if (!k->last.active && !p->sampler->options.idle) {
         p->sampler->idle++;
         *ret = 0;
         return true;
     }
-    trace.key = hash_mix(k->key, (uint64_t)(uintptr_t)p->info);
-    trace.n_frames = k->n_frames;
+    trace.key = hash_mix(k->last.key, (uint64_t)(uintptr_t)p->info);
+    trace.n_frames = k->last.n_frames;
     if (p->sampler->options.native) {
-        trace.key = hash_mix(trace.key, k->native_key);
-        trace.n_frames += k->n_native;
+        trace.key = hash_mix(trace.key, k->last.native_key);
+        trace.n_frames += k->last.n_native;
     }
-    trace.owns_gil = k->owned_gil;
-    trace.active = k->active;
-    if (!k->has_stack || p->sampler->options.gil_only || !is_known(p, trace.key))
+    trace.owns_gil = k->last.owns_gil;
+    trace.active = k->last.active;
+    if (!k->last.has_stack || p->sampler->options.gil_only || !is_known(p, trace.key))
         return false;
     *ret = hand_over(p, &trace, sink, arg);
     return true;

@@ -100,7 +100,7 @@ static bool sleep_to(struct loop *l, uint64_t start, uint64_t when)
     /* A sleep this short is not worth a call; but on the target's own core it runs only while we sleep: it gets
      * twice the time that we take. */
     if (now + LEAST_SLEEP_NS >= when) {
-        if (l->tree->sampler->core.cpu < 0 || now - l->woke_ns < BURST_NS)
+        if (l->tree->sampler->pauser.affinity.cpu < 0 || now - l->woke_ns < BURST_NS)
             return true;
         when = now + 2 * BURST_NS;
     }
@@ -120,13 +120,14 @@ static bool sleep_to(struct loop *l, uint64_t start, uint64_t when)
 static int64_t spare(struct loop *l, uint64_t took_ns)
 {
     const struct sampler *s = l->tree->sampler;
-    uint64_t on_core = s->ways[PAUSE_SAME_CORE], elsewhere = s->ways[PAUSE_PTRACE] + s->ways[PAUSE_NONE];
+    uint64_t on_core = s->pauser.reads[PAUSE_SAME_CORE],
+             elsewhere = s->pauser.reads[PAUSE_PTRACE] + s->pauser.reads[PAUSE_UNPAUSED];
     double took = (double)took_ns, over = (double)USUAL_NS / (double)l->interval_ns, most, diff;
     bool counts = on_core != l->on_core && elsewhere == l->elsewhere;
 
     l->on_core = on_core;
     l->elsewhere = elsewhere;
-    if (!counts || s->core.cpu < 0 || l->interval_ns < BURST_NS)
+    if (!counts || s->pauser.affinity.cpu < 0 || l->interval_ns < BURST_NS)
         return 0;
     if (l->spared++ < USUAL_LEAST) { /* the first ones read code objects */
         l->usual_ns = l->spared == 1 || took < l->usual_ns ? took : l->usual_ns;
@@ -171,9 +172,9 @@ static uint64_t jitter(struct loop *l, uint64_t due)
  * sleeps, and would see it asleep too often. */
 static void be_urgent_if_late(struct loop *l)
 {
-    if (l->tree->sampler->options.core &&
+    if (l->tree->sampler->options.same_core &&
         (l->interval_ns < URGENT_NS || l->late + l->missed > 5 + l->ticks / LATE_SHARE))
-        cpu_affinity_use_realtime(&l->tree->sampler->core, true);
+        cpu_affinity_use_realtime(&l->tree->sampler->pauser.affinity, true);
 }
 
 /* Where nothing gets us run in time on the target's core, it is held from another one instead, if it may be. */
@@ -181,12 +182,12 @@ static void stay_apart_if_late(struct loop *l)
 {
     struct sampler *s = l->tree->sampler;
 
-    if (s->hold_refused || s->apart) {
-        s->apart = !s->hold_refused;
-    } else if (s->options.core && s->core.never_urgent && l->late > 5 + l->ticks / APART_SHARE &&
-               cpu_affinity_has_others(&s->core)) {
-        cpu_affinity_move_away(&s->core);
-        s->apart = true;
+    if (s->pauser.ptrace_refused || s->pauser.avoid_cores) {
+        s->pauser.avoid_cores = !s->pauser.ptrace_refused;
+    } else if (s->options.same_core && s->pauser.affinity.never_urgent && l->late > 5 + l->ticks / APART_SHARE &&
+               cpu_affinity_has_others(&s->pauser.affinity)) {
+        cpu_affinity_move_away(&s->pauser.affinity);
+        s->pauser.avoid_cores = true;
     }
 }
 
@@ -230,7 +231,7 @@ int loop_run(struct loop *l)
     }
     r = l->error < 0 ? l->error : r;
     l->elapsed_ns = clock_now_ns() - start;
-    cpu_affinity_use_realtime(&l->tree->sampler->core, false);
-    cpu_affinity_unpin(&l->tree->sampler->core);
+    cpu_affinity_use_realtime(&l->tree->sampler->pauser.affinity, false);
+    cpu_affinity_unpin(&l->tree->sampler->pauser.affinity);
     return r == ERR_GONE ? 0 : r;
 }

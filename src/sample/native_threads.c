@@ -15,8 +15,7 @@
 
 static void other_close(struct known_thread *k)
 {
-    if (!k->dead)
-        task_close(&k->task);
+    os_thread_close(&k->os);
     *k = (struct known_thread){0};
 }
 
@@ -35,7 +34,7 @@ static bool has_python(struct process *p, pid_t tid)
     for (size_t i = 0; i < p->threads.n; i++) {
         const struct known_thread *k = thread_table_find(&p->table, p->threads.items[i].tstate);
 
-        if (k && k->tid == tid)
+        if (k && k->os.tid == tid)
             return true;
     }
     return false;
@@ -64,10 +63,10 @@ static bool take_known(struct process *p, struct known_thread *old, size_t n_old
     struct task_look look;
 
     for (size_t i = 0; i < n_old; i++) {
-        if (old[i].tid != tid || p->core || task_look(&old[i].task, &look) < 0)
+        if (old[i].os.tid != tid || p->core || task_look(&old[i].os.task, &look) < 0)
             continue;
         *ret = old[i];
-        old[i] = (struct known_thread){.dead = true};
+        old[i] = (struct known_thread){0};
         return true;
     }
     return false;
@@ -87,11 +86,11 @@ static int enter(struct process *p, pid_t tid, struct known_thread *old, size_t 
         k->name = name_of(p, tid);
         return 0;
     }
-    *k = (struct known_thread){.tid = tid, .name = name_of(p, tid), .dead = p->core != NULL};
-    if (k->dead)
-        k->was_active = core_file_was_active(p->core, core_file_thread(p->core, tid));
+    *k = (struct known_thread){.name = name_of(p, tid), .os = {.tid = tid, .dead = p->core != NULL}};
+    if (k->os.dead)
+        k->os.was_running = core_file_was_active(p->core, core_file_thread(p->core, tid));
     else
-        task_open(&k->task, p->pid, tid);
+        task_open(&k->os.task, p->pid, tid);
     return 0;
 }
 
@@ -135,7 +134,7 @@ static int sample_other(struct process *p, struct known_thread *k, process_sink 
     struct stack_source src = {.sampler = p->sampler, .py = &p->py, .native = &p->native};
     int r;
 
-    if (!k->dead && emit_unchanged(p, k, sink, arg, &r))
+    if (!k->os.dead && emit_unchanged(p, k, sink, arg, &r))
         return r;
     r = process_read_stack(p, &src, k);
     if (r == STACK_IDLE)

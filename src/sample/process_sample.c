@@ -80,8 +80,8 @@ static int sample_thread(struct process *p, struct known_thread *k, process_sink
     bool active;
     int r = 0;
 
-    k->looked = true;
-    if (k->tid && emit_unchanged(p, k, sink, arg, &r))
+    k->sampled = true;
+    if (k->os.tid && emit_unchanged(p, k, sink, arg, &r))
         return r;
     if (s->options.gil_only && threads_gil_holder(&p->py, k->interp) != k->tstate) {
         s->no_gil++;
@@ -94,14 +94,14 @@ static int sample_thread(struct process *p, struct known_thread *k, process_sink
     if (r == ERR_NOMEM)
         return r;
     if (r < 0) {
-        p->replaced |= k->task.replaced;
+        p->replaced |= k->os.task.replaced;
         p->listed_ns = 0; /* it may have ended: look at the list again */
         k->ended = r == ERR_GONE;
         if (r != ERR_GONE)
             sampler_count_error(s, r);
         return 0;
     }
-    active = k->tid ? r != STACK_IDLE && p->stack.active : threads_gil_holder(&p->py, k->interp) == k->tstate;
+    active = k->os.tid ? r != STACK_IDLE && p->stack.active : threads_gil_holder(&p->py, k->interp) == k->tstate;
     if (p->core && p->stack.owns_gil)
         active = true;
     if (active && has_subinterpreters(p))
@@ -165,7 +165,7 @@ static int sample_hot(struct process *p, process_sink sink, void *arg)
 /* The thread that a signal hit comes first, then the main thread. */
 static int rank_of(const struct process *p, const struct known_thread *k)
 {
-    return k->tid && k->tid == p->info->signal.tid ? 0 : k->tid == p->pid ? 1 : 2;
+    return k->os.tid && k->os.tid == p->info->signal.tid ? 0 : k->os.tid == p->pid ? 1 : 2;
 }
 
 /* The clock of a process lags behind while threads run on other cores: one that has just woken up may be missing there.
@@ -222,7 +222,7 @@ static int sample_news(struct process *p, process_sink sink, void *arg)
     for (size_t i = p->threads.n; r == 0 && i > 0; i--) {
         struct known_thread *k = thread_table_find(&p->table, p->threads.items[i - 1].tstate);
 
-        if (k && !k->looked)
+        if (k && !k->sampled)
             r = sample_thread(p, k, sink, arg);
     }
     return r;
@@ -232,7 +232,7 @@ static int sample_news(struct process *p, process_sink sink, void *arg)
  * thread that is not known yet shows by the GIL, or on the clock. */
 static bool rests(struct process *p)
 {
-    struct sched_stats turns;
+    struct sched_stats stats;
 
     if (!p->rest_cpu_ns || proc_cpu_ns(p->pid) != p->rest_cpu_ns ||
         threads_gil_holder(&p->py, p->threads.items[0].interp) != p->rest_holder)
@@ -240,7 +240,7 @@ static bool rests(struct process *p)
     for (size_t i = 0; i < p->threads.n && are_few(p); i++) {
         struct known_thread *k = thread_table_find(&p->table, p->threads.items[i].tstate);
 
-        if (!k || !k->still || task_sched_stats(&k->task, &turns) < 0 || turns.count != k->turns.count)
+        if (!k || !k->last.still || task_sched_stats(&k->os.task, &stats) < 0 || stats.count != k->os.stats.count)
             return false;
     }
     return true;
@@ -278,7 +278,7 @@ static int sample_process(struct process *p, process_sink sink, void *arg)
 {
     int r;
 
-    tracer_sweep(&p->sampler->stop);
+    tracer_sweep(&p->sampler->pauser.tracer);
     r = p->failed >= MAX_FAILED ? process_detect_again(p) : 0;
     if (r == 0)
         r = p->replaced ? ERR_STARTING : update_threads(p);

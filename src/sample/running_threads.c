@@ -39,11 +39,11 @@ static uint64_t process_ns(const struct running_threads *h)
 
 static uint64_t items_ns(const struct running_threads *h)
 {
-    struct sched_stats turns;
+    struct sched_stats stats;
     uint64_t sum = 0;
 
     for (size_t i = 0; i < h->n; i++)
-        sum += task_sched_stats(&h->items[i]->task, &turns) < 0 ? 0 : turns.run_ns;
+        sum += task_sched_stats(&h->items[i]->os.task, &stats) < 0 ? 0 : stats.run_ns;
     return sum;
 }
 
@@ -53,7 +53,7 @@ int running_threads_note(struct running_threads *h, struct thread_table *table, 
     for (size_t i = 0; i < threads->n; i++) {
         struct known_thread *k = thread_table_find(table, threads->items[i].tstate);
 
-        if (!k || !k->tid || (k->still && !k->active))
+        if (!k || !k->os.tid || (k->last.still && !k->last.active))
             continue;
         if (grow_array((void **)&h->items, &h->cap, h->n + 1, sizeof(struct known_thread *)) < 0)
             return ERR_NOMEM;

@@ -100,7 +100,11 @@ struct sampler *sampler_new(const struct sampler_options *options)
     if (!s)
         return NULL;
     s->options = *options;
-    s->core.cpu = CPU_AFFINITY_ANY;
+    s->pauser = (struct pauser){.nonblocking = options->nonblocking,
+                                .use_same_core = options->same_core,
+                                .want_idle = options->idle,
+                                .patience_ns = options->patience_ns,
+                                .affinity.cpu = CPU_AFFINITY_ANY};
     s->names = intern_new();
     s->funcs = table_new(1024);
     return s->names && s->funcs ? s : sampler_free(s);
@@ -110,19 +114,14 @@ struct sampler *sampler_free(struct sampler *s)
 {
     if (!s)
         return NULL;
-    tracer_detach(&s->stop);
-    tracer_sweep(&s->stop);
-    cpu_affinity_use_realtime(&s->core, false);
-    cpu_affinity_unpin(&s->core);
+    tracer_detach(&s->pauser.tracer);
+    tracer_sweep(&s->pauser.tracer);
+    cpu_affinity_use_realtime(&s->pauser.affinity, false);
+    cpu_affinity_unpin(&s->pauser.affinity);
     table_free(s->funcs);
     intern_free(s->names);
     free(s);
     return NULL;
-}
-
-bool sampler_goes_to_cores(const struct sampler *s)
-{
-    return s->options.core && !s->apart;
 }
 
 void sampler_count_error(struct sampler *s, int code)
@@ -139,16 +138,4 @@ uint64_t sampler_errors(const struct sampler *s)
     for (size_t i = 0; i < SAMPLER_ERRORS; i++)
         n += s->errors[i];
     return n;
-}
-
-uint64_t sampler_median_hold_ns(const struct sampler *s)
-{
-    uint64_t seen = 0;
-
-    for (size_t i = 0; i < SAMPLER_HOLD_SLOTS; i++) {
-        seen += s->hold_slots[i];
-        if (seen && seen * 2 >= s->holds)
-            return i < 4 ? (uint64_t)i << 8 : (uint64_t)(4 + (i & 3)) << (8 + (i - 4) / 4);
-    }
-    return 0;
 }

@@ -6,8 +6,7 @@
 
 #include "base/err.h"
 #include "base/intern.h"
-#include "pause/cpu_affinity.h"
-#include "pause/tracer.h"
+#include "pause/pause.h"
 #include "sample/trace.h"
 
 struct sampler_options {
@@ -17,7 +16,7 @@ struct sampler_options {
     bool gil;         /* say who holds the GIL */
     bool native;      /* native frames, too */
     bool native_all;  /* and those of the interpreter, and threads without Python */
-    bool core;        /* read running threads from their own core rather than hold them */
+    bool same_core;   /* read running threads from their own core rather than by ptrace */
     unsigned locals;  /* local variables too: 0 none, 1 short values, 2 and more longer ones */
     bool show_secrets;
     /* How long all of it may wait for threads that get no CPU to stop on: a nice process on a busy machine. 0: not. */
@@ -27,21 +26,12 @@ struct sampler_options {
     void *knows_arg;
 };
 
-#define SAMPLER_ERRORS     (ERR_END_ - ERR_NOMEM)
-#define SAMPLER_HOLD_SLOTS 128
-
-/* How a thread was kept still while its stack was read (freeze.h). */
-enum pause_method { PAUSE_ASLEEP, PAUSE_SAME_CORE, PAUSE_PTRACE, PAUSE_NONE, PAUSE_DEAD, PAUSE_METHODS };
+#define SAMPLER_ERRORS (ERR_END_ - ERR_NOMEM)
 
 struct sampler {
     struct sampler_options options;
     struct intern *names;
-    struct tracer stop;
-    struct cpu_affinity core;
-    bool apart;         /* threads are held, from other cores than their own: see loop.c */
-    bool hold_refused;  /* ptrace said no: read without holding instead */
-    uint64_t roams_ns;  /* until then threads are held from other cores than their own: see choose_core */
-    uint64_t waited_ns; /* of options.patience_ns, in vain */
+    struct pauser pauser;
     /* Counts over the session. */
     uint64_t stacks;                 /* delivered */
     uint64_t idle;                   /* seen and left out because their thread did not run */
@@ -52,23 +42,14 @@ struct sampler {
     uint64_t native_cut;             /* native frames that could not be followed to their beginning */
     uint64_t native_failed;          /* Python frames that had no place among them */
     uint64_t errors[SAMPLER_ERRORS]; /* by kind: code - ERR_NOMEM */
-    uint64_t ways[PAUSE_METHODS];    /* stacks read in each way */
-    uint64_t holds, hold_longest_ns;
-    uint64_t hold_slots[SAMPLER_HOLD_SLOTS]; /* how many holds took how long: four slots for each power of two */
     struct func_table *funcs;
 };
 
 struct sampler *sampler_new(const struct sampler_options *options); /* NULL when out of memory */
 struct sampler *sampler_free(struct sampler *s);
 
-/* True when running threads are read from their own core. */
-bool sampler_goes_to_cores(const struct sampler *s);
-
 void sampler_count_error(struct sampler *s, int code);
 uint64_t sampler_errors(const struct sampler *s);
-
-/* The median of the holds, within an eighth. */
-uint64_t sampler_median_hold_ns(const struct sampler *s);
 
 /* The one `struct func` of these interned strings. NULL when out of memory. */
 const struct func *sampler_func(struct sampler *s, const struct func *key);

@@ -55,7 +55,7 @@ static int resolve_codes(struct stack *st, const struct stack_source *src, uint6
 /* Names the stack: by its code objects as they were read, their instructions, and the thread. */
 static void make_key(struct stack *st, const struct known_thread *k)
 {
-    uint64_t key = hash_mix(k->thread_id, (uint64_t)k->tid);
+    uint64_t key = hash_mix(k->thread_id, (uint64_t)k->os.tid);
 
     for (size_t i = 0; i < st->frames.n; i++)
         key = hash_mix(hash_mix(key, st->codes[i]->serial), (uint64_t)st->frames.items[i].at);
@@ -153,13 +153,13 @@ static int read_dead(struct stack *st, const struct stack_source *src, struct kn
 }
 
 /* The variables of each frame. Without a hold only those of frames that are still there afterwards count. */
-static int read_locals(struct stack *st, const struct stack_source *src, const struct pause *fz)
+static int read_locals(struct stack *st, const struct stack_source *src, const struct pause *p)
 {
     const struct sampler_options *o = &src->sampler->options;
     struct locals_options options = {.level = o->locals, .show_secrets = o->show_secrets};
     int r = locals_read(&st->locals, src->py, st->frames.items, st->frames.n, &options);
 
-    for (size_t i = 0; r == 0 && fz->way == PAUSE_NONE && i < st->frames.n; i++) {
+    for (size_t i = 0; r == 0 && p->method == PAUSE_UNPAUSED && i < st->frames.n; i++) {
         const struct py_frame *frame = &st->frames.items[i];
         addr_t code;
 
@@ -190,15 +190,15 @@ static void drop_internal(struct stack *st)
     st->frames.n = kept;
 }
 
-static int read_once(struct stack *st, const struct stack_source *src, struct known_thread *k, const struct pause *fz)
+static int read_once(struct stack *st, const struct stack_source *src, struct known_thread *k, const struct pause *p)
 {
     int r;
 
     st->unsure = st->cut = false;
-    if (fz->way == PAUSE_DEAD)
-        r = read_dead(st, src, k, fz->since_ns);
+    if (p->method == PAUSE_DEAD)
+        r = read_dead(st, src, k, p->since_ns);
     else
-        r = fz->way == PAUSE_NONE ? read_moving(st, src, k, fz->since_ns) : read_still(st, src, k, fz->since_ns);
+        r = p->method == PAUSE_UNPAUSED ? read_moving(st, src, k, p->since_ns) : read_still(st, src, k, p->since_ns);
     if (r < 0)
         return r;
     drop_internal(st);
@@ -206,7 +206,7 @@ static int read_once(struct stack *st, const struct stack_source *src, struct kn
         st->heads_same = threads_heads_same(src->py, src->heads);
         st->heads_read = true;
     }
-    if (src->sampler->options.locals && (r = read_locals(st, src, fz)) < 0)
+    if (src->sampler->options.locals && (r = read_locals(st, src, p)) < 0)
         return r;
     if (src->sampler->options.gil)
         st->owns_gil = threads_gil_holder(src->py, k->interp) == k->tstate;
@@ -220,47 +220,47 @@ static bool is_passing(int r)
     return r == ERR_TORN || r == ERR_READ || r == ERR_CYCLE || r == ERR_BOUNDS;
 }
 
-static void remember(struct known_thread *k, const struct stack *st, const struct pause *fz)
+static void remember(struct known_thread *k, const struct stack *st, const struct pause *p)
 {
-    k->still = fz->way == PAUSE_ASLEEP || fz->way == PAUSE_SAME_CORE;
-    k->active = st->active;
-    k->turns = fz->turns;
-    k->has_stack = true;
-    k->key = st->key;
-    k->n_frames = st->frames.n;
-    k->owned_gil = st->owns_gil;
+    k->last.still = p->method == PAUSE_ASLEEP || p->method == PAUSE_SAME_CORE;
+    k->last.active = st->active;
+    k->os.stats = p->stats;
+    k->last.has_stack = true;
+    k->last.key = st->key;
+    k->last.n_frames = st->frames.n;
+    k->last.owns_gil = st->owns_gil;
 }
 
 /* One that slept when it was held goes back to its call when it is let go: see emit_unchanged. */
-static void remember_rest(struct known_thread *k, const struct native *n, const struct pause *fz)
+static void remember_rest(struct known_thread *k, const struct native *n, const struct pause *p)
 {
-    k->rests = n && n->captured && fz->way == PAUSE_PTRACE && fz->look.state == 'S';
-    if (!k->rests)
+    k->last.blocked = n && n->captured && p->method == PAUSE_PTRACE && p->look.state == 'S';
+    if (!k->last.blocked)
         return;
-    k->rest_sp = n->regs.r[REGS_SP];
-    k->rest_pc = n->regs.r[REGS_PC];
+    k->last.blocked_sp = n->regs.r[REGS_SP];
+    k->last.blocked_pc = n->regs.r[REGS_PC];
 }
 
 /* A stack that ends in a generator is most often one that was caught between two states; but C code can resume a
  * generator with no Python below. Then it is still so after the thread has run on for a while. */
-static void judge_root(struct known_thread *k, const struct pause *fz, int r, int end)
+static void judge_root(struct known_thread *k, const struct pause *p, int r, int end)
 {
     if (r == 0 && !k->hint.generator) {
-        k->odd_root = k->hint.accepted = 0;
+        k->root.generator = k->hint.accepted = 0;
         return;
     }
-    if (end < 0 || fz->way == PAUSE_NONE || !k->hint.generator)
+    if (end < 0 || p->method == PAUSE_UNPAUSED || !k->hint.generator)
         return;
-    if (k->odd_root != k->hint.generator) {
-        k->odd_root = k->hint.generator;
-        k->odd_run_ns = fz->turns.run_ns;
-        k->odd_looks = 0;
+    if (k->root.generator != k->hint.generator) {
+        k->root.generator = k->hint.generator;
+        k->root.run_ns = p->stats.run_ns;
+        k->root.seen = 0;
     }
-    k->odd_looks++;
+    k->root.seen++;
     /* One that sleeps does so in a call, and is not between two states; one in state D may wait for a page anywhere. */
-    if ((fz->way == PAUSE_ASLEEP && fz->look.state == 'S') ||
-        (k->odd_looks >= ODD_LOOKS && (fz->way == PAUSE_ASLEEP || fz->turns.run_ns - k->odd_run_ns > ODD_NS)))
-        k->hint.accepted = k->odd_root;
+    if ((p->method == PAUSE_ASLEEP && p->look.state == 'S') ||
+        (k->root.seen >= ODD_LOOKS && (p->method == PAUSE_ASLEEP || p->stats.run_ns - k->root.run_ns > ODD_NS)))
+        k->hint.accepted = k->root.generator;
 }
 
 /* glibc 2.35 and later: the kernel writes there on which CPU the thread runs, before it lets it run (rseq(2)). */
@@ -270,130 +270,120 @@ static addr_t cpu_word(const struct python *py, const struct known_thread *k)
 }
 
 /* It was not asked on which core the thread is: is it ours? */
-static bool was_on_core(const struct stack_source *src, const struct pause *fz)
+static bool was_on_core(const struct stack_source *src, const struct pause *p)
 {
     uint32_t cpu;
 
-    return !fz->cpu_word || (ahead_read_last(src->ahead, &cpu) == 0 && (int)cpu == src->sampler->core.cpu);
+    return !p->cpu_word || (ahead_read_last(src->ahead, &cpu) == 0 && (int)cpu == src->sampler->pauser.affinity.cpu);
 }
 
-/* A thread that is read again and again needs no hold for its registers, if the kernel lets us have notes of it. */
-static bool may_be_noted(const struct stack_source *src, const struct known_thread *k)
+/* In a recording, the register set of the last context switch replaces ptrace, if perf_event_open(2) is allowed. */
+static bool may_use_perf_regs(const struct stack_source *src, const struct known_thread *k)
 {
-    return src->sampler->options.knows && sampler_goes_to_cores(src->sampler) && k->tstate && k->tid &&
-           (k->switched.ring || !k->switched.tried);
+    return src->sampler->options.knows && pause_uses_same_core(&src->sampler->pauser) && k->tstate && k->os.tid &&
+           (k->os.perf_regs.ring || !k->os.perf_regs.tried);
 }
 
-/* Of a thread that is held ptrace tells them; of one that does not run, if it is noted, its last switch. */
-static bool read_regs(const struct stack_source *src, struct known_thread *k, const struct pause *fz, struct regs *ret,
-                      uint64_t *ret_base)
-{
-    if (may_be_noted(src, k) && fz->look.state == 'R')
-        perf_regs_open(&k->switched, k->tid);
-    if (fz->way == PAUSE_PTRACE)
-        return tracer_regs(&src->sampler->stop, ret, ret_base) == 0;
-    *ret_base = k->thread_id; /* glibc and musl: where the FS register points */
-    return (fz->way == PAUSE_SAME_CORE || fz->way == PAUSE_ASLEEP) && perf_regs_read(&k->switched, ret) == 0;
-}
-
-static void capture_native(const struct stack_source *src, struct known_thread *k, const struct pause *fz)
+static void capture_native(const struct stack_source *src, struct known_thread *k, const struct pause *p)
 {
     struct native *n = src->native;
-    const struct core_thread *dead = fz->way == PAUSE_DEAD ? core_file_thread(n->core, k->tid) : NULL;
+    const struct core_thread *dead = p->method == PAUSE_DEAD ? core_file_thread(n->core, k->os.tid) : NULL;
     size_t limit = src->sampler->options.knows ? NATIVE_LIMIT : NATIVE_LIMIT_ONCE;
     struct regs regs;
-    uint64_t base;
+    uint64_t fs_base;
 
     n->captured = false;
+    if (may_use_perf_regs(src, k) && p->look.state == 'R')
+        perf_regs_open(&k->os.perf_regs, k->os.tid);
     if (dead)
-        native_capture(n, &dead->regs, dead->fs_base, k->tid == n->pid, limit);
-    else if (read_regs(src, k, fz, &regs, &base))
-        native_capture(n, &regs, base, k->tid == n->pid, limit);
+        native_capture(n, &dead->regs, dead->fs_base, k->os.tid == n->pid, limit);
+    else if (pause_regs(&src->sampler->pauser, &k->os, p, k->thread_id, &regs, &fs_base))
+        native_capture(n, &regs, fs_base, k->os.tid == n->pid, limit);
     if (n->captured && src->ahead) /* from 3.11 on the marks between Python's frames lie there */
         ahead_offer(src->ahead, n->copy.at, n->copy.bytes, n->copy.len);
 }
 
-static void begin_ahead(const struct stack_source *src, struct known_thread *k, const struct pause *fz)
+static void begin_ahead(const struct stack_source *src, struct known_thread *k, const struct pause *p)
 {
-    ahead_begin(src->ahead, &k->ahead, fz->cpu_word);
+    ahead_begin(src->ahead, &k->ahead, p->cpu_word);
     if (!src->heads)
         return;
     ahead_expect(src->ahead, src->py->interp_head, sizeof(addr_t));
     ahead_expect(src->ahead, k->interp + (addr_t)src->py->layout.in_threads, sizeof(addr_t));
 }
 
-static int read_frozen(struct stack *st, const struct stack_source *src, struct known_thread *k, struct pause *fz)
+static int read_frozen(struct stack *st, const struct stack_source *src, struct known_thread *k, struct pause *p)
 {
     int r, end;
     bool on_core;
 
-    if (src->ahead && fz->way != PAUSE_NONE)
-        begin_ahead(src, k, fz);
+    if (src->ahead && p->method != PAUSE_UNPAUSED)
+        begin_ahead(src, k, p);
     if (src->native)
-        capture_native(src, k, fz);
+        capture_native(src, k, p);
     k->hint.generator = 0;
-    r = read_once(st, src, k, fz);
+    r = read_once(st, src, k, p);
     if (src->ahead)
         ahead_end(src->ahead);
-    on_core = was_on_core(src, fz);
-    end = pause_end(fz, src->sampler, k);
+    on_core = was_on_core(src, p);
+    end = pause_end(&src->sampler->pauser, &k->os, p);
     if (!on_core) {
-        k->left_ns = 0;
+        k->os.left_ns = 0;
         end = ERR_TORN;
     }
-    judge_root(k, fz, r, end);
-    st->asked_after = fz->asks_after && end < 0;
+    judge_root(k, p, r, end);
+    st->asked_after = p->check_after && end < 0;
     return end < 0 ? end : r;
 }
 
-static int leave_idle(struct known_thread *k, const struct stack_source *src, struct pause *fz)
+static int leave_idle(struct known_thread *k, const struct stack_source *src, struct pause *p)
 {
-    k->still = pause_end(fz, src->sampler, k) == 0 && fz->way == PAUSE_ASLEEP;
-    k->active = false;
-    k->turns = fz->turns;
+    k->last.still = pause_end(&src->sampler->pauser, &k->os, p) == 0 && p->method == PAUSE_ASLEEP;
+    k->last.active = false;
+    k->os.stats = p->stats;
     return STACK_IDLE;
 }
 
 /* No note was there after all. */
-static bool lacks_native(const struct stack_source *src, const struct pause *fz)
+static bool lacks_native(const struct stack_source *src, const struct pause *p)
 {
-    return src->native && !src->native->captured && fz->way != PAUSE_DEAD && !src->sampler->hold_refused &&
+    return src->native && !src->native->captured && p->method != PAUSE_DEAD && !src->sampler->pauser.ptrace_refused &&
            !src->sampler->options.nonblocking;
 }
 
 /* One try: 0 when what was read is true (or marked as unsure). */
 static int try_read(struct stack *st, const struct stack_source *src, struct known_thread *k, bool idle, bool firm)
 {
-    struct pause fz;
-    int r = pause_begin(&fz, src->sampler, k, firm, cpu_word(src->py, k));
+    struct pause pause;
+    int r = pause_begin(&src->sampler->pauser, &k->os, firm, cpu_word(src->py, k), &pause);
 
-    k->has_stack = k->still = k->rests = false;
+    k->last.has_stack = k->last.still = k->last.blocked = false;
     if (r < 0)
         return r;
-    st->active = fz.look.state == 'R';
+    st->active = pause.look.state == 'R';
     if (!st->active && !idle)
-        return leave_idle(k, src, &fz);
-    r = read_frozen(st, src, k, &fz);
-    if (r == 0 && !firm && lacks_native(src, &fz)) {
+        return leave_idle(k, src, &pause);
+    r = read_frozen(st, src, k, &pause);
+    if (r == 0 && !firm && lacks_native(src, &pause)) {
         r = ERR_TORN; /* of one that runs there will be a note in a moment */
-        st->must_hold = fz.way == PAUSE_ASLEEP || !k->switched.ring;
+        st->must_hold = pause.method == PAUSE_ASLEEP || !k->os.perf_regs.ring;
     }
-    src->sampler->ways[fz.way] += r == 0;
+    src->sampler->pauser.reads[pause.method] += r == 0;
     if (r == 0)
-        remember_rest(k, src->native, &fz);
-    if (r == 0 && fz.way != PAUSE_NONE)
-        remember(k, st, &fz);
+        remember_rest(k, src->native, &pause);
+    if (r == 0 && pause.method != PAUSE_UNPAUSED)
+        remember(k, st, &pause);
     /* One that moves runs; one that does not may have gone to sleep. */
-    else if (r == 0 && st->key == k->key && k->look_again_ns > fz.since_ns + LOOK_SOON_NS)
-        k->look_again_ns = fz.since_ns + LOOK_SOON_NS;
-    k->key = st->key;
+    else if (r == 0 && st->key == k->last.key && k->os.running_until_ns > pause.since_ns + LOOK_SOON_NS)
+        k->os.running_until_ns = pause.since_ns + LOOK_SOON_NS;
+    k->last.key = st->key;
     return r;
 }
 
 /* Lets the thread get past the moment, longer each time. On its own core it goes on only while we sleep. */
 static void give_way(const struct sampler *s, int tries)
 {
-    if (s->core.cpu >= 0)
+    if (s->pauser.affinity.cpu >= 0)
         clock_sleep_ns((5 * NS_PER_US) << tries);
     else
         sched_yield();
@@ -405,7 +395,7 @@ int stack_read(struct stack *st, const struct stack_source *src, struct known_th
     int r = ERR_TORN, gentle = src->sampler->options.locals ? 1 : GENTLE_TRIES;
 
     st->owns_gil = st->unsure = st->heads_read = false;
-    st->must_hold = src->native && !src->sampler->hold_refused && !may_be_noted(src, k);
+    st->must_hold = src->native && !src->sampler->pauser.ptrace_refused && !may_use_perf_regs(src, k);
     for (int i = 0; i < TRIES && is_passing(r); i++) {
         if (i)
             give_way(src->sampler, i);
@@ -421,22 +411,22 @@ int stack_read(struct stack *st, const struct stack_source *src, struct known_th
 
 int stack_read_native(struct stack *st, const struct stack_source *src, struct known_thread *k, bool idle)
 {
-    struct pause fz;
-    int r = pause_begin(&fz, src->sampler, k, true, 0);
+    struct pause pause;
+    int r = pause_begin(&src->sampler->pauser, &k->os, true, 0, &pause);
 
     st->frames.n = 0;
     st->owns_gil = st->unsure = st->cut = false;
-    st->key = hash_mix(1, (uint64_t)k->tid);
-    k->has_stack = k->still = k->rests = false;
+    st->key = hash_mix(1, (uint64_t)k->os.tid);
+    k->last.has_stack = k->last.still = k->last.blocked = false;
     if (r < 0)
         return r;
-    st->active = fz.look.state == 'R';
+    st->active = pause.look.state == 'R';
     if (!st->active && !idle)
-        return leave_idle(k, src, &fz);
-    capture_native(src, k, &fz);
-    pause_end(&fz, src->sampler, k);
-    remember(k, st, &fz);
-    remember_rest(k, src->native, &fz);
+        return leave_idle(k, src, &pause);
+    capture_native(src, k, &pause);
+    pause_end(&src->sampler->pauser, &k->os, &pause);
+    remember(k, st, &pause);
+    remember_rest(k, src->native, &pause);
     return 0;
 }
 

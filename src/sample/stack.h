@@ -8,7 +8,7 @@
 #include "python/frames.h"
 #include "python/repr/locals.h"
 #include "sample/native.h"
-#include "sample/pause.h"
+#include "sample/thread_table.h"
 
 /* Reused from one stack to the next. */
 struct stack {

@@ -29,9 +29,7 @@ struct nameless {
 /* Frees what a slot owns. */
 static void thread_drop(struct known_thread *k)
 {
-    if (k->tstate && k->tid)
-        task_close(&k->task);
-    perf_regs_close(&k->switched);
+    os_thread_close(&k->os);
     frames_hint_free(&k->hint);
 }
 
@@ -172,10 +170,10 @@ static void enter_dead(struct known_thread *k, const struct core_file *core)
 
     if (!thread && k->native_id && k->native_id <= INT32_MAX)
         thread = core_file_thread(core, (pid_t)k->native_id);
-    k->dead = true;
-    k->task = (struct task){.stat_fd = -1, .sched_fd = -1};
-    k->tid = thread ? thread->tid : 0;
-    k->was_active = thread && core_file_was_active(core, thread);
+    k->os.dead = true;
+    k->os.task = (struct task){.stat_fd = -1, .sched_fd = -1};
+    k->os.tid = thread ? thread->tid : 0;
+    k->os.was_running = thread && core_file_was_active(core, thread);
 }
 
 static void thread_enter(struct known_thread *k, pid_t pid, pid_t tid, const struct py_thread *thread)
@@ -185,18 +183,18 @@ static void thread_enter(struct known_thread *k, pid_t pid, pid_t tid, const str
                                .interp = thread->interp,
                                .thread_id = thread->thread_id,
                                .native_id = thread->native_id,
-                               .tid = tid};
+                               .os.tid = tid};
     k->hint.interp = thread->interp;
     k->hint.thread_id = thread->thread_id;
     if (!tid)
         return;
-    task_open(&k->task, pid, tid);
-    if (k->task.stat_fd < 0) { /* no such thread, or no descriptor left */
+    task_open(&k->os.task, pid, tid);
+    if (k->os.task.stat_fd < 0) { /* no such thread, or no descriptor left */
         struct task_look look;
 
-        if (task_look(&k->task, &look) < 0) {
-            task_close(&k->task);
-            k->tid = 0;
+        if (task_look(&k->os.task, &look) < 0) {
+            task_close(&k->os.task);
+            k->os.tid = 0;
         }
     }
 }
@@ -267,8 +265,8 @@ int thread_table_update(struct thread_table *t, const struct python *py, pid_t p
         struct known_thread *k = &t->slots[slot_of(t, thread->tstate)];
 
         /* One without a living kernel thread may be that of a child that has just been forked. */
-        if (!is_same(k, thread) || !k->tid) {
-            bool same = is_same(k, thread), looked = same && k->looked;
+        if (!is_same(k, thread) || !k->os.tid) {
+            bool same = is_same(k, thread), looked = same && k->sampled;
             const char *name = same ? k->name : NULL;
             struct proc_status st;
 
@@ -278,7 +276,7 @@ int thread_table_update(struct thread_table *t, const struct python *py, pid_t p
             who.is_new |= !same;
             t->n += !k->tstate;
             thread_enter(k, pid, t->core ? 0 : tid_of(t, py, pid, in_pid_ns, threads, thread), thread);
-            k->looked = looked;
+            k->sampled = looked;
             k->name = name;
             if (t->core)
                 enter_dead(k, t->core);

@@ -4,54 +4,51 @@
 #ifndef SAMPLE_THREAD_TABLE_H
 #define SAMPLE_THREAD_TABLE_H
 
-#include "pause/perf_regs.h"
+#include "pause/pause.h"
 #include "python/frames.h"
 #include "python/names.h"
 #include "python/threads.h"
 #include "target/ahead.h"
-#include "target/task.h"
 
 #include <sys/types.h>
 
 struct core_file;
 
+/* The stack that the last sample of a thread found. While the thread's run count is the same, so is its stack. */
+struct last_stack {
+    bool still;     /* the thread did not run then, and has not run while its run count is that of `os.stats` */
+    bool active;    /* it counts as running all the same: only we kept it off its core */
+    bool has_stack; /* `key` and what follows belong to it */
+    uint64_t key;
+    size_t n_frames;
+    bool owns_gil;
+    uint64_t native_key;
+    size_t n_native;
+    bool blocked; /* ptrace interrupted a system call, which the kernel restarts: there, by its registers */
+    uint64_t blocked_sp, blocked_pc;
+};
+
+/* A stack that ends in a generator: most often torn, but C code can resume a generator with no Python frame below. */
+struct odd_root {
+    addr_t generator; /* that its last stacks ended in; 0: none */
+    uint64_t run_ns;  /* CPU time of the thread when that was first seen */
+    unsigned seen;    /* how often since, with no whole stack in between */
+};
+
 struct known_thread {
     addr_t tstate; /* 0: a free slot */
     addr_t interp;
-    uint64_t thread_id;
-    uint64_t native_id; /* as the target has it: another one after a fork */
-    pid_t tid;          /* the kernel's id as we see it; 0 when unknown */
-    struct task task;   /* open when tid is not 0 */
-    bool dead;          /* of a core file: there is no task; `was_active` when it died */
-    bool was_active;
-    const char *name; /* NULL when unknown */
-    uint64_t seen;    /* the round it was last there */
-    bool looked;      /* it has been sampled since it came */
-    bool ended;       /* as the kernel says: the thread state may be another's by now */
+    uint64_t thread_id; /* pthread_t */
+    uint64_t native_id; /* as the target has it: it changes with a fork */
+    const char *name;   /* NULL when unknown */
+    uint64_t seen;      /* the round in which it was last listed */
+    bool sampled;       /* since it was first listed */
+    bool ended;         /* the kernel thread is gone: the thread state may be another thread's by now */
+    struct os_thread os;
     struct frames_hint hint;
-    addr_t odd_root;     /* a generator that its last stacks ended in */
-    uint64_t odd_run_ns; /* how long it had run when that was seen first */
-    unsigned odd_looks;  /* how often it was seen since, and never a whole stack */
-    /* As of the last look at it. */
-    bool still;  /* it did not run, and will not have run while its turns are these */
-    bool active; /* it was about to run all the same: we were on its core */
-    struct sched_stats turns;
-    bool has_turns; /* `turns` were read just now: it has run since the last look */
-    bool has_stack; /* the stack of `key` is the one it had then */
-    uint64_t key;
-    size_t n_frames;
-    bool owned_gil;
-    uint64_t native_key; /* of its native frames then, and their number */
-    size_t n_native;
-    bool rests; /* it slept, and was held then: there, by its registers */
-    uint64_t rest_sp, rest_pc;
-    uint64_t look_again_ns; /* unheld: until then it counts as running */
-    /* As we left it on its core: when, and its turns by then; 0: we were not there. */
-    uint64_t left_ns;
-    struct sched_stats left;
-    bool steady; /* from one sample to the next it had one turn, and nobody else any */
     struct ahead_list ahead;
-    struct perf_regs switched; /* with native stacks */
+    struct odd_root root;
+    struct last_stack last;
 };
 
 struct tid_pair {

@@ -3,7 +3,7 @@
  */
 #include "base/clock.h"
 #include "fake_python.h"
-#include "sample/pause.h"
+#include "pause/pause_method.h"
 #include "sample/process_tree.h"
 #include "sample/sampler.h"
 #include "sample/shorten.h"
@@ -141,16 +141,16 @@ static void test_thread_table(void)
         CHECK_INT(threads_read(&p.py, &threads), 0);
         CHECK_INT(thread_table_update(&table, &p.py, getpid(), &threads), 0);
         k = thread_table_find(&table, t[0].tstate);
-        CHECK(k && k->tid == getpid() && k->name == NULL);
+        CHECK(k && k->os.tid == getpid() && k->name == NULL);
         t[1] = fake_thread_add(&p, interp, ids[1], 0x7ffffff0);
         fake_threading(&p, interp, ids, names, 2);
         CHECK_INT(threads_read(&p.py, &threads), 0);
         CHECK_INT(thread_table_update(&table, &p.py, getpid(), &threads), 0);
         k = thread_table_find(&table, t[0].tstate);
-        CHECK(k && k->tid == getpid());
+        CHECK(k && k->os.tid == getpid());
         CHECK_STR(k ? k->name : NULL, "MainThread");
         k = thread_table_find(&table, t[1].tstate);
-        CHECK(k && k->tid == 0);
+        CHECK(k && k->os.tid == 0);
         CHECK_STR(k ? k->name : NULL, "gone");
         next = fake_mem_get(p.mem, interp + (addr_t)p.py.layout.in_threads);
         CHECK_INT(next, t[1].tstate);
@@ -252,11 +252,11 @@ static void test_process_tree(void)
 /* We left the thread at 1 ms and came back at 2 ms. */
 static bool ran_only_before(uint64_t turns, uint64_t run_us, uint64_t wait_us, uint64_t reading_us)
 {
-    struct known_thread k = {.left_ns = 1000000, .left = {.count = 7, .run_ns = 5000, .wait_ns = 900}};
+    struct os_thread k = {.left_ns = 1000000, .left = {.count = 7, .run_ns = 5000, .wait_ns = 900}};
     struct pause fz = {.since_ns = 2000000};
     struct sched_stats after = {7 + turns, 5000 + run_us * 1000, 900 + wait_us * 1000};
 
-    return pause_ran_only_before(&fz, &k, &after, fz.since_ns + reading_us * 1000);
+    return same_core_ran_only_before(&fz, &k, &after, fz.since_ns + reading_us * 1000);
 }
 
 static void test_asked_after(void)

@@ -1,0 +1,35 @@
+/*
+ * A thread that is off-CPU stays as it is until the kernel schedules it, and its run count shows that.
+ */
+#include "pause/pause_method.h"
+
+/* The run count is read before the state: a thread that is asleep now and whose count is equal later has not run. */
+static int asleep_begin(struct pauser *ps, struct os_thread *t, struct pause *p)
+{
+    /* With --nonblocking a running thread is never paused, so its run count does not matter. */
+    if (ps->nonblocking && task_look(&t->task, &p->look) == 0 && p->look.state == 'R')
+        return ERR_UNSUPPORTED;
+    if (t->stats_fresh)
+        p->stats = t->stats;
+    else if (task_sched_stats(&t->task, &p->stats) < 0) /* a kernel without schedstat still tells the state */
+        return task_look(&t->task, &p->look) < 0 ? ERR_GONE : ERR_UNSUPPORTED;
+    t->stats_fresh = false;
+    if (task_look(&t->task, &p->look) < 0)
+        return ERR_GONE;
+    p->method = PAUSE_ASLEEP;
+    return p->look.state == 'R' ? ERR_UNSUPPORTED : 0;
+}
+
+static int asleep_end(struct pauser *ps, struct os_thread *t, struct pause *p)
+{
+    struct sched_stats after;
+
+    (void)ps;
+    t->left_ns = 0;
+    if (task_sched_stats(&t->task, &after) < 0 || after.count != p->stats.count)
+        return ERR_TORN;
+    p->stats = after;
+    return 0;
+}
+
+const struct pause_ops pause_asleep = {asleep_begin, asleep_end};

@@ -1,0 +1,110 @@
+/*
+ * Picks the method, and keeps the statistics of how long threads were paused.
+ */
+#include "pause/pause.h"
+
+#include "base/clock.h"
+#include "pause/pause_method.h"
+
+static const struct pause_ops *const ops[PAUSE_METHODS] = {
+    [PAUSE_ASLEEP] = &pause_asleep,     [PAUSE_SAME_CORE] = &pause_same_core, [PAUSE_PTRACE] = &pause_ptrace,
+    [PAUSE_UNPAUSED] = &pause_unpaused, [PAUSE_DEAD] = &pause_dead,
+};
+
+void os_thread_close(struct os_thread *t)
+{
+    if (t->tid && !t->dead)
+        task_close(&t->task);
+    perf_regs_close(&t->perf_regs);
+}
+
+bool pause_uses_same_core(const struct pauser *ps)
+{
+    return ps->use_same_core && !ps->avoid_cores && !ps->nonblocking;
+}
+
+static bool falls_through(int r)
+{
+    return r == ERR_UNSUPPORTED || r == ERR_PERMISSION;
+}
+
+/* Off-CPU, or kept off its CPU by us. */
+static int begin_gentle(struct pauser *ps, struct os_thread *t, struct pause *p)
+{
+    int r = pause_asleep.begin(ps, t, p);
+
+    return r == ERR_UNSUPPORTED ? pause_same_core.begin(ps, t, p) : r;
+}
+
+int pause_begin(struct pauser *ps, struct os_thread *t, bool need_ptrace, addr_t cpu_word, struct pause *ret)
+{
+    struct pause *p = ret;
+    int r;
+
+    *p = (struct pause){.look = {.state = 'R', .cpu = -1}, .since_ns = clock_now_ns()};
+    if (t->dead)
+        return pause_dead.begin(ps, t, p);
+    if (!t->tid || (ps->nonblocking && p->since_ns < t->running_until_ns))
+        return pause_unpaused.begin(ps, t, p);
+    if (cpu_word && !need_ptrace && same_core_predict(ps, t, cpu_word, p))
+        return 0;
+    if (need_ptrace && !ps->nonblocking && !ps->ptrace_refused) {
+        r = ptrace_begin_first(ps, t, p);
+        if (r == ERR_STOP) /* it gets no CPU to stop on, so it does not run either: read it without its registers */
+            return begin_gentle(ps, t, p) == 0 ? 0 : r;
+        if (!falls_through(r))
+            return r;
+    }
+    r = begin_gentle(ps, t, p);
+    if (falls_through(r))
+        r = pause_ptrace.begin(ps, t, p);
+    if (falls_through(r))
+        r = pause_unpaused.begin(ps, t, p);
+    return r;
+}
+
+static void count_pause(struct pauser *ps, uint64_t ns)
+{
+    uint64_t v = ns >> 8;
+    size_t shift = 0, slot;
+
+    for (; v > 7; v >>= 1)
+        shift++;
+    slot = v < 4 ? v : 4 + shift * 4 + (v & 3);
+    ps->histogram[slot < PAUSE_HISTOGRAM ? slot : PAUSE_HISTOGRAM - 1]++;
+    ps->pauses++;
+    if (ns > ps->longest_ns)
+        ps->longest_ns = ns;
+}
+
+int pause_end(struct pauser *ps, struct os_thread *t, struct pause *p)
+{
+    int r = ops[p->method]->end(ps, t, p);
+
+    if (p->method == PAUSE_PTRACE)
+        count_pause(ps, ps->tracer.last_ns);
+    else if (p->method == PAUSE_SAME_CORE && r == 0)
+        count_pause(ps, t->left_ns - p->since_ns);
+    return r;
+}
+
+bool pause_regs(struct pauser *ps, struct os_thread *t, const struct pause *p, uint64_t thread_id, struct regs *ret,
+                uint64_t *ret_fs_base)
+{
+    if (p->method == PAUSE_PTRACE)
+        return tracer_regs(&ps->tracer, ret, ret_fs_base) == 0;
+    *ret_fs_base = thread_id;
+    return (p->method == PAUSE_SAME_CORE || p->method == PAUSE_ASLEEP) && perf_regs_read(&t->perf_regs, ret) == 0;
+}
+
+uint64_t pause_median_ns(const struct pauser *ps)
+{
+    uint64_t seen = 0;
+
+    for (size_t i = 0; i < PAUSE_HISTOGRAM; i++) {
+        seen += ps->histogram[i];
+        if (seen && seen * 2 >= ps->pauses)
+            return i < 4 ? (uint64_t)i << 8 : (uint64_t)(4 + (i & 3)) << (8 + (i - 4) / 4);
+    }
+    return 0;
+}
