@@ -263,8 +263,8 @@ static int attach(struct record *rec)
                                                          .native = o->native || o->native_all,
                                                          .native_all = o->native_all,
                                                          .patience_ns = HOLD_PATIENCE_NS,
-                                                         .knows = profile_knows,
-                                                         .knows_arg = rec->profile});
+                                                         .recording = true,
+                                                         .known_keys = profile_known_keys(rec->profile)});
     rec->tree = (struct process_tree){.sampler = rec->sampler,
                                       .subprocesses = o->subprocesses,
                                       .max_depth = o->subprocess_depth,

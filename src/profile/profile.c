@@ -22,8 +22,6 @@
 /* Ancestors of a process shown as roots; a chain that is longer, or a ring, is cut here. */
 #define PROFILE_MAX_ANCESTORS 64
 
-#define PROFILE_KEYS 65536u
-
 int profile_child(struct profile *p, uint32_t parent, uint32_t frame, uint32_t *ret_node)
 {
     struct profile_index *index = p->index;
@@ -301,7 +299,7 @@ static int profile_prune(struct profile *p)
     }
     profile_compact(p, map, kept);
     free(map);
-    memset(index->keys, 0, PROFILE_KEYS * sizeof(*index->keys));
+    memset(&index->keys, 0, sizeof(index->keys));
     memset(index->nodes.slots, 0, index->nodes.cap * sizeof(*index->nodes.slots));
     index->nodes.used = 0;
     for (size_t i = 1; i < p->n_nodes; i++)
@@ -351,33 +349,31 @@ int profile_shrink(struct profile *p)
     return profile_prune(p);
 }
 
-static struct profile_key *profile_key_slot(const struct profile *p, uint64_t key)
+const struct known_keys *profile_known_keys(const struct profile *p)
 {
-    return &p->index->keys[key % PROFILE_KEYS];
-}
-
-bool profile_knows(uint64_t key, void *profile)
-{
-    return profile_key_slot(profile, key)->key == key;
+    return &p->index->keys;
 }
 
 static int profile_find_node(struct profile *p, const struct trace *trace, uint32_t root, uint32_t *ret_node)
 {
-    struct profile_key *slot = profile_key_slot(p, trace->key);
+    struct profile_index *index = p->index;
+    size_t slot = trace->key % KNOWN_KEYS;
     uint32_t node = root;
     int r;
 
     if (trace->frames == NULL) {
-        if (slot->key != trace->key)
+        if (!known_keys_have(&index->keys, trace->key))
             return ERR_INTERNAL;
-        *ret_node = slot->node;
+        *ret_node = index->key_nodes[slot];
         return 0;
     }
     r = profile_descend(p, trace, &node);
     if (r < 0)
         return r;
-    if (trace->key != 0)
-        *slot = (struct profile_key){trace->key, node};
+    if (trace->key != 0) {
+        index->keys.slots[slot] = trace->key;
+        index->key_nodes[slot] = node;
+    }
     *ret_node = node;
     return 0;
 }
@@ -411,10 +407,7 @@ struct profile *profile_new(const struct profile_options *options)
         return NULL;
     p->options = *options;
     p->index = calloc(1, sizeof(*p->index));
-    if (p->index != NULL)
-        p->index->keys = calloc(PROFILE_KEYS, sizeof(*p->index->keys));
-    if (p->index == NULL || p->index->keys == NULL ||
-        grow_array((void **)&p->nodes, &p->index->cap_nodes, 1, sizeof(*p->nodes)) < 0)
+    if (p->index == NULL || grow_array((void **)&p->nodes, &p->index->cap_nodes, 1, sizeof(*p->nodes)) < 0)
         return profile_free(p);
     p->nodes[0] = (struct profile_node){.frame = TABLE_NONE};
     p->n_nodes = 1;
@@ -433,7 +426,6 @@ struct profile *profile_free(struct profile *p)
         free(p->index->nodes.slots);
         free(p->index->frames.slots);
         free(p->index->threads.slots);
-        free(p->index->keys);
     }
     free(p->index);
     free(p->nodes);

@@ -80,8 +80,8 @@ struct profile {
 struct profile *profile_new(const struct profile_options *options); /* NULL when out of memory */
 struct profile *profile_free(struct profile *p);                    /* accepts NULL, returns NULL */
 
-/* True when a trace with this key can be added without its frames. `profile` is a struct profile. */
-bool profile_knows(uint64_t key, void *profile);
+/* Traces with one of these keys can be added without their frames. Valid as long as the profile. */
+const struct known_keys *profile_known_keys(const struct profile *p);
 
 /* Adds one stack seen `time_ns` after the start. An empty one is ignored. 0 or ERR_NOMEM. */
 int profile_add(struct profile *p, const struct trace *trace, uint64_t time_ns);

@@ -8,16 +8,11 @@
 #include "profile/profile.h"
 #include "profile/table.h"
 
-/* The node of a stack that was added before, by its key: one place for each, the newest stays. */
-struct profile_key {
-    uint64_t key;
-    uint32_t node;
-};
-
 struct profile_index {
     struct table nodes, frames, threads;
     size_t cap_nodes, cap_frames, cap_threads;
-    struct profile_key *keys; /* PROFILE_KEYS of them */
+    struct known_keys keys;
+    uint32_t key_nodes[KNOWN_KEYS]; /* where a stack with that key ends */
 };
 
 /* The node of `frame` called from `parent`, made when it is new. 0 or ERR_NOMEM. */

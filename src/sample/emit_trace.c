@@ -24,7 +24,7 @@ static bool is_known(const struct process *p, uint64_t key)
 {
     const struct sampler_options *o = &p->sampler->options;
 
-    return o->knows && o->knows(key, o->knows_arg);
+    return o->known_keys && known_keys_have(o->known_keys, key);
 }
 
 static struct trace trace_of(const struct process *p, const struct known_thread *k)

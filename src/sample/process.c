@@ -40,7 +40,7 @@ struct process *process_free(struct process *p)
     native_close(&p->native);
     merge_frames_free(&p->weave);
     native_threads_free(p);
-    running_threads_free(&p->hot);
+    running_threads_free(&p->running);
     run_as_user_free(p->user);
     if (p->own_files.pid)
         files_close(&p->own_files);
@@ -193,7 +193,6 @@ static int open_process(struct process *p, struct err_note *note)
         return r == ERR_NO_PROCESS ? err_note_what(note, r, "no process has the pid %d", (int)p->pid) : r;
     p->start_time = st.start_time;
     p->pidfd = descriptors_keep(proc_pidfd_open(p->pid));
-    running_threads_open(&p->hot, p->pid);
     p->codes = code_cache_new();
     if (!p->codes)
         return ERR_NOMEM;
@@ -358,7 +357,7 @@ int process_detect_again(struct process *p)
         return ERR_NOMEM;
     thread_table_free(&p->table);
     p->replaced = false;
-    running_threads_forget(&p->hot);
+    running_threads_forget(&p->running);
     native_close(&p->native);
     native_threads_free(p);
     r = detect_once(p, NULL);

@@ -44,14 +44,11 @@ struct process {
     size_t failed;              /* samples in a row that got nothing */
     uint64_t detected_ns;
     uint64_t listed_ns; /* when the list of threads was read; 0: it must be */
-    struct running_threads hot;
-    uint64_t now_ns;      /* when this sample began */
-    uint64_t heads_ns;    /* when it was last looked whether new ones have come */
-    bool heads_due;       /* look with the next stack: then it costs nothing */
-    bool replaced;        /* it has executed another program: nothing of the old one holds */
-    bool was_idle;        /* none of its threads ran at the last sample */
-    uint64_t rest_cpu_ns; /* its CPU time then; 0: not known. While it is the same, nothing of it has run since */
-    addr_t rest_holder;   /* who had the GIL then */
+    struct running_threads running;
+    uint64_t now_ns;   /* when this sample began */
+    uint64_t heads_ns; /* when it was last looked whether new ones have come */
+    bool heads_due;    /* look with the next stack: then it costs nothing */
+    bool replaced;     /* it has executed another program: nothing of the old one holds */
 };
 
 /* After an exec nothing is where it was. */

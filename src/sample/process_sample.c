@@ -128,7 +128,7 @@ static int list_threads(struct process *p, uint64_t now)
         r = thread_table_update(&p->table, &p->py, p->pid, &p->threads);
     if (r == 0)
         p->listed_ns = now;
-    running_threads_forget(&p->hot);
+    running_threads_forget(&p->running);
     return r;
 }
 
@@ -152,41 +152,29 @@ static int update_threads(struct process *p)
     return list_threads(p, now);
 }
 
-static int sample_hot(struct process *p, process_sink sink, void *arg)
-{
-    int r = 0;
-
-    for (size_t i = 0; r == 0 && i < p->hot.n; i++)
-        r = sample_thread(p, p->hot.items[i], sink, arg);
-    p->sampler->idle += p->threads.n - p->hot.n;
-    return r;
-}
-
 /* The thread that a signal hit comes first, then the main thread. */
 static int rank_of(const struct process *p, const struct known_thread *k)
 {
     return k->os.tid && k->os.tid == p->info->signal.tid ? 0 : k->os.tid == p->pid ? 1 : 2;
 }
 
-/* The clock of a process lags behind while threads run on other cores: one that has just woken up may be missing there.
- * If it runs Python, it has the GIL. */
-static bool is_gil_hot(struct process *p)
+static bool others_sleep(struct process *p)
 {
-    addr_t holder = threads_gil_holder(&p->py, p->threads.items[0].interp);
-
-    for (size_t i = 0; i < p->hot.n; i++)
-        if (p->hot.items[i]->tstate == holder)
-            return true;
-    return !holder;
+    return running_threads_are_all(&p->running, p->pid, &p->table, &p->threads, &p->py, are_few(p));
 }
 
-/* Of one rank from the oldest to the newest: the list has the newest first. */
+/* Only the threads that can have run, or all: those of one rank from the oldest to the newest. The list has the newest
+ * first. */
 static int sample_all(struct process *p, process_sink sink, void *arg)
 {
     int r = 0;
 
-    if (!are_few(p) && !p->sampler->options.idle && running_threads_are_all(&p->hot) && is_gil_hot(p))
-        return sample_hot(p, sink, arg);
+    if (!p->sampler->options.idle && others_sleep(p)) {
+        for (size_t i = 0; r == 0 && i < p->running.n; i++)
+            r = sample_thread(p, p->running.items[i], sink, arg);
+        p->sampler->idle += p->threads.n - p->running.n;
+        return r;
+    }
     for (int pass = 0; pass < 3; pass++)
         for (size_t i = p->threads.n; r == 0 && i > 0; i--) {
             struct known_thread *k = thread_table_find(&p->table, p->threads.items[i - 1].tstate);
@@ -194,7 +182,7 @@ static int sample_all(struct process *p, process_sink sink, void *arg)
             if (k && rank_of(p, k) == pass)
                 r = sample_thread(p, k, sink, arg);
         }
-    return r == 0 && !p->core && !are_few(p) ? running_threads_note(&p->hot, &p->table, &p->threads) : r;
+    return r == 0 && !p->core && !are_few(p) ? running_threads_note(&p->running, p->pid, &p->table, &p->threads) : r;
 }
 
 /* Threads that have come are sampled in the same tick: of those that live shorter than a tick nothing would be seen. */
@@ -228,24 +216,6 @@ static int sample_news(struct process *p, process_sink sink, void *arg)
     return r;
 }
 
-/* A process that sleeps has a look at few things only: a thousand of them must not cost what a thousand samples do. A
- * thread that is not known yet shows by the GIL, or on the clock. */
-static bool rests(struct process *p)
-{
-    struct sched_stats stats;
-
-    if (!p->rest_cpu_ns || proc_cpu_ns(p->pid) != p->rest_cpu_ns ||
-        threads_gil_holder(&p->py, p->threads.items[0].interp) != p->rest_holder)
-        return false;
-    for (size_t i = 0; i < p->threads.n && are_few(p); i++) {
-        struct known_thread *k = thread_table_find(&p->table, p->threads.items[i].tstate);
-
-        if (!k || !k->last.still || task_sched_stats(&k->os.task, &stats) < 0 || stats.count != k->os.stats.count)
-            return false;
-    }
-    return true;
-}
-
 /* All sleep, says the kernel, but one has the GIL: is it the thread that had this thread state when it was listed? */
 static bool is_others(const struct process *p, addr_t holder)
 {
@@ -255,22 +225,24 @@ static bool is_others(const struct process *p, addr_t holder)
     return true;
 }
 
-/* The clock is read before the threads are looked at: what runs after that shows on it. */
-static int sample_and_note_rest(struct process *p, process_sink sink, void *arg)
+/* The clock is read before the threads: what runs after that shows on it. */
+static int sample_and_note_idle(struct process *p, process_sink sink, void *arg)
 {
     const struct sampler *s = p->sampler;
-    uint64_t idle = s->idle, no_gil = s->no_gil, cpu_ns = p->was_idle ? proc_cpu_ns(p->pid) : 0;
+    uint64_t idle = s->idle, no_gil = s->no_gil, process_ns = running_threads_clock(&p->running, p->pid);
     int r = sample_all(p, sink, arg);
-    bool is_quiet = r == 0 && !p->core && p->threads.n && s->idle - idle + s->no_gil - no_gil == p->threads.n, news;
+    bool is_idle = r == 0 && !p->core && p->threads.n && s->idle - idle + s->no_gil - no_gil == p->threads.n, news;
+    addr_t holder = is_idle ? threads_gil_holder(&p->py, p->threads.items[0].interp) : 0;
 
-    p->rest_holder = is_quiet ? threads_gil_holder(&p->py, p->threads.items[0].interp) : 0;
-    if (p->rest_holder && is_others(p, p->rest_holder))
+    if (holder && is_others(p, holder))
         p->listed_ns = 0;
     news = r == 0 && has_news(p);
     if (news)
         r = sample_news(p, sink, arg);
-    p->was_idle = is_quiet && !news && !s->options.native_all && s->no_gil == no_gil;
-    p->rest_cpu_ns = p->was_idle ? cpu_ns : 0;
+    if (is_idle && !news && !s->options.native_all && s->no_gil == no_gil)
+        running_threads_note_idle(&p->running, process_ns, holder);
+    else
+        p->running.all_idle = false;
     return r;
 }
 
@@ -288,7 +260,7 @@ static int sample_process(struct process *p, process_sink sink, void *arg)
         return process_alive(p) ? r : ERR_GONE;
     }
     p->failed = 0;
-    r = sample_and_note_rest(p, sink, arg);
+    r = sample_and_note_idle(p, sink, arg);
     if (r == 0 && p->replaced)
         return ERR_STARTING; /* who keeps the set of processes names it anew */
     /* Without a list it is not known who has no Python. */
@@ -300,7 +272,7 @@ int process_sample(struct process *p, process_sink sink, void *arg)
     int r = 0;
 
     run_as_user_begin(p->user);
-    if (rests(p))
+    if (p->running.n == 0 && others_sleep(p))
         p->sampler->idle += p->threads.n;
     else
         r = sample_process(p, sink, arg);

@@ -1,77 +1,107 @@
 /*
- * Sleeping threads cost a process nothing, and so must they us. Called at each sample of a process with many threads.
+ * CPU clocks and run counts -> which threads to read.
  */
 #include "sample/running_threads.h"
 
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/grow.h"
+#include "target/proc.h"
 
 #include <stdlib.h>
 
 #define NOTE_AGE_NS NS_PER_S
-#define UNSEEN_NS   (50 * NS_PER_US) /* CPU time of threads that were not looked at: more, and all are */
+#define SLACK_NS    (50 * NS_PER_US) /* CPU time of other threads that is not worth reading them all */
 
-void running_threads_open(struct running_threads *h, pid_t pid)
+void running_threads_free(struct running_threads *rt)
 {
-    h->has_clock = clock_getcpuclockid(pid, &h->clock) == 0;
+    free(rt->items);
+    *rt = (struct running_threads){0};
 }
 
-void running_threads_free(struct running_threads *h)
+void running_threads_forget(struct running_threads *rt)
 {
-    free(h->items);
-    *h = (struct running_threads){0};
+    rt->noted_ns = 0;
+    rt->n = 0;
 }
 
-void running_threads_forget(struct running_threads *h)
-{
-    h->noted_ns = 0;
-}
-
-static uint64_t process_ns(const struct running_threads *h)
-{
-    struct timespec ts;
-
-    if (!h->has_clock || clock_gettime(h->clock, &ts) < 0)
-        return 0;
-    return (uint64_t)ts.tv_sec * NS_PER_S + (uint64_t)ts.tv_nsec;
-}
-
-static uint64_t items_ns(const struct running_threads *h)
+static uint64_t items_ns(const struct running_threads *rt)
 {
     struct sched_stats stats;
     uint64_t sum = 0;
 
-    for (size_t i = 0; i < h->n; i++)
-        sum += task_sched_stats(&h->items[i]->os.task, &stats) < 0 ? 0 : stats.run_ns;
+    for (size_t i = 0; i < rt->n; i++)
+        sum += task_sched_stats(&rt->items[i]->os.task, &stats) < 0 ? 0 : stats.run_ns;
     return sum;
 }
 
-int running_threads_note(struct running_threads *h, struct thread_table *table, const struct py_threads *threads)
+uint64_t running_threads_clock(const struct running_threads *rt, pid_t pid)
 {
-    h->n = 0;
+    return rt->all_idle ? proc_cpu_ns(pid) : 0;
+}
+
+void running_threads_note_idle(struct running_threads *rt, uint64_t process_ns, addr_t gil_holder)
+{
+    rt->all_idle = true;
+    rt->n = 0;
+    rt->process_ns = process_ns;
+    rt->gil_holder = gil_holder;
+    rt->noted_ns = process_ns ? clock_now_ns() : 0;
+}
+
+int running_threads_note(struct running_threads *rt, pid_t pid, struct thread_table *table,
+                         const struct py_threads *threads)
+{
+    rt->n = 0;
     for (size_t i = 0; i < threads->n; i++) {
         struct known_thread *k = thread_table_find(table, threads->items[i].tstate);
 
         if (!k || !k->os.tid || (k->last.still && !k->last.active))
             continue;
-        if (grow_array((void **)&h->items, &h->cap, h->n + 1, sizeof(struct known_thread *)) < 0)
+        if (grow_array((void **)&rt->items, &rt->cap, rt->n + 1, sizeof(struct known_thread *)) < 0)
             return ERR_NOMEM;
-        h->items[h->n++] = k;
+        rt->items[rt->n++] = k;
     }
-    h->noted_items_ns = items_ns(h);
-    h->noted_cpu_ns = process_ns(h);
-    h->noted_ns = h->noted_cpu_ns ? clock_now_ns() : 0;
+    rt->items_ns = items_ns(rt);
+    rt->process_ns = proc_cpu_ns(pid);
+    rt->noted_ns = rt->n && rt->process_ns ? clock_now_ns() : 0;
     return 0;
 }
 
-bool running_threads_are_all(const struct running_threads *h)
+static bool none_ran(struct thread_table *table, const struct py_threads *threads)
+{
+    struct sched_stats stats;
+
+    for (size_t i = 0; i < threads->n; i++) {
+        struct known_thread *k = thread_table_find(table, threads->items[i].tstate);
+
+        if (!k || !k->last.still || task_sched_stats(&k->os.task, &stats) < 0 || stats.count != k->os.stats.count)
+            return false;
+    }
+    return true;
+}
+
+bool running_threads_are_all(const struct running_threads *rt, pid_t pid, struct thread_table *table,
+                             const struct py_threads *threads, const struct python *py, bool poll_each)
 {
     uint64_t items, process;
+    addr_t holder;
 
-    if (!h->noted_ns || clock_now_ns() - h->noted_ns > NOTE_AGE_NS)
+    if (!rt->noted_ns || !threads->n)
         return false;
-    items = items_ns(h);
-    process = process_ns(h);
-    return process && process - h->noted_cpu_ns < items - h->noted_items_ns + UNSEEN_NS;
+    if (rt->n == 0) /* a thread that is not listed yet shows on the clock, or by the GIL */
+        return proc_cpu_ns(pid) == rt->process_ns &&
+               threads_gil_holder(py, threads->items[0].interp) == rt->gil_holder &&
+               (!poll_each || none_ran(table, threads));
+    if (poll_each || clock_now_ns() - rt->noted_ns > NOTE_AGE_NS)
+        return false;
+    items = items_ns(rt);
+    process = proc_cpu_ns(pid);
+    if (!process || process - rt->process_ns >= items - rt->items_ns + SLACK_NS)
+        return false;
+    holder = threads_gil_holder(py, threads->items[0].interp);
+    for (size_t i = 0; i < rt->n; i++)
+        if (rt->items[i]->tstate == holder)
+            return true;
+    return !holder;
 }

@@ -21,9 +21,8 @@ struct sampler_options {
     bool show_secrets;
     /* How long all of it may wait for threads that get no CPU to stop on: a nice process on a busy machine. 0: not. */
     uint64_t patience_ns;
-    /* True when the receiver has the stack of this key already: its frames are not made again. NULL: never. */
-    bool (*knows)(uint64_t key, void *arg);
-    void *knows_arg;
+    bool recording;                      /* the same threads are read again and again */
+    const struct known_keys *known_keys; /* stacks whose frames are not wanted again; NULL: none */
 };
 
 #define SAMPLER_ERRORS (ERR_END_ - ERR_NOMEM)

@@ -280,7 +280,7 @@ static bool was_on_core(const struct stack_source *src, const struct pause *p)
 /* In a recording, the register set of the last context switch replaces ptrace, if perf_event_open(2) is allowed. */
 static bool may_use_perf_regs(const struct stack_source *src, const struct known_thread *k)
 {
-    return src->sampler->options.knows && pause_uses_same_core(&src->sampler->pauser) && k->tstate && k->os.tid &&
+    return src->sampler->options.recording && pause_uses_same_core(&src->sampler->pauser) && k->tstate && k->os.tid &&
            (k->os.perf_regs.ring || !k->os.perf_regs.tried);
 }
 
@@ -288,7 +288,7 @@ static void capture_native(const struct stack_source *src, struct known_thread *
 {
     struct native *n = src->native;
     const struct core_thread *dead = p->method == PAUSE_DEAD ? core_file_thread(n->core, k->os.tid) : NULL;
-    size_t limit = src->sampler->options.knows ? NATIVE_LIMIT : NATIVE_LIMIT_ONCE;
+    size_t limit = src->sampler->options.recording ? NATIVE_LIMIT : NATIVE_LIMIT_ONCE;
     struct regs regs;
     uint64_t fs_base;
 

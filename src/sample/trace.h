@@ -78,7 +78,20 @@ struct trace {
     bool unsure;  /* read without holding the thread, and it moved meanwhile */
     uint64_t key; /* equal for equal stacks of the same thread; never 0 */
     size_t n_frames;
-    const struct frame *frames; /* NULL when the receiver has said that it knows the key */
+    const struct frame *frames; /* NULL when `key` is among the receiver's known keys */
 };
+
+/* The keys of stacks whose frames the receiver of traces has. It adds to them; the sampler only reads them, and leaves out
+ * the frames of these stacks. Direct-mapped: a new key may displace an old one. */
+#define KNOWN_KEYS 65536u
+
+struct known_keys {
+    uint64_t slots[KNOWN_KEYS];
+};
+
+static inline bool known_keys_have(const struct known_keys *k, uint64_t key)
+{
+    return k->slots[key % KNOWN_KEYS] == key;
+}
 
 #endif
