@@ -83,7 +83,7 @@ static int weave(struct process *p, const struct known_thread *k, struct trace *
 {
     struct merged_frames *w = &p->weave;
 
-    if (merge_frames(w, &p->native, &p->py, &p->stack.frames, p->frames + trace->unsure, k->hint.cframe[0]) < 0)
+    if (merge_frames(w, &p->native, &p->py, &p->stack.frames, p->frames + trace->unsure, k->frames.cframe) < 0)
         return ERR_NOMEM;
     p->sampler->native_failed += w->failed;
     if (p->stack.cut) {

@@ -7,7 +7,6 @@
 #include "base/signame.h"
 #include "python/detect.h"
 #include "target/access.h"
-#include "target/ahead.h"
 #include "target/container.h"
 #include "target/core_file.h"
 #include "target/descriptors.h"
@@ -34,7 +33,7 @@ struct process *process_free(struct process *p)
     threads_free(&p->threads);
     stack_free(&p->stack);
     code_cache_free(p->codes);
-    ahead_free(p->ahead);
+    snapshot_free(p->snapshot);
     free(p->frames);
     free(p->locals);
     native_close(&p->native);
@@ -198,10 +197,10 @@ static int open_process(struct process *p, struct err_note *note)
         return ERR_NOMEM;
     r = mem_live_open(p->pid, &p->mem);
     if (r == 0)
-        r = ahead_new(p->mem, &p->ahead);
+        r = snapshot_new(p->mem, true, &p->snapshot);
     if (r < 0)
         return r;
-    p->mem = ahead_mem(p->ahead);
+    p->mem = snapshot_mem(p->snapshot);
     return 0;
 }
 
@@ -328,11 +327,15 @@ int process_open_core(struct sampler *s, const struct core_file *core, const str
 
     if (!p)
         return ERR_NOMEM;
-    *p = (struct process){.sampler = s, .pid = core->pid, .pidfd = -1, .core = core, .files = files, .mem = mem};
+    *p = (struct process){.sampler = s, .pid = core->pid, .pidfd = -1, .core = core, .files = files};
     p->table.core = core;
     p->info = &p->own_info;
     p->codes = code_cache_new();
-    r = p->codes ? detect_in_core(p, note) : ERR_NOMEM;
+    r = p->codes ? snapshot_new(mem, false, &p->snapshot) : ERR_NOMEM;
+    if (r == 0) {
+        p->mem = snapshot_mem(p->snapshot);
+        r = detect_in_core(p, note);
+    }
     if (r == 0)
         r = fill_info(p);
     if (r < 0) {

@@ -22,8 +22,8 @@ struct process {
     struct run_as_user *user; /* as whom it is read; NULL: as ourselves */
     struct proc_info *info;   /* `own_info`, or where the tree of processes keeps it */
     struct proc_info own_info;
-    struct ahead *ahead; /* NULL: a core file */
-    struct mem *mem;     /* through `ahead` */
+    struct snapshot *snapshot;
+    struct mem *mem; /* through `snapshot` */
     const struct files *files;
     struct files own_files;       /* of a live process */
     const struct core_file *core; /* all that is left of it; NULL: it is alive */

@@ -76,7 +76,7 @@ static int sample_thread(struct process *p, struct known_thread *k, process_sink
 {
     struct sampler *s = p->sampler;
     struct stack_source src = {
-        s, &p->py, p->codes, p->ahead, p->heads_due ? &p->threads : NULL, s->options.native ? &p->native : NULL};
+        s, &p->py, p->codes, p->snapshot, p->heads_due ? &p->threads : NULL, s->options.native ? &p->native : NULL};
     bool active;
     int r = 0;
 

@@ -69,7 +69,7 @@ static int read_frames_moving(struct stack *st, const struct stack_source *src, 
 {
     size_t sure;
     bool cut;
-    int r = frames_read_twice(&st->frames, src->py, k->tstate, &k->hint, &sure, &cut);
+    int r = frames_read_unpaused(&st->frames, src->py, src->snapshot, &k->plan, k->tstate, &k->frames, &sure, &cut);
 
     if (r == 0 && (cut || sure < st->frames.n)) {
         st->unsure = true;
@@ -106,7 +106,7 @@ static int read_moving(struct stack *st, const struct stack_source *src, struct 
 
 static int read_still(struct stack *st, const struct stack_source *src, struct known_thread *k, uint64_t now)
 {
-    int r = frames_read(&st->frames, src->py, k->tstate, &k->hint);
+    int r = frames_read(&st->frames, src->py, src->snapshot, k->tstate, &k->frames);
 
     return r < 0 ? r : resolve_codes(st, src, now);
 }
@@ -126,11 +126,11 @@ static size_t before_ring(const struct frames *f)
 /* A thread of a core file will not get past the moment: of a damaged stack, what can be read is better than nothing. */
 static int read_dead(struct stack *st, const struct stack_source *src, struct known_thread *k, uint64_t now)
 {
-    int r = frames_read(&st->frames, src->py, k->tstate, &k->hint);
+    int r = frames_read(&st->frames, src->py, src->snapshot, k->tstate, &k->frames);
 
-    if (r < 0 && k->hint.generator) { /* it ends in a generator, and always will */
-        k->hint.accepted = k->hint.generator;
-        r = frames_read(&st->frames, src->py, k->tstate, &k->hint);
+    if (r < 0 && k->frames.generator) { /* it ends in a generator, and always will */
+        k->frames.accepted = k->frames.generator;
+        r = frames_read(&st->frames, src->py, src->snapshot, k->tstate, &k->frames);
     }
     st->cut = r < 0;
     if (r == ERR_CYCLE)
@@ -245,14 +245,14 @@ static void remember_rest(struct known_thread *k, const struct native *n, const 
  * generator with no Python below. Then it is still so after the thread has run on for a while. */
 static void judge_root(struct known_thread *k, const struct pause *p, int r, int end)
 {
-    if (r == 0 && !k->hint.generator) {
-        k->root.generator = k->hint.accepted = 0;
+    if (r == 0 && !k->frames.generator) {
+        k->root.generator = k->frames.accepted = 0;
         return;
     }
-    if (end < 0 || p->method == PAUSE_UNPAUSED || !k->hint.generator)
+    if (end < 0 || p->method == PAUSE_UNPAUSED || !k->frames.generator)
         return;
-    if (k->root.generator != k->hint.generator) {
-        k->root.generator = k->hint.generator;
+    if (k->root.generator != k->frames.generator) {
+        k->root.generator = k->frames.generator;
         k->root.run_ns = p->stats.run_ns;
         k->root.seen = 0;
     }
@@ -260,7 +260,7 @@ static void judge_root(struct known_thread *k, const struct pause *p, int r, int
     /* One that sleeps does so in a call, and is not between two states; one in state D may wait for a page anywhere. */
     if ((p->method == PAUSE_ASLEEP && p->look.state == 'S') ||
         (k->root.seen >= ODD_LOOKS && (p->method == PAUSE_ASLEEP || p->stats.run_ns - k->root.run_ns > ODD_NS)))
-        k->hint.accepted = k->root.generator;
+        k->frames.accepted = k->root.generator;
 }
 
 /* glibc 2.35 and later: the kernel writes there on which CPU the thread runs, before it lets it run (rseq(2)). */
@@ -274,7 +274,8 @@ static bool was_on_core(const struct stack_source *src, const struct pause *p)
 {
     uint32_t cpu;
 
-    return !p->cpu_word || (ahead_read_last(src->ahead, &cpu) == 0 && (int)cpu == src->sampler->pauser.affinity.cpu);
+    return !p->cpu_word ||
+           (snapshot_read_last(src->snapshot, &cpu) == 0 && (int)cpu == src->sampler->pauser.affinity.cpu);
 }
 
 /* In a recording, the register set of the last context switch replaces ptrace, if perf_event_open(2) is allowed. */
@@ -299,17 +300,17 @@ static void capture_native(const struct stack_source *src, struct known_thread *
         native_capture(n, &dead->regs, dead->fs_base, k->os.tid == n->pid, limit);
     else if (pause_regs(&src->sampler->pauser, &k->os, p, k->thread_id, &regs, &fs_base))
         native_capture(n, &regs, fs_base, k->os.tid == n->pid, limit);
-    if (n->captured && src->ahead) /* from 3.11 on the marks between Python's frames lie there */
-        ahead_offer(src->ahead, n->copy.at, n->copy.bytes, n->copy.len);
+    if (n->captured) /* from 3.11 on the entry frames between Python's frames are there */
+        snapshot_offer(src->snapshot, n->copy.at, n->copy.bytes, n->copy.len);
 }
 
-static void begin_ahead(const struct stack_source *src, struct known_thread *k, const struct pause *p)
+static void begin_snapshot(const struct stack_source *src, struct known_thread *k, const struct pause *p)
 {
-    ahead_begin(src->ahead, &k->ahead, p->cpu_word);
+    snapshot_begin(src->snapshot, &k->plan, SNAPSHOT_ONCE, p->cpu_word);
     if (!src->heads)
         return;
-    ahead_expect(src->ahead, src->py->interp_head, sizeof(addr_t));
-    ahead_expect(src->ahead, k->interp + (addr_t)src->py->layout.in_threads, sizeof(addr_t));
+    snapshot_expect(src->snapshot, src->py->interp_head, sizeof(addr_t));
+    snapshot_expect(src->snapshot, k->interp + (addr_t)src->py->layout.in_threads, sizeof(addr_t));
 }
 
 static int read_frozen(struct stack *st, const struct stack_source *src, struct known_thread *k, struct pause *p)
@@ -317,14 +318,13 @@ static int read_frozen(struct stack *st, const struct stack_source *src, struct 
     int r, end;
     bool on_core;
 
-    if (src->ahead && p->method != PAUSE_UNPAUSED)
-        begin_ahead(src, k, p);
+    if (p->method != PAUSE_UNPAUSED)
+        begin_snapshot(src, k, p);
     if (src->native)
         capture_native(src, k, p);
-    k->hint.generator = 0;
+    k->frames.generator = 0;
     r = read_once(st, src, k, p);
-    if (src->ahead)
-        ahead_end(src->ahead);
+    snapshot_end(src->snapshot, r == 0);
     on_core = was_on_core(src, p);
     end = pause_end(&src->sampler->pauser, &k->os, p);
     if (!on_core) {

@@ -36,7 +36,7 @@ struct stack_source {
     struct sampler *sampler;
     const struct python *py;
     struct code_cache *codes;
-    struct ahead *ahead;            /* the memory that `py` reads */
+    struct snapshot *snapshot;      /* the memory that `py` reads */
     const struct py_threads *heads; /* not NULL: see with the stack whether a thread has come */
     struct native *native;          /* not NULL: capture the native stack, too */
 };

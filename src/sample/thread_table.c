@@ -30,7 +30,8 @@ struct nameless {
 static void thread_drop(struct known_thread *k)
 {
     os_thread_close(&k->os);
-    frames_hint_free(&k->hint);
+    frames_state_free(&k->frames);
+    read_plan_free(&k->plan);
 }
 
 void thread_table_free(struct thread_table *t)
@@ -184,8 +185,8 @@ static void thread_enter(struct known_thread *k, pid_t pid, pid_t tid, const str
                                .thread_id = thread->thread_id,
                                .native_id = thread->native_id,
                                .os.tid = tid};
-    k->hint.interp = thread->interp;
-    k->hint.thread_id = thread->thread_id;
+    k->frames.interp = thread->interp;
+    k->frames.thread_id = thread->thread_id;
     if (!tid)
         return;
     task_open(&k->os.task, pid, tid);

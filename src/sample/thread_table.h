@@ -8,7 +8,6 @@
 #include "python/frames.h"
 #include "python/names.h"
 #include "python/threads.h"
-#include "target/ahead.h"
 
 #include <sys/types.h>
 
@@ -45,8 +44,8 @@ struct known_thread {
     bool sampled;       /* since it was first listed */
     bool ended;         /* the kernel thread is gone: the thread state may be another thread's by now */
     struct os_thread os;
-    struct frames_hint hint;
-    struct ahead_list ahead;
+    struct frames_state frames;
+    struct read_plan plan;
     struct odd_root root;
     struct last_stack last;
 };

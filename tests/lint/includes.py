@@ -17,14 +17,15 @@ MAY = {
     "target": ["base", "elf"],
     "pause": ["base", "elf", "target"],
     "unwind": ["base", "elf", "target"],
-    "python": ["base", "elf", "target"],
+    "snapshot": ["base", "elf", "target"],
+    "python": ["base", "elf", "target", "snapshot"],
     "tree": ["base", "elf", "target", TRACE],
-    "sample": ["base", "elf", "target", "pause", "unwind", "python", "tree"],
+    "sample": ["base", "elf", "target", "pause", "snapshot", "unwind", "python", "tree"],
     "profile": ["base", TRACE],
     "out": ["base", "profile", TRACE],
     "ui": ["base", "profile", "out", TRACE],
     "http": ["base", "profile", "out", TRACE],
-    "cmd": ["base", "elf", "target", "pause", "unwind", "python", "tree", "sample", "profile", "out", "ui", "http"],
+    "cmd": ["base", "elf", "target", "pause", "snapshot", "unwind", "python", "tree", "sample", "profile", "out", "ui", "http"],
     "main.c": ["base", "out", "cmd", "target/setuid_guard.h"],
 }
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.M)

@@ -6,6 +6,8 @@
 #include "fake_python.h"
 #include "python/code.h"
 #include "python/frames.h"
+#include "snapshot/successors.h"
+#include "stack_reader.h"
 #include "test.h"
 
 #define ROOM ((size_t)1 << 20)
@@ -26,10 +28,10 @@ static bool has_entry_frames(const struct fake_python *p)
 /* One reading, with nothing left over from another. */
 static int read_fresh(const struct fake_python *p, addr_t tstate, struct frames *f)
 {
-    struct frames_hint hint = {0};
-    int r = frames_read(f, &p->py, tstate, &hint);
+    struct stack_reader reader = {0};
+    int r = stack_reader_paused(&reader, f, &p->py, tstate);
 
-    frames_hint_free(&hint);
+    stack_reader_free(&reader);
     return r;
 }
 
@@ -67,37 +69,37 @@ static void test_stack(void)
         struct fake_python p;
         struct fake_thread t;
         struct frames f = {0};
-        struct frames_hint hint = {0};
+        struct stack_reader reader = {0};
         addr_t codes[4];
 
         init_nth(&p, i, ROOM);
         t = fake_thread_add(&p, fake_interp_add(&p, 0), 0x1000, 1);
-        CHECK_INT(frames_read(&f, &p.py, t.tstate, &hint), 0);
+        CHECK_INT(stack_reader_paused(&reader, &f, &p.py, t.tstate), 0);
         CHECK_INT(f.n, 0); /* nothing runs */
         build_stack(&p, &t, codes);
         for (int again = 0; again < 3; again++) { /* the same with what was learnt */
-            CHECK_INT(frames_read(&f, &p.py, t.tstate, &hint), 0);
+            CHECK_INT(stack_reader_paused(&reader, &f, &p.py, t.tstate), 0);
             check_stack(&p, &f, codes);
         }
         fake_frame_push(&p, &t, codes[1], 4, FAKE_PLAIN);
-        CHECK_INT(frames_read(&f, &p.py, t.tstate, &hint), 0);
+        CHECK_INT(stack_reader_paused(&reader, &f, &p.py, t.tstate), 0);
         CHECK_INT(f.n, 5);
         CHECK_INT(f.n ? f.items[0].code : 0, codes[1]);
-        CHECK_INT(frames_read(&f, &p.py, 0x10, &hint), ERR_READ);
-        frames_hint_free(&hint);
+        CHECK_INT(stack_reader_paused(&reader, &f, &p.py, 0x10), ERR_READ);
+        stack_reader_free(&reader);
         frames_free(&f);
         fake_python_free(&p);
     }
 }
 
-/* A hint that tells of memory which is gone, or holds something else now. */
-static void test_stale_hint(void)
+/* A reader that tells of memory which is gone, or holds something else now. */
+static void test_stale_plan(void)
 {
     for (size_t i = 0; i < N_VERSIONS; i++) {
         struct fake_python a, b;
         struct fake_thread t, u;
         struct frames f = {0};
-        struct frames_hint hint = {0};
+        struct stack_reader reader = {0};
         addr_t codes[4];
 
         init_nth(&a, i, ROOM);
@@ -106,14 +108,14 @@ static void test_stale_hint(void)
         fake_entry_push(&a, &t);
         for (int k = 0; k < 1000; k++)
             fake_frame_push(&a, &t, 0x7000 + 16u * (addr_t)k, 0, k % 3 == 1 ? FAKE_GENERATOR : FAKE_PLAIN);
-        CHECK_INT(frames_read(&f, &a.py, t.tstate, &hint), 0);
+        CHECK_INT(stack_reader_paused(&reader, &f, &a.py, t.tstate), 0);
         CHECK_INT(f.n, 1000);
         fake_alloc(&b, 4096);
         u = fake_thread_add(&b, fake_interp_add(&b, 0), 0x1000, 1);
         build_stack(&b, &u, codes);
-        CHECK_INT(frames_read(&f, &b.py, u.tstate, &hint), 0);
+        CHECK_INT(stack_reader_paused(&reader, &f, &b.py, u.tstate), 0);
         check_stack(&b, &f, codes);
-        frames_hint_free(&hint);
+        stack_reader_free(&reader);
         frames_free(&f);
         fake_python_free(&a);
         fake_python_free(&b);
@@ -264,7 +266,7 @@ static void test_deep(void)
         struct fake_python p;
         struct fake_thread t;
         struct frames f = {0};
-        struct frames_hint hint = {0};
+        struct stack_reader reader = {0};
         addr_t codes[2];
         size_t wrong = 0;
         double begin;
@@ -278,7 +280,7 @@ static void test_deep(void)
             fake_frame_push(&p, &t, codes[k & 1], k % 60, k % 50 == 1 ? FAKE_GENERATOR : FAKE_PLAIN);
         begin = cost_seconds();
         for (int again = 0; again < 2; again++) {
-            CHECK_INT(frames_read(&f, &p.py, t.tstate, &hint), 0);
+            CHECK_INT(stack_reader_paused(&reader, &f, &p.py, t.tstate), 0);
             CHECK_INT(f.n, 20000);
             for (size_t k = 0; k < f.n; k++)
                 wrong += f.items[k].code != codes[(f.n - 1 - k) & 1];
@@ -286,7 +288,7 @@ static void test_deep(void)
         CHECK_INT(wrong, 0);
         if (!CHECK(cost_seconds() - begin < COST_MAX))
             fprintf(stderr, "    %d.%d: %.2f s\n", p.py.major, p.py.minor, cost_seconds() - begin);
-        frames_hint_free(&hint);
+        stack_reader_free(&reader);
         frames_free(&f);
         fake_python_free(&p);
     }
@@ -351,13 +353,13 @@ static void test_chunk_cycle(void)
 }
 
 /* Goes back and forth between few and many frames: those that are met again are fetched by few calls. */
-static void test_trail(void)
+static void test_successors(void)
 {
     for (size_t i = 0; i < N_VERSIONS; i++) {
         struct fake_python p;
         struct fake_thread few, many;
         struct frames f = {0};
-        struct frames_hint hint = {0};
+        struct stack_reader reader = {0};
         addr_t codes[4], code;
         uint64_t calls[3];
 
@@ -370,40 +372,40 @@ static void test_trail(void)
             fake_frame_push(&p, &many, code, 4, FAKE_GENERATOR);
         for (int k = 0; k < 3; k++) {
             fake_thread_sync(&p, &few);
-            CHECK_INT(frames_read(&f, &p.py, few.tstate, &hint), 0);
+            CHECK_INT(stack_reader_paused(&reader, &f, &p.py, few.tstate), 0);
             check_stack(&p, &f, codes);
             fake_thread_sync(&p, &many);
             calls[k] = p.mem->calls;
-            CHECK_INT(frames_read(&f, &p.py, few.tstate, &hint), 0);
+            CHECK_INT(stack_reader_paused(&reader, &f, &p.py, few.tstate), 0);
             CHECK_INT(f.n, 504);
             calls[k] = p.mem->calls - calls[k];
         }
         CHECK(calls[0] > 500);
         if (!CHECK(calls[1] < 60 && calls[2] < 60))
             fprintf(stderr, "    %d.%d: %d, %d calls\n", p.py.major, p.py.minor, (int)calls[1], (int)calls[2]);
-        frames_hint_free(&hint);
+        stack_reader_free(&reader);
         frames_free(&f);
         fake_python_free(&p);
     }
 }
 
 /* Followed without end, or through what is not there any more. */
-static void test_trail_bounds(void)
+static void test_successors_bounds(void)
 {
     addr_t ring[32], got[100];
-    struct trail *t = NULL;
+    struct successors *t = NULL;
 
     for (size_t i = 0; i < 32; i++)
         ring[i] = 0x1000 * (i % 31 + 1);
-    CHECK_INT(trail_follow(t, ring[0], got, 100), 0);
-    CHECK_INT(trail_note(&t, ring, 3), 0);
+    CHECK_INT(successors_follow(t, ring[0], got, 100), 0);
+    CHECK_INT(successors_note(&t, ring, 3), 0);
     CHECK(t == NULL);
-    CHECK_INT(trail_note(&t, ring, 32), 0);
-    CHECK_INT(trail_follow(t, ring[0], got, 100), 100);
+    CHECK_INT(successors_note(&t, ring, 32), 0);
+    CHECK_INT(successors_follow(t, ring[0], got, 100), 100);
     CHECK_INT(got[0], ring[1]);
     CHECK_INT(got[99], ring[100 % 31]);
-    CHECK_INT(trail_follow(t, 0x999000, got, 100), 0);
-    trail_free(t);
+    CHECK_INT(successors_follow(t, 0x999000, got, 100), 0);
+    free(t);
 }
 
 int main(int argc, char **argv)
@@ -411,7 +413,7 @@ int main(int argc, char **argv)
     test_start(argc, argv);
     TEST_RUN(test_chunk_cycle); /* first: it looks at the most memory that was ever used */
     TEST_RUN(test_stack);
-    TEST_RUN(test_stale_hint);
+    TEST_RUN(test_stale_plan);
     TEST_RUN(test_cframe_unset);
     TEST_RUN(test_cut_generator);
     TEST_RUN(test_bad_frames);
@@ -419,7 +421,7 @@ int main(int argc, char **argv)
     TEST_RUN(test_cycle_of_entries);
     TEST_RUN(test_deep);
     TEST_RUN(test_endless);
-    TEST_RUN(test_trail);
-    TEST_RUN(test_trail_bounds);
+    TEST_RUN(test_successors);
+    TEST_RUN(test_successors_bounds);
     return test_finish("test_frames");
 }

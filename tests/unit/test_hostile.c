@@ -12,6 +12,7 @@
 #include "python/frames.h"
 #include "python/names.h"
 #include "python/threads.h"
+#include "stack_reader.h"
 #include "test.h"
 
 #include <unistd.h>
@@ -27,7 +28,7 @@ struct hostile {
     addr_t codes[3];
     /* The reader's own, kept from one reading to the next, as a sampler does. */
     struct frames frames;
-    struct frames_hint hints[MAX_THREADS];
+    struct stack_reader readers[MAX_THREADS];
     struct code_cache *cache;
     struct py_threads list;
     struct thread_names names;
@@ -66,7 +67,7 @@ static void build(struct hostile *h, int major, int minor)
 static void reader_reset(struct hostile *h)
 {
     for (size_t i = 0; i < MAX_THREADS; i++)
-        frames_hint_free(&h->hints[i]);
+        stack_reader_free(&h->readers[i]);
     frames_free(&h->frames);
     code_cache_free(h->cache);
     h->cache = code_cache_new();
@@ -129,10 +130,10 @@ static void read_threads(struct hostile *h, const struct python *py)
             names_read(py, t->interp, &h->names);
         last = t->interp;
         threads_gil_holder(py, t->interp);
-        if (h->runs % 3 == 0 && frames_read_twice(&h->frames, py, t->tstate, &h->hints[i], &sure, &cut) == 0 &&
+        if (h->runs % 3 == 0 && stack_reader_unpaused(&h->readers[i], &h->frames, py, t->tstate, &sure, &cut) == 0 &&
             sure < h->frames.n)
             frames_keep_outermost(&h->frames, sure);
-        if (frames_read(&h->frames, py, t->tstate, &h->hints[i]) == 0)
+        if (stack_reader_paused(&h->readers[i], &h->frames, py, t->tstate) == 0)
             read_codes(h, py);
     }
     if (h->names.n)

@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "fake_python.h"
 #include "python/frames.h"
+#include "stack_reader.h"
 #include "test.h"
 
 #define ROOM ((size_t)1 << 20)
@@ -18,7 +19,7 @@ struct moving {
     struct fake_thread outer; /* as it is without the innermost frame */
     addr_t tstate, code[3];   /* the module's, outer's, inner's */
     struct frames f;
-    struct frames_hint hint;
+    struct stack_reader reader;
     size_t sure;
     bool cut;
     addr_t inner;
@@ -44,7 +45,7 @@ static void moving_init(struct moving *m, size_t version)
 
 static void moving_free(struct moving *m)
 {
-    frames_hint_free(&m->hint);
+    stack_reader_free(&m->reader);
     frames_free(&m->f);
     fake_python_free(&m->p);
 }
@@ -81,8 +82,8 @@ static void go_on(void *arg, uint64_t call)
 
 static int moving_read(struct moving *m)
 {
-    m->hint.usual_ns = NS_PER_S; /* a test may be interrupted */
-    return frames_read_twice(&m->f, &m->p.py, m->tstate, &m->hint, &m->sure, &m->cut);
+    m->reader.state.usual_ns = NS_PER_S; /* a test may be interrupted */
+    return stack_reader_unpaused(&m->reader, &m->f, &m->p.py, m->tstate, &m->sure, &m->cut);
 }
 
 static void check_whole(const struct moving *m)
@@ -179,13 +180,13 @@ static void test_interrupted(void)
         m.p.mem->on_call = dawdle;
         m.p.mem->on_call_arg = &m;
         m.at_call = m.p.mem->calls + 1;
-        m.hint.usual_ns = 20 * NS_PER_US;
-        CHECK_INT(frames_read_twice(&m.f, &m.p.py, m.tstate, &m.hint, &m.sure, &m.cut), 0);
+        m.reader.state.usual_ns = 20 * NS_PER_US;
+        CHECK_INT(stack_reader_unpaused(&m.reader, &m.f, &m.p.py, m.tstate, &m.sure, &m.cut), 0);
         CHECK_INT(m.p.mem->calls > m.at_call, true);
         check_whole(&m);
         m.at_call = UINT64_MAX;
-        m.hint.usual_ns = 1 * NS_PER_US;
-        CHECK_INT(frames_read_twice(&m.f, &m.p.py, m.tstate, &m.hint, &m.sure, &m.cut), 0);
+        m.reader.state.usual_ns = 1 * NS_PER_US;
+        CHECK_INT(stack_reader_unpaused(&m.reader, &m.f, &m.p.py, m.tstate, &m.sure, &m.cut), 0);
         CHECK_INT(m.cut, true);
         moving_free(&m);
     }
@@ -238,5 +239,5 @@ int main(void)
     TEST_RUN(test_goes_on);
     TEST_RUN(test_interrupted);
     TEST_RUN(test_without_root);
-    return test_finish("test_frames_twice");
+    return test_finish("test_frames_unpaused");
 }

@@ -1,0 +1,706 @@
+/*
+ * One call for a whole reading, and read-through for what it missed.
+ */
+#include "snapshot/snapshot.h"
+
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/grow.h"
+#include "base/hash.h"
+#include "snapshot/successors.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Bounds of a plan. A target chooses its addresses and lengths. */
+#define BLOCKS_MAX 64
+#define VIEWS_MAX  16384
+#define READS_MAX  256 /* small reads: code objects, list heads, locks */
+#define READS_LEN  32768
+#define CALL_MAX   512 /* spans of one call; more go to the target as they are */
+#define BLOCK_MAX  ((size_t)8 * 1024 * 1024)
+
+#define SLACK       1024 /* a block grows: fetch some more of it than was used */
+#define NEAR        1024 /* a pivot this close behind a block is fetched with it: each piece of a call costs */
+#define STRIDE_MIN  8
+#define STRIDE_MAX  256
+#define OLDER       4    /* SNAPSHOT_TWICE: views that were not used this time but may be needed again */
+#define PIECE_BYTES 2048 /* copying these takes as long as finding the memory of one piece */
+
+/* Kinds of ranges, beside the caller's flags. */
+#define IS_BLOCK  0x100u
+#define IS_VIEW   0x200u
+#define IS_READ   0x400u
+#define IS_ONCE   0x800u  /* of snapshot_expect */
+#define IS_OLDER  0x1000u /* kept for another reading */
+#define NOT_THERE SIZE_MAX
+
+struct range {
+    addr_t addr;
+    uint32_t len;
+    uint32_t flags;
+    uint32_t wanted; /* of a block: how much of it to fetch the next time */
+    bool used;
+    size_t at; /* in `bytes`, or NOT_THERE */
+};
+
+struct snapshot {
+    struct mem mem;
+    struct mem *target;
+    bool owns_target;
+    struct read_plan *plan; /* NULL outside of begin and end */
+    enum snapshot_mode mode;
+    bool fetched, failed; /* failed: SNAPSHOT_TWICE could not read all of the plan */
+    struct range *ranges; /* of the plan, then those that were missed */
+    size_t n, cap, n_planned;
+    size_t blocks[BLOCKS_MAX + 1]; /* positions in `ranges` */
+    size_t n_blocks, at_block;
+    size_t *used; /* positions, in the order of their first use */
+    size_t n_used, cap_used;
+    size_t cursor;   /* the same reads come in the same order: where the next one most likely is */
+    uint32_t *index; /* address -> position + 1; built when the cursor is wrong */
+    size_t cap_index;
+    bool indexed;
+    unsigned char *bytes;
+    size_t len, cap_bytes;
+    size_t half;           /* SNAPSHOT_TWICE: where the second copy begins */
+    size_t base;           /* 0, or half */
+    size_t last_view;      /* position */
+    size_t stride;         /* views to fetch at the next miss; 0: none was missed yet */
+    size_t batch, n_batch; /* the views that were fetched at the last miss */
+    addr_t last;
+    uint32_t last_value;
+    bool has_last; /* it was read, and nothing after it */
+    addr_t offer_addr;
+    const unsigned char *offer;
+    size_t offer_len;
+    uint64_t took_ns;
+    size_t took_pieces;
+    struct mem_span *spans;
+    size_t cap_spans;
+};
+
+void read_plan_free(struct read_plan *plan)
+{
+    free(plan->items);
+    free(plan->next);
+    *plan = (struct read_plan){0};
+}
+
+void read_plan_clear(struct read_plan *plan)
+{
+    plan->n = 0;
+}
+
+static bool holds(addr_t start, size_t start_len, addr_t addr, size_t len)
+{
+    return addr >= start && len <= start_len && addr - start <= start_len - len;
+}
+
+/* ---- the ranges of a reading ---- */
+
+static int add_range(struct snapshot *s, addr_t addr, size_t len, uint32_t flags)
+{
+    if (grow_array((void **)&s->ranges, &s->cap, s->n + 1, sizeof(*s->ranges)) < 0 ||
+        grow_array((void **)&s->used, &s->cap_used, s->n + 1, sizeof(*s->used)) < 0)
+        return ERR_NOMEM;
+    if (flags & IS_BLOCK && s->n_blocks < BLOCKS_MAX + 1)
+        s->blocks[s->n_blocks++] = s->n;
+    s->ranges[s->n++] = (struct range){.addr = addr, .len = (uint32_t)len, .flags = flags, .at = NOT_THERE};
+    return 0;
+}
+
+/* Makes room for the bytes of ranges from `first` on; they are to be read yet. */
+static int place_ranges(struct snapshot *s, size_t first)
+{
+    for (size_t i = first; i < s->n; i++) {
+        if (grow_array((void **)&s->bytes, &s->cap_bytes, s->len + s->ranges[i].len, 1) < 0)
+            return ERR_NOMEM;
+        s->ranges[i].at = s->len;
+        s->len += (s->ranges[i].len + 7u) & ~(size_t)7;
+    }
+    return 0;
+}
+
+static size_t index_slot(const struct snapshot *s, addr_t addr)
+{
+    size_t at = hash_mix(0, addr) & (s->cap_index - 1);
+
+    while (s->index[at] && s->ranges[s->index[at] - 1].addr != addr)
+        at = (at + 1) & (s->cap_index - 1);
+    return at;
+}
+
+static void index_add(struct snapshot *s, size_t i)
+{
+    size_t at = index_slot(s, s->ranges[i].addr);
+
+    if (!s->index[at] || s->ranges[s->index[at] - 1].len < s->ranges[i].len)
+        s->index[at] = (uint32_t)i + 1;
+}
+
+/* False when out of memory: then nothing is found, and all is read anew. */
+static bool build_index(struct snapshot *s)
+{
+    size_t cap = s->cap_index ? s->cap_index : 64;
+
+    while (cap < 4 * (s->n + 1))
+        cap *= 2;
+    if (cap != s->cap_index) {
+        uint32_t *index = realloc(s->index, cap * sizeof(*index));
+
+        if (!index)
+            return false;
+        s->index = index;
+        s->cap_index = cap;
+    }
+    memset(s->index, 0, cap * sizeof(*s->index));
+    for (size_t i = 0; i < s->n; i++)
+        if (!(s->ranges[i].flags & IS_BLOCK))
+            index_add(s, i);
+    s->indexed = true;
+    return true;
+}
+
+static void index_new(struct snapshot *s, size_t first)
+{
+    if (!s->indexed)
+        return;
+    if (2 * (s->n + 1) > s->cap_index) {
+        s->indexed = build_index(s);
+        return;
+    }
+    for (size_t i = first; i < s->n; i++)
+        if (!(s->ranges[i].flags & IS_BLOCK))
+            index_add(s, i);
+}
+
+static void use(struct snapshot *s, size_t i)
+{
+    if (s->ranges[i].used)
+        return;
+    s->ranges[i].used = true;
+    s->used[s->n_used++] = i;
+}
+
+/* The range that begins at `addr`, whether its bytes are there or not; SIZE_MAX: none. */
+static size_t find_range(struct snapshot *s, addr_t addr, size_t len)
+{
+    size_t i = s->cursor;
+
+    if (i < s->n && s->ranges[i].addr == addr && len <= s->ranges[i].len) {
+        s->cursor = i + 1;
+        return i;
+    }
+    if (!s->indexed && !build_index(s))
+        return SIZE_MAX;
+    i = s->index[index_slot(s, addr)];
+    if (!i || len > s->ranges[i - 1].len)
+        return SIZE_MAX;
+    s->cursor = i;
+    return i - 1;
+}
+
+static size_t find_block(struct snapshot *s, addr_t addr, size_t len)
+{
+    for (size_t k = 0, b = s->at_block; k < s->n_blocks; k++, b++) {
+        const struct range *r;
+
+        b = b < s->n_blocks ? b : 0;
+        r = &s->ranges[s->blocks[b]];
+        if (r->at != NOT_THERE && holds(r->addr, r->len, addr, len)) {
+            s->at_block = b;
+            return s->blocks[b];
+        }
+    }
+    return SIZE_MAX;
+}
+
+static bool is_doubled(const struct snapshot *s, size_t i)
+{
+    return s->half && i < s->n_planned && !(s->ranges[i].flags & SNAPSHOT_PIVOT);
+}
+
+static const unsigned char *bytes_of(const struct snapshot *s, size_t i, addr_t addr)
+{
+    const struct range *r = &s->ranges[i];
+
+    return s->bytes + (is_doubled(s, i) ? s->base : 0) + r->at + (addr - r->addr);
+}
+
+/* ---- fetching ---- */
+
+static void span_add(struct snapshot *s, size_t *n, size_t i, size_t base)
+{
+    s->spans[(*n)++] = (struct mem_span){s->ranges[i].addr, s->bytes + base + s->ranges[i].at, s->ranges[i].len};
+}
+
+static int fetch_twice(struct snapshot *s)
+{
+    uint64_t begin;
+    size_t n = 0, got;
+
+    if (place_ranges(s, 0) < 0)
+        return ERR_NOMEM;
+    s->half = s->len;
+    if (grow_array((void **)&s->bytes, &s->cap_bytes, 2 * s->len, 1) < 0 ||
+        grow_array((void **)&s->spans, &s->cap_spans, 2 * s->n, sizeof(*s->spans)) < 0)
+        return ERR_NOMEM;
+    for (int pass = 0; pass < 3; pass++)
+        for (size_t i = 0; i < s->n; i++)
+            if (!!(s->ranges[i].flags & SNAPSHOT_PIVOT) == (pass == 1))
+                span_add(s, &n, i, pass == 2 ? s->half : 0);
+    s->len = 2 * s->half;
+    begin = clock_now_ns();
+    got = n ? s->target->ops->readv(s->target, s->spans, n) : 0;
+    s->took_ns = clock_now_ns() - begin;
+    s->took_pieces = n + s->len / PIECE_BYTES;
+    if (got == n)
+        return 0;
+    s->took_ns = 0;
+    s->half = 0;
+    return ERR_TORN;
+}
+
+/* The caller's spans, the plan and the last word, in one call. Returns how many of the caller's were read. */
+static size_t fetch_once(struct snapshot *s, const struct mem_span *spans, size_t n)
+{
+    size_t n_all = n, got;
+
+    if (place_ranges(s, 0) < 0 || grow_array((void **)&s->spans, &s->cap_spans, n + s->n + 1, sizeof(*s->spans)) < 0) {
+        s->n = s->n_blocks = s->n_planned = 0;
+        return n ? s->target->ops->readv(s->target, spans, n) : 0;
+    }
+    if (n)
+        memcpy(s->spans, spans, n * sizeof(*spans));
+    for (size_t i = 0; i < s->n; i++)
+        span_add(s, &n_all, i, 0);
+    if (s->last)
+        s->spans[n_all++] = (struct mem_span){s->last, &s->last_value, sizeof(s->last_value)};
+    got = n_all ? s->target->ops->readv(s->target, s->spans, n_all) : 0;
+    s->has_last = s->last && got == n_all;
+    for (size_t i = got > n ? got - n : 0; i < s->n; i++)
+        s->ranges[i].at = NOT_THERE;
+    return got < n ? got : n;
+}
+
+static void fetch(struct snapshot *s)
+{
+    s->fetched = true;
+    s->n_planned = s->n;
+    if (s->mode == SNAPSHOT_TWICE)
+        s->failed = fetch_twice(s) < 0;
+    else
+        fetch_once(s, NULL, 0);
+}
+
+/* Reads ranges from `first` on. False when not even the first could be. */
+static bool read_through(struct snapshot *s, size_t first)
+{
+    size_t n = 0, got;
+
+    s->has_last = false;
+    if (place_ranges(s, first) < 0 ||
+        grow_array((void **)&s->spans, &s->cap_spans, s->n - first, sizeof(*s->spans)) < 0) {
+        s->n = first;
+        return false;
+    }
+    for (size_t i = first; i < s->n; i++)
+        span_add(s, &n, i, 0);
+    got = s->target->ops->readv(s->target, s->spans, n);
+    s->n = first + got;
+    while (s->n_blocks && s->blocks[s->n_blocks - 1] >= s->n)
+        s->n_blocks--;
+    index_new(s, first);
+    return got > 0;
+}
+
+/* ---- reading ---- */
+
+static const unsigned char *offered(const struct snapshot *s, addr_t addr, size_t len)
+{
+    return s->offer_len && holds(s->offer_addr, s->offer_len, addr, len) ? s->offer + (addr - s->offer_addr) : NULL;
+}
+
+static const unsigned char *viewed(struct snapshot *s, size_t i, addr_t addr, size_t len)
+{
+    struct range *r = &s->ranges[i];
+    size_t end = addr - r->addr + len;
+
+    use(s, i);
+    if (end > r->wanted)
+        r->wanted = (uint32_t)end;
+    s->last_view = i;
+    return bytes_of(s, i, addr);
+}
+
+/* The view and, where the target has been here before, what came after it then: first a few, then twice as many each time, as
+ * long as the prediction is right. */
+static size_t add_views(struct snapshot *s, addr_t addr, size_t len, uint32_t flags)
+{
+    addr_t next[STRIDE_MAX];
+    size_t first = s->n, n;
+
+    if (!s->stride || s->cursor < s->batch + s->n_batch)
+        s->stride = STRIDE_MIN;
+    else if (s->stride < STRIDE_MAX)
+        s->stride *= 2;
+    if (add_range(s, addr, len, flags | IS_VIEW) < 0)
+        return SIZE_MAX;
+    n = successors_follow(s->plan->next, addr, next, s->stride);
+    /* Two stacks that share a frame share everything below it. */
+    for (size_t i = 0; i < n && find_range(s, next[i], len) == SIZE_MAX; i++)
+        if (add_range(s, next[i], len, flags | IS_VIEW) < 0)
+            break;
+    s->batch = first;
+    s->n_batch = s->n - first;
+    return first;
+}
+
+const unsigned char *snapshot_view(struct snapshot *s, addr_t addr, size_t len, uint32_t flags)
+{
+    const unsigned char *bytes = offered(s, addr, len);
+    size_t i;
+
+    if (!s->fetched)
+        fetch(s);
+    if (s->failed)
+        return NULL;
+    if (bytes) {
+        s->last_view = 0;
+        return bytes;
+    }
+    i = find_block(s, addr, len);
+    if (i == SIZE_MAX) {
+        i = find_range(s, addr, len);
+        if (i != SIZE_MAX && s->ranges[i].at == NOT_THERE)
+            i = SIZE_MAX;
+    }
+    if (i == SIZE_MAX) {
+        i = add_views(s, addr, len, flags);
+        if (i == SIZE_MAX || !read_through(s, i))
+            return NULL;
+        s->cursor = i + 1;
+    }
+    s->ranges[i].flags |= flags | (s->ranges[i].flags & IS_BLOCK ? 0 : IS_VIEW);
+    return viewed(s, i, addr, len);
+}
+
+const unsigned char *snapshot_block(struct snapshot *s, addr_t addr, size_t len, uint32_t flags)
+{
+    size_t i;
+
+    if (!s->fetched)
+        fetch(s);
+    if (s->failed || len > BLOCK_MAX || s->n_blocks > BLOCKS_MAX)
+        return NULL;
+    i = find_block(s, addr, len);
+    if (i == SIZE_MAX || s->ranges[i].addr != addr) {
+        i = s->n;
+        if (add_range(s, addr, len, flags | IS_BLOCK) < 0 || !read_through(s, i))
+            return NULL;
+    }
+    s->ranges[i].wanted = (uint32_t)len;
+    return viewed(s, i, addr, len);
+}
+
+void snapshot_block_may_grow(struct snapshot *s, size_t max_len)
+{
+    struct range *r = &s->ranges[s->last_view];
+
+    r->wanted = (uint32_t)(r->wanted + SLACK < max_len ? r->wanted + SLACK : max_len);
+}
+
+size_t snapshot_block_len(const struct snapshot *s, addr_t addr)
+{
+    for (size_t b = 0; b < s->n_blocks; b++)
+        if (s->ranges[s->blocks[b]].addr == addr && s->ranges[s->blocks[b]].at != NOT_THERE)
+            return s->ranges[s->blocks[b]].len;
+    return 0;
+}
+
+static size_t read_spans(struct snapshot *s, const struct mem_span *spans, size_t n)
+{
+    struct mem_span rest[CALL_MAX];
+    size_t places[CALL_MAX], n_rest = 0, got;
+
+    if (n > CALL_MAX) {
+        s->has_last = false;
+        return s->target->ops->readv(s->target, spans, n);
+    }
+    for (size_t k = 0; k < n; k++) {
+        const unsigned char *bytes = offered(s, spans[k].addr, spans[k].len);
+        size_t i = bytes ? SIZE_MAX : find_range(s, spans[k].addr, spans[k].len);
+
+        if (!bytes && i == SIZE_MAX) {
+            i = find_block(s, spans[k].addr, spans[k].len);
+            if (i != SIZE_MAX)
+                bytes = bytes_of(s, i, spans[k].addr);
+        } else if (!bytes) {
+            use(s, i);
+            bytes = s->ranges[i].at == NOT_THERE ? NULL : bytes_of(s, i, spans[k].addr);
+        }
+        if (bytes) {
+            memcpy(spans[k].buf, bytes, spans[k].len);
+            continue;
+        }
+        places[n_rest] = k;
+        rest[n_rest++] = spans[k];
+        if (i == SIZE_MAX && spans[k].len <= READS_LEN && add_range(s, spans[k].addr, spans[k].len, IS_READ) == 0) {
+            use(s, s->n - 1);
+            index_new(s, s->n - 1);
+        }
+    }
+    if (!n_rest)
+        return n;
+    s->has_last = false;
+    got = s->target->ops->readv(s->target, rest, n_rest);
+    return got < n_rest ? places[got] : n;
+}
+
+static size_t snapshot_readv(struct mem *m, const struct mem_span *spans, size_t n)
+{
+    struct snapshot *s = (struct snapshot *)m;
+
+    if (!s->plan || s->mode == SNAPSHOT_TWICE)
+        return s->target->ops->readv(s->target, spans, n);
+    if (s->fetched)
+        return read_spans(s, spans, n);
+    s->fetched = true;
+    s->n_planned = s->n;
+    return fetch_once(s, spans, n);
+}
+
+static struct mem *snapshot_close(struct mem *m)
+{
+    snapshot_free((struct snapshot *)m);
+    return NULL;
+}
+
+static const struct mem_ops snapshot_ops = {.readv = snapshot_readv, .close = snapshot_close};
+
+int snapshot_new(struct mem *target, bool owns, struct snapshot **ret)
+{
+    struct snapshot *s = calloc(1, sizeof(*s));
+
+    if (!s) {
+        if (owns)
+            mem_close(target);
+        return ERR_NOMEM;
+    }
+    s->owns_target = owns;
+    s->mem.ops = &snapshot_ops;
+    s->target = target;
+    *ret = s;
+    return 0;
+}
+
+struct snapshot *snapshot_free(struct snapshot *s)
+{
+    if (!s)
+        return NULL;
+    if (s->owns_target)
+        mem_close(s->target);
+    free(s->ranges);
+    free(s->used);
+    free(s->index);
+    free(s->bytes);
+    free(s->spans);
+    free(s);
+    return NULL;
+}
+
+struct mem *snapshot_mem(struct snapshot *s)
+{
+    return &s->mem;
+}
+
+void snapshot_begin(struct snapshot *s, struct read_plan *plan, enum snapshot_mode mode, addr_t last)
+{
+    s->plan = plan;
+    s->mode = mode;
+    s->last = last;
+    s->fetched = s->failed = s->indexed = s->has_last = false;
+    s->n = s->n_planned = s->n_blocks = s->at_block = s->n_used = s->len = s->half = s->base = 0;
+    s->last_view = s->stride = s->batch = s->n_batch = s->offer_len = 0;
+    s->took_ns = 0;
+    for (size_t i = 0; i < plan->n; i++)
+        if (!(mode == SNAPSHOT_TWICE && plan->items[i].flags & IS_READ) &&
+            add_range(s, plan->items[i].addr, plan->items[i].len, plan->items[i].flags) < 0)
+            break;
+    s->cursor = s->n_blocks;
+}
+
+void snapshot_expect(struct snapshot *s, addr_t addr, size_t len)
+{
+    add_range(s, addr, len, IS_READ | IS_ONCE);
+}
+
+void snapshot_offer(struct snapshot *s, addr_t addr, const void *bytes, size_t len)
+{
+    s->offer_addr = addr;
+    s->offer = bytes;
+    s->offer_len = len;
+}
+
+bool snapshot_was_planned(const struct snapshot *s)
+{
+    return s->last_view < s->n_planned;
+}
+
+bool snapshot_is_twice(const struct snapshot *s)
+{
+    return s->plan && s->mode == SNAPSHOT_TWICE;
+}
+
+bool snapshot_has_failed(const struct snapshot *s)
+{
+    return s->failed;
+}
+
+bool snapshot_is_doubled(const struct snapshot *s)
+{
+    return is_doubled(s, s->last_view);
+}
+
+void snapshot_select(struct snapshot *s, int copy)
+{
+    s->base = copy ? s->half : 0;
+    s->cursor = s->n_blocks;
+}
+
+bool snapshot_both(struct snapshot *s, addr_t addr, size_t len, const unsigned char *ret[2])
+{
+    size_t i = s->half ? find_block(s, addr, len) : SIZE_MAX;
+
+    if (i == SIZE_MAX && s->half)
+        i = find_range(s, addr, len);
+    if (i == SIZE_MAX || !is_doubled(s, i))
+        return false;
+    ret[0] = s->bytes + s->ranges[i].at + (addr - s->ranges[i].addr);
+    ret[1] = ret[0] + s->half;
+    return true;
+}
+
+uint64_t snapshot_took_ns(const struct snapshot *s, size_t *ret_pieces)
+{
+    *ret_pieces = s->took_pieces;
+    return s->half ? s->took_ns : 0;
+}
+
+int snapshot_read_last(struct snapshot *s, uint32_t *ret)
+{
+    if (s->has_last) {
+        *ret = s->last_value;
+        return 0;
+    }
+    return mem_read(s->target, s->last, ret, sizeof(*ret));
+}
+
+/* ---- the next plan ---- */
+
+struct budget {
+    size_t blocks, views, reads, block_bytes, read_bytes;
+};
+
+static void plan_add(struct read_plan *plan, const struct range *r, uint32_t more_flags, struct budget *b)
+{
+    uint32_t len = r->flags & IS_BLOCK ? r->wanted : r->len, flags = (r->flags & ~IS_OLDER) | more_flags;
+
+    if (r->flags & IS_BLOCK) {
+        if (b->blocks == BLOCKS_MAX || len > BLOCK_MAX - b->block_bytes)
+            return;
+        b->blocks++;
+        b->block_bytes += len;
+    } else if (r->flags & IS_VIEW) {
+        /* A pivot just behind a pivot block is read with it. */
+        for (size_t i = 0; r->flags & SNAPSHOT_PIVOT && i < b->blocks; i++) {
+            struct plan_range *block = &plan->items[i];
+
+            if (block->flags & SNAPSHOT_PIVOT && r->addr >= block->addr && r->addr - block->addr < NEAR) {
+                if (block->len < r->addr - block->addr + len)
+                    block->len = (uint32_t)(r->addr - block->addr + len);
+                return;
+            }
+        }
+        if (b->views++ == VIEWS_MAX)
+            return;
+    } else {
+        if (b->reads == READS_MAX || len > READS_LEN - b->read_bytes)
+            return;
+        b->reads++;
+        b->read_bytes += len;
+    }
+    if (grow_array((void **)&plan->items, &plan->cap, plan->n + 1, sizeof(*plan->items)) == 0)
+        plan->items[plan->n++] = (struct plan_range){r->addr, len, flags};
+}
+
+/* What another reading may need again: the plan's own first, then what was kept before. */
+static void plan_keep_older(struct snapshot *s, struct budget *b)
+{
+    size_t kept = 0;
+
+    for (int pass = 0; pass < 2; pass++)
+        for (size_t i = s->n_planned; i-- > 0 && kept < OLDER;) {
+            const struct range *r = &s->ranges[i];
+
+            if (r->used || !(r->flags & IS_VIEW) || r->flags & SNAPSHOT_PIVOT || !!(r->flags & IS_OLDER) != (pass == 1))
+                continue;
+            plan_add(s->plan, r, IS_OLDER, b);
+            kept++;
+        }
+}
+
+static void note_successors(struct snapshot *s)
+{
+    addr_t *views = s->stride ? malloc((s->n_used + 1) * sizeof(*views)) : NULL;
+    size_t n = 0;
+
+    for (size_t i = 0; views && i < s->n_used; i++)
+        if (s->ranges[s->used[i]].flags & IS_VIEW && !(s->ranges[s->used[i]].flags & SNAPSHOT_PIVOT))
+            views[n++] = s->ranges[s->used[i]].addr;
+    if (views)
+        successors_note(&s->plan->next, views, n);
+    free(views);
+}
+
+static void plan_drop(struct read_plan *plan, uint32_t flags)
+{
+    size_t kept = 0;
+
+    for (size_t i = 0; i < plan->n; i++)
+        if (!(plan->items[i].flags & flags))
+            plan->items[kept++] = plan->items[i];
+    /* All of it was to blame, if nothing was. */
+    plan->n = kept < plan->n ? kept : 0;
+}
+
+void snapshot_end(struct snapshot *s, bool complete)
+{
+    struct read_plan *plan = s->plan;
+    struct budget b = {0};
+
+    if (!plan)
+        return;
+    s->plan = NULL;
+    if (s->failed) {
+        plan_drop(plan, IS_OLDER);
+        return;
+    }
+    s->plan = plan;
+    plan->n = 0;
+    for (int pass = 0; pass < 2; pass++) /* blocks come first */
+        for (size_t i = 0; i < s->n_used; i++) {
+            const struct range *r = &s->ranges[s->used[i]];
+
+            if (!!(r->flags & IS_BLOCK) == (pass == 0) && !(r->flags & IS_ONCE))
+                plan_add(plan, r, 0, &b);
+        }
+    for (size_t i = 0; !complete && i < s->n_planned; i++)
+        if (!s->ranges[i].used && s->ranges[i].at != NOT_THERE && !(s->ranges[i].flags & (IS_ONCE | IS_BLOCK)))
+            plan_add(plan, &s->ranges[i], 0, &b);
+    if (complete && s->mode == SNAPSHOT_TWICE)
+        plan_keep_older(s, &b);
+    note_successors(s);
+    s->plan = NULL;
+}
