@@ -67,7 +67,7 @@ static int finish_stdout(int status)
     if (stdout_is_closed_pipe(error))
         return STATUS_CLOSED_PIPE;
     err_note_what(&note, ERR_DISK, "standard output: %s", strerror(error ? error : EIO));
-    err_note_hint(&note, "Free some space, or send the output elsewhere.");
+    err_note_hint(&note, "Free some disk space, or redirect the output elsewhere.");
     return err_print(stderr, ERR_DISK, &note);
 }
 

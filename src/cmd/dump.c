@@ -80,9 +80,9 @@ static int traces_add(const struct trace *trace, void *arg)
 
 static void note_passed_over(const struct tree_entry *e, int error)
 {
-    fprintf(stderr, "Note: process %d (", (int)e->pid);
+    fprintf(stderr, "Note: skipped process %d (", (int)e->pid);
     text_print_safe(stderr, process_tree_entry_info(e)->command);
-    fprintf(stderr, ") was passed over: %s\n", err_name(error));
+    fprintf(stderr, "): %s\n", err_name(error));
 }
 
 /* The root was attached before; of its children those are waited for, together, that are just starting. */
@@ -119,19 +119,19 @@ static void note_errors(const struct sampler *s, pid_t pid)
 {
     for (int i = 0; i < SAMPLER_ERRORS; i++)
         if (s->errors[i])
-            fprintf(stderr, "Note: %llu thread(s) could not be read: %s\n", (unsigned long long)s->errors[i],
+            fprintf(stderr, "Note: could not read %llu thread(s): %s\n", (unsigned long long)s->errors[i],
                     err_name(ERR_NOMEM + i));
     if (s->cut_locals)
-        fprintf(stderr, "Note: of %llu thread(s) not all variables were read: there are too many.\n",
+        fprintf(stderr, "Note: %llu thread(s) have too many variables; some are not shown.\n",
                 (unsigned long long)s->cut_locals);
     if (s->native_failed)
-        fprintf(stderr, "Note: of %llu thread(s) native and Python frames could not be brought together everywhere.\n",
+        fprintf(stderr, "Note: could not fully merge the native and Python frames of %llu thread(s).\n",
                 (unsigned long long)s->native_failed);
     if (s->native_none)
-        fprintf(stderr, "Note: %llu thread(s) are shown without native frames: they could not be held.\n",
+        fprintf(stderr, "Note: %llu thread(s) are shown without native frames: spyglass could not pause them.\n",
                 (unsigned long long)s->native_none);
     if (s->hold_refused)
-        fprintf(stderr, "Note: the process may not be held (%s): it was read while it ran.\n",
+        fprintf(stderr, "Note: could not pause the process (%s); read it while it was running.\n",
                 access_hold_reason(pid).text);
 }
 
@@ -143,11 +143,11 @@ static int fail_no_python(const struct process_tree *tree, struct err_note *note
     for (size_t i = 1; i < tree->n; i++)
         others += !tree->items[i].left_out;
     if (!others)
-        err_note_what(note, ERR_NOT_PYTHON, "process %d has no children", (int)tree->items[0].pid);
+        err_note_what(note, ERR_NOT_PYTHON, "process %d is not Python and has no children", (int)tree->items[0].pid);
     else
-        err_note_what(note, ERR_NOT_PYTHON, "neither process %d nor any of its %zu descendants",
+        err_note_what(note, ERR_NOT_PYTHON, "neither process %d nor any of its %zu descendants runs Python",
                       (int)tree->items[0].pid, others);
-    err_note_hint(note, "On a terminal, dump without --pid lists the Python processes there are.");
+    err_note_hint(note, "To list the Python processes, run dump without --pid on a terminal.");
     return tree->items[0].error == ERR_STARTING ? ERR_STARTING : ERR_NOT_PYTHON;
 }
 

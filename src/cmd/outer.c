@@ -18,9 +18,9 @@ static const char outer_code[] = "import sys\n"
                                  "    from importlib import import_module\n"
                                  "    module = import_module('spyglass.' + command)\n"
                                  "except ImportError as error:\n"
-                                 "    sys.exit('Error: %s (%s) cannot be used for `spyglass %s`: %s\\n'\n"
-                                 "             'Install what is missing into it: pip install spyglass %s' % (\n"
-                                 "                 'The Python', sys.executable, command, error, '\"ray[default]\"' if "
+                                 "    sys.exit('Error: %s cannot run `spyglass %s`: %s\\n'\n"
+                                 "             'Install the missing package: pip install spyglass %s' % (\n"
+                                 "                 sys.executable, command, error, '\"ray[default]\"' if "
                                  "command == 'ray' else command))\n"
                                  "sys.exit(module.main(sys.argv[2:]))\n";
 
@@ -86,8 +86,8 @@ int cmd_outer(const struct options *o)
     become_python(argv, directory);
     err_note_what(&note, ERR_LAUNCH, "python3: %s", strerror(errno));
     err_note_hint(&note,
-                  "`%s %s` is a part of the Python package: install it with pip, into the environment of the "
-                  "cluster's programs.",
+                  "`%s %s` is part of the Python package: install it with pip in the environment of the cluster's "
+                  "programs.",
                   args_name(o), args_command_row(o->command)->name);
     free(argv);
     return err_print(stderr, ERR_LAUNCH, &note);

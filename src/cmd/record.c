@@ -151,7 +151,7 @@ static void look_at_program(struct record *rec)
     if (rec->told_of_left || clock_now_ns() - rec->ended_ns < LOOK_NS || process_tree_is_alone(&rec->tree))
         return;
     rec->told_of_left = true;
-    say(rec, "The program has ended, with status %d. What it has left running is sampled on: Control-C ends that.",
+    say(rec, "The program has exited with status %d; still sampling its children. Press Ctrl-C to stop.",
         launch_exit_status(&rec->launch));
 }
 
@@ -216,10 +216,10 @@ static int start_program(struct record *rec)
 /* It has ended, and nothing of it was Python. */
 static int gone_without_python(struct record *rec)
 {
-    err_note_what(rec->note, ERR_GONE, "'%s' ended, with status %d, before it ran any Python", rec->o->program[0],
+    err_note_what(rec->note, ERR_GONE, "'%s' exited with status %d before it ran any Python", rec->o->program[0],
                   launch_exit_status(&rec->launch));
     if (!rec->o->subprocesses)
-        err_note_hint(rec->note, "If it leaves Python running behind it, add --subprocesses.");
+        err_note_hint(rec->note, "If it leaves Python processes running, add --subprocesses.");
     return ERR_GONE;
 }
 
@@ -327,9 +327,9 @@ static void say_end(struct record *rec)
     else if (signals_ended_by() == SIGINT)
         say(rec, "Stopped sampling because Control-C pressed");
     else if (signals_ended_by())
-        say(rec, "Stopped sampling because of the signal %s", signame_of(signals_ended_by()));
+        say(rec, "Stopped sampling because of signal %s", signame_of(signals_ended_by()));
     else if (is_orphan(rec->o))
-        say(rec, "Stopped sampling because the process that started it has ended");
+        say(rec, "Stopped sampling because the parent process exited");
 }
 
 /* What was held and what it cost. */
@@ -355,20 +355,19 @@ static void explain_no_samples(struct record *rec)
 
     if (s->idle && proc_stat_read(pid, 0, &st) == 0 && st.state == 'T') {
         err_note_what(rec->note, ERR_NO_SAMPLES, "process %d is stopped (by SIGSTOP or a debugger)", (int)pid);
-        err_note_hint(rec->note, "Let it go on with: kill -CONT %d", (int)pid);
+        err_note_hint(rec->note, "Resume it with: kill -CONT %d", (int)pid);
     } else if (s->idle) {
-        err_note_what(rec->note, ERR_NO_SAMPLES,
-                      "all %llu stacks were idle: the process slept or waited while it was recorded",
+        err_note_what(rec->note, ERR_NO_SAMPLES, "all %llu stacks were idle: the process was sleeping or waiting",
                       (unsigned long long)s->idle);
-        err_note_hint(rec->note, "Add --idle to see where it waits, or look once with: %s dump --pid %d",
+        err_note_hint(rec->note, "Add --idle to see where it waits, or take a single look with: %s dump --pid %d",
                       args_name(rec->o), (int)pid);
     } else if (s->no_gil) {
-        err_note_what(rec->note, ERR_NO_SAMPLES, "no thread held the GIL in any of %llu stacks",
+        err_note_what(rec->note, ERR_NO_SAMPLES, "no thread held the GIL in any of the %llu stacks",
                       (unsigned long long)s->no_gil);
-        err_note_hint(rec->note, "Leave out --gil.");
+        err_note_hint(rec->note, "Remove --gil.");
     } else {
-        err_note_what(rec->note, ERR_NO_SAMPLES, "the process ended before its first sample");
-        err_note_hint(rec->note, "Use a higher --rate, or start the program through us: %s record -- PROGRAM",
+        err_note_what(rec->note, ERR_NO_SAMPLES, "the process exited before the first sample");
+        err_note_hint(rec->note, "Use a higher --rate, or launch the program with: %s record -- PROGRAM",
                       args_name(rec->o));
     }
 }
@@ -489,11 +488,11 @@ static void part_with_program(struct record *rec)
     if (rec->o->kill)
         kill_program(rec);
     else if (rec->o->wait || signals_ended_by() || launch_needs_us()) {
-        say(rec, "Waiting for the program to end (pid %d).", (int)l->pid);
+        say(rec, "Waiting for the program to exit (PID %d).", (int)l->pid);
         wait_for_program(rec);
     }
     if (!l->ended)
-        say(rec, "The program goes on: pid %d.", (int)l->pid);
+        say(rec, "The program is still running (PID %d).", (int)l->pid);
 }
 
 /* Under our own name the program's status is ours, if we have nothing worse to tell; py-spy's callers expect 0. */

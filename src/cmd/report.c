@@ -23,9 +23,8 @@ int report_contradiction(const struct options *o, struct err_note *note)
     if (!o->nonblocking || !(o->native || o->native_all))
         return 0;
     err_note_what(note, ERR_USAGE,
-                  "--native and --nonblocking cannot go together: registers are told only of a thread "
-                  "that is held");
-    err_note_hint(note, "Leave one of the two out.");
+                  "--native and --nonblocking cannot be combined: reading registers requires stopping the thread");
+    err_note_hint(note, "Remove one of the two flags.");
     return ERR_USAGE;
 }
 
@@ -75,12 +74,10 @@ int report_missing_target(const struct options *o)
     const char *command = args_command_row(o->command)->name;
 
     err_note_what(&note, ERR_USAGE, "%s",
-                  o->command == ARGS_DUMP
-                      ? "which process? Give its pid with --pid PID, or a core file with --core FILE"
-                      : "which process? Give its pid with --pid PID, or a "
-                        "program to start after --");
+                  o->command == ARGS_DUMP ? "no process given; use --pid PID, or --core FILE for a core file"
+                                          : "no process given; use --pid PID, or put a program to launch after --");
     err_note_hint(&note, "For more information try: %s %s --help", args_name(o), command);
     if (isatty(STDERR_FILENO) && !list_pythons())
-        fprintf(stderr, "There is no Python process here that we may read.\n");
+        fprintf(stderr, "Found no Python process that you have permission to read.\n");
     return err_print(stderr, ERR_USAGE, &note);
 }

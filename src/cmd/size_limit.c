@@ -88,7 +88,7 @@ int size_limit_write(const struct format *format, struct profile *p, const struc
     for (int i = 0; r == 0 && len > limit && i < LIMIT_ROUNDS; i++) {
         free(text);
         text = NULL;
-        shown.remark = "made coarser to keep the answer below 4 MiB: rare calls are folded into their callers";
+        shown.remark = "reduced to stay below 4 MiB: rare calls are folded into their callers";
         r = profile_shrink(p);
         if (r == 0)
             r = write_text(format, p, &shown, &text, &len);

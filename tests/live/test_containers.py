@@ -229,7 +229,7 @@ def test_host_pid_of_the_inside(container):
     result = run("dump", "--pid", "1")
     assert box.id[:12] not in result.out and str(box.pid) not in result.out, result
     if "Failed to find python version" in result.err:
-        assert re.search(r"what is 1 inside is here .*\b%d \(podman/%s\)" % (box.pid, box.id[:12]), result.err), result
+        assert re.search(r"PID 1 in the container is PID .*\b%d \(podman/%s\)" % (box.pid, box.id[:12]), result.err), result
 
 
 BINARIES = {
