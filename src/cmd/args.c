@@ -1,6 +1,6 @@
 /*
- * argv -> struct options. The tables below are all that parser, help and completions know of the
- * command line. Called by main.c. Never prints, never exits, never allocates: strings point into argv.
+ * Parses argv into struct options. The parser, the help texts and the completions all use the tables below.
+ * Nothing here prints, exits or allocates: strings point into argv.
  */
 #include "cmd/args.h"
 
@@ -19,7 +19,7 @@
 #define SPYGLASS_VERSION "0.1.0"
 #endif
 
-/* The py-spy whose command line the name py-spy answers to. */
+/* The version of py-spy whose command line we accept under the name py-spy. */
 #define PY_SPY_VERSION "0.4.3"
 
 #define IN(command) (1u << (command))
@@ -31,13 +31,13 @@
 #define IN_ALL      (IN(ARGS_COMMANDS_) - 1)
 #define FIELD(name) offsetof(struct options, name)
 
-/* In the order of the help texts. A letter is unique within a command. */
+/* In the order of the help text. A letter is unique within a command. */
 static const struct args_flag flags[] = {
     {"pid", 'p', ARGS_PID, IN_BOTH | IN_DOCTOR, FIELD(pid), "PID", "Process ID, decimal or hexadecimal with 0x"},
     {"core", 'c', ARGS_FILE, IN_DUMP, FIELD(core), "FILE",
      "Read a core file instead of a running process; gzip and zstd are supported"},
     {"root", 0, ARGS_FILE, IN_DUMP, FIELD(root), "DIR",
-     "With --core: directory with the files of the crashed machine or container"},
+     "With --core: directory with the files of the original machine or container"},
     {"exe", 0, ARGS_FILE, IN_DUMP, FIELD(exe), "FILE", "With --core: path of the executable, if it has moved"},
     {"output", 'o', ARGS_FILE, IN_RECORD | IN_MERGE, FIELD(output), "FILE", "Output file; - is standard output"},
     {"format", 'f', ARGS_FORMAT, IN_RECORD | IN_MERGE, FIELD(format), "FORMAT", "Output format"},
@@ -92,18 +92,17 @@ static const struct args_command_row commands[ARGS_COMMANDS_] = {
     [ARGS_HELP] = {"help", "Show help for a command", "[COMMAND]", false, false},
 };
 
-/* The state of one run over argv. */
 struct parser {
     char *const *argv;
     int argc, next;
-    uint64_t seen;                             /* flags with a value that were met, by index in the table */
-    int (*visit)(const char *word, void *arg); /* of args_each_file; else NULL */
+    uint64_t seen;                             /* bit set of the flags with a value seen so far, by table index */
+    int (*visit)(const char *word, void *arg); /* set by args_each_file, else NULL */
     void *arg;
     struct options *o;
     struct err_note *note;
 };
 
-/* A word as messages may show it: short, and printable whatever it holds. */
+/* An argument as shown in messages: shortened, with unprintable bytes replaced. */
 struct shown {
     char text[96];
 };
@@ -182,7 +181,7 @@ static int set_pid(struct parser *p, void *field, const char *value)
     return 0;
 }
 
-/* A plain decimal number; neither nan, inf nor hex, which strtod would take. */
+/* Accepts plain decimal numbers only. strtod alone would also accept nan, inf and hex. */
 static bool read_number(const char *value, double *ret)
 {
     char *end;
@@ -215,7 +214,7 @@ static int set_rate(struct parser *p, void *field, const char *value)
                              show(value).text);
     if (rate <= 0)
         return err_note_what(p->note, ERR_USAGE, "the rate must be greater than 0, not %s", show(value).text);
-    /* Beyond these an interval in whole nanoseconds makes no sense. */
+    /* Outside these limits the interval is not useful in whole nanoseconds. */
     if (rate < 1e-6 || rate > 1e6)
         return err_note_what(p->note, ERR_USAGE, "the rate must be between 0.000001 and 1000000, not %s",
                              show(value).text);
@@ -237,12 +236,12 @@ static int set_duration(struct parser *p, void *field, const char *value)
     if (seconds < 1e-9)
         return err_note_what(p->note, ERR_USAGE, "the duration must be greater than 0 seconds, not %s",
                              show(value).text);
-    /* Thirty years are no limit, and more would not fit into nanoseconds. */
+    /* More than 1e9 s (about 30 years) counts as unlimited; larger values overflow nanoseconds. */
     *(double *)field = seconds > 1e9 ? 0 : seconds;
     return 0;
 }
 
-/* A word that is none of the `kind`s that `g` was tried with. */
+/* Reports that g->word is not a known `kind`. */
 static int fail_choice(struct parser *p, const char *kind, const struct suggest *g)
 {
     err_note_what(p->note, ERR_USAGE, "unknown %s '%s'", kind, show(g->word).text);
@@ -309,7 +308,7 @@ static const struct args_flag *find_flag(const char *name, size_t n, char letter
     return NULL;
 }
 
-/* A flag that is not one of this command's: `name` is its long name, or NULL for `letter`. */
+/* Reports a flag that this command does not accept: its long `name`, or `letter` if `name` is NULL. */
 static int fail_unknown(struct parser *p, const char *name, char letter)
 {
     char word[104];
@@ -344,7 +343,7 @@ static int fail_value(struct parser *p, const struct args_flag *f, const char *f
     return ERR_USAGE;
 }
 
-/* The value of `f` from the next word. A word that looks like a flag is not one; `-` alone and `-5` are. */
+/* Takes the value of `f` from the next argument. Rejects flags, but accepts `-` and, for numbers, `-5`. */
 static int next_value(struct parser *p, const struct args_flag *f, const char **ret)
 {
     const char *word = p->next < p->argc ? p->argv[p->next] : NULL;
@@ -360,7 +359,7 @@ static int next_value(struct parser *p, const struct args_flag *f, const char **
     return 0;
 }
 
-/* `value` is what was attached to the flag, or NULL. */
+/* `value` is the part attached to the flag ("--pid=5", "-p5"), or NULL. */
 static int apply_flag(struct parser *p, const struct args_flag *f, const char *value)
 {
     uint64_t bit = UINT64_C(1) << (f - flags);
@@ -395,7 +394,7 @@ static int parse_long(struct parser *p, const char *word)
     return fail_unknown(p, name, 0);
 }
 
-/* `-sn`, `-nsp 5`, `-p5`, `-p=5`: letters up to the first that takes a value. */
+/* `-sn`, `-nsp 5`, `-p5`, `-p=5`: parses letters up to the first that takes a value. */
 static int parse_short(struct parser *p, const char *word)
 {
     int r = 0;
@@ -419,7 +418,7 @@ static int parse_short(struct parser *p, const char *word)
 
 /* ---- words ---- */
 
-/* The first word of record that is no flag: the program; all that follows is its own. */
+/* The first argument of record that is not a flag is the program. The rest belongs to the program. */
 static int take_program(struct parser *p, const char *word)
 {
     if (is_number(word)) {
@@ -496,7 +495,7 @@ static int parse_rest(struct parser *p)
     return r;
 }
 
-/* By name or by an abbreviation that fits one command only. */
+/* Accepts the full name or an unambiguous abbreviation. */
 static int find_command(struct parser *p, const char *word, enum args_command *ret)
 {
     size_t n = strlen(word);
@@ -525,7 +524,7 @@ static int find_command(struct parser *p, const char *word, enum args_command *r
     return fail_choice(p, "command", &g);
 }
 
-/* Arguments after --version are ignored, except --verbose, which makes it show more. */
+/* --version ignores all arguments after it except --verbose. */
 static void find_verbose(struct parser *p)
 {
     for (; p->next < p->argc && strcmp(p->argv[p->next], "--") != 0; p->next++)
@@ -533,7 +532,7 @@ static void find_verbose(struct parser *p)
             p->o->verbose = true;
 }
 
-/* What no single flag can see. */
+/* Checks combinations of flags. */
 static int check_whole(struct parser *p)
 {
     const struct options *o = p->o;
@@ -587,7 +586,7 @@ int args_parse(int argc, char *const argv[], struct options *ret, struct err_not
     }
     if (commands[ret->command].outer && p.next == argc)
         ret->bare = ret->show_help = true;
-    /* A flag in the first place is ours; the first word, and all that follows it, is the package's. */
+    /* A flag right after the command is ours. Otherwise pass all arguments to the Python package. */
     if (commands[ret->command].outer && (p.next == argc || argv[p.next][0] != '-')) {
         ret->program = argv + p.next;
         return 0;

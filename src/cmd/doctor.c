@@ -1,6 +1,6 @@
 /*
- * doctor: what this machine, this container and this user allow, and what would help. One fact a line, or one object of
- * JSON. With --pid everything is tried on that process, else on a child of our own.
+ * doctor: reports what this machine, container and user permit, and how to fix what is missing. Prints one fact per
+ * line, or one JSON object. Tests the process given with --pid, or else a child of its own.
  */
 #include "base/text.h"
 #include "cmd/cmd.h"
@@ -55,7 +55,7 @@ static const char *yes_no(uint64_t value)
     return value ? "yes" : "no";
 }
 
-/* The number of a link like "user:[4026531837]"; 0 when it cannot be read. */
+/* The number in a link such as "user:[4026531837]"; 0 if it cannot be read. */
 static unsigned long namespace_number(pid_t pid, const char *name)
 {
     char path[64], link[64] = "";
@@ -91,7 +91,7 @@ static void tell_container(struct doctor *d, const char *key, pid_t pid, const c
         tell(d, key, "none detected");
 }
 
-/* The longest of its paths: the first line may be of a hierarchy that is not used. */
+/* Shows the longest path: the first line may belong to an unused hierarchy. */
 static void tell_cgroup(struct doctor *d)
 {
     char *text, *save = NULL, *best = NULL;
@@ -208,7 +208,7 @@ static void tell_python(struct doctor *d, struct process *p, size_t stacks)
          d->ways.items[ACCESS_PROBE_PTRACE].error ? "no: spyglass cannot pause threads" : "yes");
 }
 
-/* What dump would do. */
+/* Runs what dump would do, without printing the stacks. */
 static void try_dump(struct doctor *d, pid_t pid)
 {
     struct sampler *s = sampler_new(&(struct sampler_options){.idle = true, .core = true});
@@ -254,7 +254,7 @@ static const char capability_help[] =
     "securityContext: "
     "{capabilities: {add: [SYS_PTRACE]}}, or kubectl debug -it POD --image=IMAGE --target=CONTAINER --profile=general";
 
-/* What stands in the way of processes that are not our children. */
+/* Explains what prevents access to processes that are not our children. */
 static void tell_help(struct doctor *d)
 {
     bool capable = caps_effective() & CAPS_PTRACE;

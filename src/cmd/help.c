@@ -1,6 +1,5 @@
 /*
- * The tables of the command line -> help texts. Called by main.c for --help, `help` and a bare start.
- * Flags and commands come from args.c alone; only the examples live here.
+ * Help texts. Flags and commands come from the tables in args.c; only the examples are here.
  */
 #include "cmd/cmd.h"
 
@@ -8,9 +7,9 @@
 
 struct example {
     enum args_command command;
-    bool overview; /* shown in the overview as well */
+    bool overview; /* also shown in the overview */
     const char *what;
-    const char *line; /* without the program's name */
+    const char *line; /* without the program name */
 };
 
 static const struct example examples[] = {
@@ -42,7 +41,7 @@ static const struct example examples[] = {
      "completions bash > ~/.spyglass.bash && source ~/.spyglass.bash"},
 };
 
-/* The usage line of a command; its alternatives, split at '|', stand below each other. */
+/* Prints one usage line for each alternative; '|' separates them. */
 static void write_usage(const char *program, const struct args_command_row *row, FILE *out)
 {
     const char *part = row->usage;

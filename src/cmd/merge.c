@@ -1,5 +1,5 @@
 /*
- * merge: raw profiles -> one file in any of record's formats, each profile below the roots that it was given.
+ * merge: combines raw profiles into one file in any of record's formats, each profile under its own root.
  */
 #include "base/clock.h"
 #include "base/utf8.h"
@@ -31,17 +31,17 @@ struct merge {
     struct err_note *note;
 };
 
-/* A file that is being read: the bytes of `buf` up to `used` are not yet taken. */
+/* An input file. The first `used` bytes of `buf` are not parsed yet. */
 struct source {
     int fd;
     const char *path; /* as given */
     char *root;       /* valid UTF-8 */
     char *buf;
     size_t used, cap;
-    uint64_t line; /* of the last one taken, from 1 on */
+    uint64_t line; /* number of the last parsed line, from 1 */
 };
 
-/* A word of the command line as messages may show it. */
+/* An argument as shown in messages: valid UTF-8 without control characters. */
 struct shown {
     char text[256];
 };
@@ -91,7 +91,7 @@ static int take_line(struct merge *m, struct source *s, const char *line, size_t
     return r == ERR_PROFILE ? fail_line(m, s, why) : r;
 }
 
-/* Takes all whole lines out of the buffer. */
+/* Parses all complete lines in the buffer. */
 static int take_lines(struct merge *m, struct source *s)
 {
     size_t from = 0;
@@ -149,9 +149,9 @@ static int read_source(struct merge *m, struct source *s)
     return r == 0 && s->used > 0 ? take_line(m, s, s->buf, s->used) : r;
 }
 
-/* ---- the words of the command line ---- */
+/* ---- arguments ---- */
 
-/* "ROOT=FILE": a root may hold '=', so the last one counts; a word that names a file as it is has no root. */
+/* "ROOT=FILE". A root may contain '=', so split at the last one. An argument that names a file has no root. */
 static int split_word(struct merge *m, const char *word, struct source *s)
 {
     const char *equals = strrchr(word, '=');

@@ -1,5 +1,5 @@
 /*
- * --core, --root and --exe -> a process that can be sampled once. Called by cmd/dump.
+ * Opens a core file, with --root and --exe, as a process that can be sampled once.
  */
 #include "cmd/postmortem.h"
 
@@ -21,13 +21,13 @@ void postmortem_close(struct postmortem *pm)
     *pm = (struct postmortem){0};
 }
 
-/* What the user gave is looked at before all else. */
+/* Checked first, so that a mistyped path is reported before any work is done. */
 static int check_exe(const char *exe, struct err_note *note)
 {
     if (access(exe, R_OK) == 0)
         return 0;
     err_note_what(note, ERR_CORE, "cannot read the executable %s: %s", exe, strerror(errno));
-    err_note_hint(note, "Use --exe with a copy of the executable that crashed.");
+    err_note_hint(note, "Use --exe with a copy of the executable of the dumped process.");
     return ERR_CORE;
 }
 
@@ -45,7 +45,7 @@ static int open_files(struct postmortem *pm, const char *root, const char *exe, 
     return pm->files.exe_path ? 0 : ERR_NOMEM;
 }
 
-/* The name comes from the file, and an error's text is printed as it is. */
+/* The name comes from the core file and error notes are printed verbatim, so replace unprintable bytes. */
 static void hint_not_python(const struct core_file *core, struct err_note *note)
 {
     char name[sizeof(core->name)];
@@ -54,10 +54,10 @@ static void hint_not_python(const struct core_file *core, struct err_note *note)
     for (i = 0; core->name[i]; i++)
         name[i] = core->name[i] > ' ' && core->name[i] < 0x7f ? core->name[i] : '?';
     name[i] = '\0';
-    err_note_hint(note, "The crashed program is '%s'. Use the core file of a Python process.", name);
+    err_note_hint(note, "The core file is from the program '%s'. Use the core file of a Python process.", name);
 }
 
-/* What a live process would do next does not come here: says what that means for a core file. */
+/* Turns an error from reading the process into one about the core file, which cannot be retried. */
 static int explain(const struct postmortem *pm, int r, struct err_note *note)
 {
     const struct core_file *core = pm->core;
@@ -114,17 +114,17 @@ static void report_lack(const struct postmortem *pm, const struct mem_core_lack 
 
     fputs("Note: ", stderr);
     if (is_exe && pm->files.exe_own)
-        fputs("the file given with --exe is not the executable that crashed; ", stderr);
+        fputs("the file given with --exe is not the executable of the dumped process; ", stderr);
     else {
         text_print_safe(stderr, lack->path);
         fputs(lack->is_other ? " is not the file that the process had mapped" : " is missing here", stderr);
         if (lack->n > 1)
-            fprintf(stderr, ", and so are %zu more files", lack->n - 1);
+            fprintf(stderr, " (and %zu more)", lack->n - 1);
         fputs("; ", stderr);
     }
     fprintf(stderr, "could not read memory that is not in the core file. Use %s.\n",
-            is_exe ? "--exe FILE, or --root DIR with the files of the crashed machine or container"
-                   : "--root DIR with the files of the crashed machine or container");
+            is_exe ? "--exe FILE, or --root DIR with the files of the original machine or container"
+                   : "--root DIR with the files of the original machine or container");
 }
 
 void postmortem_report(const struct postmortem *pm)

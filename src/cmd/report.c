@@ -1,5 +1,5 @@
 /*
- * Messages that more than one command gives.
+ * Messages shared by several commands.
  */
 #include "cmd/report.h"
 
@@ -35,14 +35,14 @@ static void print_process(const struct proc_info *info)
     char command[4 * COMMAND_COLUMNS + 1];
 
     fprintf(stderr, "%9d  %d.%d.%d%-4s  ", (int)info->pid, info->major, info->minor, info->patch, info->version_suffix);
-    /* A long command line must not push the others off the screen. */
+    /* Truncate long command lines, so that the list stays readable. */
     snprintf(command, sizeof(command), "%s", info->command);
     command[text_fit(command, COMMAND_COLUMNS)] = '\0';
     text_print_safe(stderr, command);
     fputc('\n', stderr);
 }
 
-/* Every process that turns out to be a Python that we may read. Returns how many. */
+/* Lists all Python processes that we can read. Returns their number. */
 static size_t list_pythons(void)
 {
     struct sampler *s = sampler_new(&(struct sampler_options){0});

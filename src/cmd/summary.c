@@ -1,5 +1,5 @@
 /*
- * The end of a recording -> what was held and what it cost, a line each. Called by record.
+ * Prints the summary of a recording: the sampling rate, errors, pauses and the cost.
  */
 #include "cmd/summary.h"
 
@@ -10,8 +10,8 @@
 #include <stdarg.h>
 #include <sys/resource.h>
 
-#define BEHIND_SHARE 0.9 /* below this share of the rate asked for, it is told */
-#define LATE_SHARE   20  /* and when one sample in so many is late */
+#define BEHIND_SHARE 0.9 /* warn below this share of the requested rate */
+#define LATE_SHARE   20  /* warn if more than one sample in this many is late */
 
 __attribute__((format(printf, 2, 3))) static void say(const struct account *a, const char *fmt, ...)
 {
@@ -22,7 +22,7 @@ __attribute__((format(printf, 2, 3))) static void say(const struct account *a, c
     va_end(args);
 }
 
-static void say_ways(const struct account *a, double held, double elapsed)
+static void say_ways(const struct account *a, double elapsed)
 {
     const struct sampler *s = a->sampler;
     struct rusage usage;
@@ -31,12 +31,12 @@ static void say_ways(const struct account *a, double held, double elapsed)
     say(a, "Stacks by method: same core %llu, ptrace %llu, asleep %llu, unpaused %llu.",
         (unsigned long long)s->ways[PAUSE_SAME_CORE], (unsigned long long)s->ways[PAUSE_PTRACE],
         (unsigned long long)s->ways[PAUSE_ASLEEP], (unsigned long long)s->ways[PAUSE_NONE]);
-    say(a, "%.1f samples per second over %.2f s; spyglass used %.2f%% of one CPU and %.1f MB of memory.", held, elapsed,
+    say(a, "spyglass used %.2f%% of one CPU over %.2f s, and at most %.1f MB of memory.",
         elapsed > 0 ? ((double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
                        (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1e6) /
                           elapsed * 100
                     : 0,
-        (double)usage.ru_maxrss / 1024);
+        elapsed, (double)usage.ru_maxrss / 1024);
 }
 
 static void say_holds(const struct account *a, double held)
@@ -94,7 +94,7 @@ void summary_write(const struct account *a)
         say(a, "The timeline exceeded its memory limit: merged adjacent samples %llu time(s).",
             (unsigned long long)a->profile->coarsened);
     if (a->o->verbose)
-        say_ways(a, held, elapsed);
+        say_ways(a, elapsed);
     say_holds(a, held);
     if (a->sampler->hold_refused && !a->o->nonblocking)
         say(a, "Could not pause the process (%s); read it while it was running.", access_hold_reason(a->pid).text);

@@ -236,7 +236,7 @@ def test_exe(launch, copy, script, inside, scratch, python):
     for file in one.files:
         file.unlink()
     result = is_whole(run("dump", "--core", core, "--json", *roots(python)), target.truth)
-    missing = "Note: /.*/%s is missing here; .* Pass %s" % (
+    missing = "Note: /.*/%s is missing here; .* Use %s" % (
         re.escape(one.files[-1].name), "--exe FILE, or --root DIR" if len(one.files) == 1 else "--root DIR")
     assert re.match(missing, result.err) and len(result.err.splitlines()) == 1, result
     result = is_whole(run("dump", "--core", core, "--json", "--exe", kept, *roots(python)), target.truth)
@@ -245,7 +245,7 @@ def test_exe(launch, copy, script, inside, scratch, python):
     else:
         assert re.match(missing, result.err), result
     wrong = is_whole(run("dump", "--core", core, "--json", "--exe", "/bin/true", *roots(python)), target.truth)
-    assert wrong.err.startswith("Note: the program given with --exe is not the one of the core file"), wrong
+    assert wrong.err.startswith("Note: the file given with --exe is not the executable of the dumped process"), wrong
 
 
 @by_kernel

@@ -115,7 +115,7 @@ def test_messages(files):
     (["missing.txt"], "missing.txt: No such file or directory"),
     (["r=missing.txt"], "missing.txt: No such file or directory"),
     (["."], "is a directory"),
-    (["a.txt", "bad.txt"], "bad.txt, line 2: it is not a stack that is followed by a blank and a count"),
+    (["a.txt", "bad.txt"], "bad.txt, line 2: expected a stack, a space and a count"),
     (["big.txt"], "big.txt, line 1: its count is too large"),
     (["empty.txt"], "No stack counts found"),
     (["-o", "nowhere/x.svg", "a.txt"], "the directory 'nowhere' does not exist"),
@@ -134,7 +134,7 @@ def test_errors(args, words, files):
 
 def test_usage(files):
     for args, words in ((["-o", "x.svg"], "at least one raw profile"), (["-", "-"], "only be read once"), (["--pid", "5", "a.txt"], "does not accept the flag"),
-                        ([";" * 64 + "=a.txt"], "64 levels at most")):
+                        ([";" * 64 + "=a.txt"], "at most 64 levels")):
         assert words in merge(files, *args).check(2).err
 
 
