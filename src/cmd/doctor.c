@@ -261,7 +261,7 @@ static void tell_help(struct doctor *d)
 
     if (!capable && access_yama_scope() > 0 && !setuid_guard_active())
         tell(d, "help",
-             "Yama only lets you trace your own children: run sudo sysctl kernel.yama.ptrace_scope=0, or launch "
+             "Yama restricts tracing: run sudo sysctl kernel.yama.ptrace_scope=0, or launch "
              "the program with record -- PROGRAM");
     else if (!capable && container_mark())
         tell(d, "help", "%s", capability_help);

@@ -165,7 +165,7 @@ static void write_process(const struct proc_info *info, const struct traces *tra
     *left = used < *left ? *left - used : 1;
 }
 
-/* Detaches from each child once it is printed, so that a large tree does not exhaust memory and descriptors. */
+/* Detaches from each child once it is printed, to free its memory. */
 static int dump_tree(const struct options *o, struct process_tree *tree, struct err_note *note)
 {
     struct dump_options out = {.full_filenames = o->full_filenames};

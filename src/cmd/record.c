@@ -406,7 +406,7 @@ static int write_result(struct record *rec)
     return 0;
 }
 
-/* Waits up to LOOK_NS for the program to exit. First releases threads that are still paused, or it could not. */
+/* Waits up to LOOK_NS for the program to exit. First resumes threads that are still stopping for us. */
 static void wait_a_while(struct record *rec)
 {
     if (rec->sampler)

@@ -33,7 +33,7 @@ size_t size_limit_of(const struct options *o)
     return 0;
 }
 
-/* Ray's dashboard agent is an ancestor of ours, perhaps with sudo in between. */
+/* The limit applies if Ray's dashboard agent is one of our ancestors, perhaps with sudo in between. */
 size_t size_limit_of_dump(const struct options *o)
 {
     pid_t pid = getppid();

@@ -116,7 +116,7 @@ def test_messages(files):
     (["r=missing.txt"], "missing.txt: No such file or directory"),
     (["."], "is a directory"),
     (["a.txt", "bad.txt"], "bad.txt, line 2: expected a stack, a space and a count"),
-    (["big.txt"], "big.txt, line 1: its count is too large"),
+    (["big.txt"], "big.txt, line 1: the count is too large"),
     (["empty.txt"], "No stack counts found"),
     (["-o", "nowhere/x.svg", "a.txt"], "the directory 'nowhere' does not exist"),
     (["esc\x1b[31m.txt"], "esc?[31m.txt"),
@@ -154,7 +154,7 @@ def test_huge_line(files):
     with open(files / "huge.txt", "wb") as file:
         file.truncate(3 << 30)  # all zeros, and not on the disk
     result = merge(files, "-o", "x.svg", "huge.txt", preexec_fn=None if SANITIZED else limited).check(1)
-    assert "huge.txt, line 1: it is too long" in result.err
+    assert "huge.txt, line 1: the line is too long" in result.err
 
 
 def test_many_lines(files):

@@ -349,7 +349,7 @@ def with_yama(scope, *command):
 def test_yama(spawn_as, public, deny, scope):
     target = spawn_as(USER)
     program = with_yama(scope, *deny(["yama"], *as_user(USER, public / "spyglass")))
-    check_refused(run_as(program, "dump", "--pid", target.pid), r"Yama .*ptrace_scope = %d" % scope, "sysctl|SYS_PTRACE")
+    check_refused(run_as(program, "dump", "--pid", target.pid), r"Yama \(ptrace_scope=%d\)" % scope, "sysctl|SYS_PTRACE")
     result = run_as(program, "doctor", "--pid", target.pid).check(1)
     assert "yama: ptrace_scope %d" % scope in result.out and "process_vm_readv: unavailable" in result.out, result
 
