@@ -1,6 +1,6 @@
 /*
- * The program's beginning: argv and an inherited environment of any kind -> one command, one exit
- * status. Prepares what every command may rely on (cmd.h lists it) and checks standard output at the end.
+ * Entry point: sets up the process state that every command relies on (see cmd.h), runs one command, and checks
+ * standard output at the end.
  */
 #include "cmd/build_info.h"
 #include "cmd/cmd.h"
@@ -13,7 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* What the shell reports for a program that a closed pipe ended. */
+/* The status that a shell reports for a program killed by SIGPIPE. */
 enum { STATUS_CLOSED_PIPE = 128 + SIGPIPE };
 
 static const struct cmd cmds[ARGS_COMMANDS_] = {
@@ -22,7 +22,7 @@ static const struct cmd cmds[ARGS_COMMANDS_] = {
     [ARGS_DOCTOR] = {cmd_doctor, true},  [ARGS_COMPLETIONS] = {cmd_completions, true},
 };
 
-/* A file opened later must never become descriptor 0, 1 or 2 and get our messages. */
+/* Otherwise a file opened later could become descriptor 0, 1 or 2 and receive our messages. */
 static void open_standard_fds(void)
 {
     for (int fd = 0; fd <= 2; fd++)
@@ -30,7 +30,7 @@ static void open_standard_fds(void)
             _exit(1);
 }
 
-/* A parent's mask and ignored signals survive exec: Ray's actors block SIGINT, which is how they stop us. */
+/* The signal mask and ignored signals survive exec. Ray's actors block SIGINT but use it to stop us. */
 static void reset_signals(void)
 {
     sigset_t wanted;
@@ -55,7 +55,7 @@ static bool stdout_is_closed_pipe(int error)
     return error == EPIPE || (poll(&p, 1, 0) > 0 && (p.revents & POLLERR));
 }
 
-/* The status of a command whose result is on standard output: 0 only when all of it arrived. */
+/* Flushes standard output. Returns `status`, or an error status if a write failed. */
 static int finish_stdout(int status)
 {
     struct err_note note = {0};
@@ -67,7 +67,7 @@ static int finish_stdout(int status)
     if (stdout_is_closed_pipe(error))
         return STATUS_CLOSED_PIPE;
     err_note_what(&note, ERR_DISK, "standard output: %s", strerror(error ? error : EIO));
-    err_note_hint(&note, "Free some space, or send the output elsewhere.");
+    err_note_hint(&note, "Free some disk space, or redirect the output elsewhere.");
     return err_print(stderr, ERR_DISK, &note);
 }
 

@@ -66,12 +66,12 @@ def whole_share(tool, out, run):
 
 def told_share(text, samples):
     """What spyglass says of itself, in percent."""
-    cut = re.search(r"Native stacks: (\d+) of (\d+) could not be followed", text)
+    cut = re.search(r"Native stacks: (\d+) of (\d+) could not be (?:followed|unwound)", text)
     return 100 - 100 * int(cut[1]) / int(cut[2]) if cut else 100.0 if samples else None
 
 
 def told_hold(text):
-    hold = re.search(r"stood still \d+ times for it, median ([\d.]+) us", text)
+    hold = re.search(r"(?:stood still \d+ times for it|paused running threads \d+ times), median ([\d.]+) (?:us|µs)", text)
     return float(hold[1]) if hold else None
 
 

@@ -1,6 +1,6 @@
 /*
- * argv -> struct options. The tables below are all that parser, help and completions know of the
- * command line. Called by main.c. Never prints, never exits, never allocates: strings point into argv.
+ * Parses argv into struct options. The parser, the help texts and the completions all use the tables below.
+ * Nothing here prints, exits or allocates: strings point into argv.
  */
 #include "cmd/args.h"
 
@@ -19,7 +19,7 @@
 #define SPYGLASS_VERSION "0.1.0"
 #endif
 
-/* The py-spy whose command line the name py-spy answers to. */
+/* The version of py-spy whose command line we accept under the name py-spy. */
 #define PY_SPY_VERSION "0.4.3"
 
 #define IN(command) (1u << (command))
@@ -31,79 +31,78 @@
 #define IN_ALL      (IN(ARGS_COMMANDS_) - 1)
 #define FIELD(name) offsetof(struct options, name)
 
-/* In the order of the help texts. A letter is unique within a command. */
+/* In the order of the help text. A letter is unique within a command. */
 static const struct args_flag flags[] = {
-    {"pid", 'p', ARGS_PID, IN_BOTH | IN_DOCTOR, FIELD(pid), "PID", "The process to look at: decimal, or hex with 0x"},
+    {"pid", 'p', ARGS_PID, IN_BOTH | IN_DOCTOR, FIELD(pid), "PID", "Process ID, decimal or hexadecimal with 0x"},
     {"core", 'c', ARGS_FILE, IN_DUMP, FIELD(core), "FILE",
-     "Read a core file instead of a running process; it may be packed by gzip or zstd"},
-    {"root", 0, ARGS_FILE, IN_DUMP, FIELD(root), "DIR", "With --core: where the files of its machine or container are"},
-    {"exe", 0, ARGS_FILE, IN_DUMP, FIELD(exe), "FILE", "With --core: the program, if it is not where it was"},
-    {"output", 'o', ARGS_FILE, IN_RECORD | IN_MERGE, FIELD(output), "FILE", "Where to write; - is standard output"},
-    {"format", 'f', ARGS_FORMAT, IN_RECORD | IN_MERGE, FIELD(format), "FORMAT",
-     "What to write; else FILE's extension decides"},
+     "Read a core file instead of a running process; gzip and zstd are supported"},
+    {"root", 0, ARGS_FILE, IN_DUMP, FIELD(root), "DIR",
+     "With --core: directory with the files of the original machine or container"},
+    {"exe", 0, ARGS_FILE, IN_DUMP, FIELD(exe), "FILE", "With --core: path of the executable, if it has moved"},
+    {"output", 'o', ARGS_FILE, IN_RECORD | IN_MERGE, FIELD(output), "FILE", "Output file; - is standard output"},
+    {"format", 'f', ARGS_FORMAT, IN_RECORD | IN_MERGE, FIELD(format), "FORMAT", "Output format"},
     {"duration", 'd', ARGS_DURATION, IN_RECORD, FIELD(duration), "SECONDS",
-     "How long to record, or 'unlimited' [default: unlimited]"},
-    {"title", 0, ARGS_TEXT, IN_MERGE, FIELD(title), "TEXT", "What stands above the picture"},
-    {"rate", 'r', ARGS_RATE, IN_RECORD | IN_MERGE, FIELD(rate), "RATE", "Samples a second [default: 100]"},
-    {"subprocesses", 's', ARGS_BOOL, IN_BOTH, FIELD(subprocesses), NULL, "Include the children of the process"},
+     "How long to record, in seconds or 'unlimited' [default: unlimited]"},
+    {"title", 0, ARGS_TEXT, IN_MERGE, FIELD(title), "TEXT", "Title of the profile"},
+    {"rate", 'r', ARGS_RATE, IN_RECORD | IN_MERGE, FIELD(rate), "RATE", "Samples per second [default: 100]"},
+    {"subprocesses", 's', ARGS_BOOL, IN_BOTH, FIELD(subprocesses), NULL, "Include child processes"},
     {"subprocess-depth", 0, ARGS_DEPTH, IN_BOTH, FIELD(subprocess_depth), "N",
-     "Only N generations of them: 1 is the children, 2 their children too"},
-    {"idle", 'i', ARGS_BOOL, IN_RECORD, FIELD(idle), NULL, "Include threads that wait"},
-    {"gil", 'g', ARGS_BOOL, IN_RECORD, FIELD(gil), NULL, "Only the thread that holds the GIL"},
-    {"threads", 't', ARGS_BOOL, IN_RECORD, FIELD(threads), NULL, "Keep threads apart"},
-    {"function", 'F', ARGS_BOOL, IN_RECORD, FIELD(function), NULL, "Add up by function, not by line"},
-    {"nolineno", 0, ARGS_BOOL, IN_RECORD, FIELD(nolineno), NULL, "Leave line numbers out"},
+     "Include N generations of child processes: 1 is the children, 2 adds their children"},
+    {"idle", 'i', ARGS_BOOL, IN_RECORD, FIELD(idle), NULL, "Include idle threads"},
+    {"gil", 'g', ARGS_BOOL, IN_RECORD, FIELD(gil), NULL, "Only include the thread that holds the GIL"},
+    {"threads", 't', ARGS_BOOL, IN_RECORD, FIELD(threads), NULL, "Show each thread separately"},
+    {"function", 'F', ARGS_BOOL, IN_RECORD, FIELD(function), NULL, "Aggregate by function instead of by line"},
+    {"nolineno", 0, ARGS_BOOL, IN_RECORD, FIELD(nolineno), NULL, "Omit line numbers"},
     {"locals", 'l', ARGS_COUNT, IN_DUMP, FIELD(locals), NULL,
-     "Show local variables; -ll: longer values, and attributes of objects"},
+     "Show local variables; -ll also shows longer values and object attributes"},
     {"show-secrets", 0, ARGS_BOOL, IN_DUMP, FIELD(show_secrets), NULL,
-     "Do not mask values whose names tell of passwords, tokens, secrets or keys"},
+     "Do not mask values whose names suggest passwords, tokens, secrets or keys"},
     {"json", 'j', ARGS_BOOL, IN_DUMP | IN_DOCTOR, FIELD(json), NULL, "Write JSON"},
-    {"native", 'n', ARGS_BOOL, IN_BOTH, FIELD(native), NULL, "Include native functions: C, C++, Rust, Cython"},
+    {"native", 'n', ARGS_BOOL, IN_BOTH, FIELD(native), NULL, "Include native functions: C, C++, Rust and Cython"},
     {"native-all", 0, ARGS_BOOL, IN_BOTH, FIELD(native_all), NULL,
-     "The interpreter's own functions too, and threads without Python"},
-    {"full-filenames", 0, ARGS_BOOL, IN_BOTH, FIELD(full_filenames), NULL, "Show whole paths"},
+     "Also include the interpreter's own functions and threads that run no Python"},
+    {"full-filenames", 0, ARGS_BOOL, IN_BOTH, FIELD(full_filenames), NULL, "Show full paths"},
     {"nonblocking", 0, ARGS_BOOL, IN_BOTH, FIELD(nonblocking), NULL,
-     "Read without holding threads still: a stack may be torn"},
-    {"capture", 0, ARGS_BOOL, IN_RECORD, FIELD(capture), NULL, "Hold back what the launched program prints"},
+     "Read without pausing threads; stacks may be incomplete"},
+    {"capture", 0, ARGS_BOOL, IN_RECORD, FIELD(capture), NULL,
+     "Hide the output of the launched program unless it fails"},
     {"wait", 0, ARGS_BOOL, IN_RECORD, FIELD(wait), NULL,
-     "When the recording ends first: stay until the launched program ends, too"},
-    {"kill", 0, ARGS_BOOL, IN_RECORD, FIELD(kill), NULL,
-     "When the recording ends first: end the launched program, too"},
-    {"hideprogress", 0, ARGS_BOOL, IN_RECORD, FIELD(hide_progress), NULL, "No progress line"},
+     "If the recording ends first, wait for the launched program to exit"},
+    {"kill", 0, ARGS_BOOL, IN_RECORD, FIELD(kill), NULL, "If the recording ends first, terminate the launched program"},
+    {"hideprogress", 0, ARGS_BOOL, IN_RECORD, FIELD(hide_progress), NULL, "Do not show the progress line"},
     {"with-parent", 0, ARGS_PID, IN_RECORD, FIELD(with_parent), "PID",
-     "Stop, and save, when PID, the process that started this one, has ended"},
+     "Stop and save the profile when PID, the parent process, exits"},
     {"verbose", 'v', ARGS_BOOL, IN_BOTH | IN(ARGS_NONE), FIELD(verbose), NULL,
-     "Say more about what is found; with --version: how this program was built"},
+     "Print more details; with --version, show how this program was built"},
     {"help", 'h', ARGS_SHOW_HELP, IN_ALL, FIELD(show_help), NULL, "Show this help"},
     {"version", 'V', ARGS_SHOW_VERSION, IN_ALL, FIELD(show_version), NULL, "Show the version"},
     {0},
 };
 
 static const struct args_command_row commands[ARGS_COMMANDS_] = {
-    [ARGS_RECORD] = {"record", "Sample a program for a while and draw where its time goes",
+    [ARGS_RECORD] = {"record", "Record where a program spends its time",
                      "[FLAGS] --pid PID | [FLAGS] [--] PROGRAM [ARGUMENT]...", false, false},
-    [ARGS_DUMP] = {"dump", "Show where each thread of a program is right now", "[FLAGS] --pid PID | --core FILE", false,
+    [ARGS_DUMP] = {"dump", "Show the current call stack of every thread", "[FLAGS] --pid PID | --core FILE", false,
                    false},
-    [ARGS_MERGE] = {"merge", "Draw raw profiles, each below a root of its own, in one picture",
-                    "[FLAGS] [ROOT=]FILE...", false, false},
-    [ARGS_RAY] = {"ray", "Dump or record all workers of a Ray cluster", "dump [FLAGS] | record [FLAGS]", true, true},
-    [ARGS_DOCTOR] = {"doctor", "Say what this machine allows, and what would help", "[FLAGS] [--pid PID]", true, false},
-    [ARGS_COMPLETIONS] = {"completions", "Write a completion script for a shell", "SHELL", false, false},
-    [ARGS_HELP] = {"help", "Show the help of a command", "[COMMAND]", false, false},
+    [ARGS_MERGE] = {"merge", "Combine raw profiles into one, each under its own root", "[FLAGS] [ROOT=]FILE...", false,
+                    false},
+    [ARGS_RAY] = {"ray", "Dump or record every worker of a Ray cluster", "dump [FLAGS] | record [FLAGS]", true, true},
+    [ARGS_DOCTOR] = {"doctor", "Check what this system permits, and suggest fixes", "[FLAGS] [--pid PID]", true, false},
+    [ARGS_COMPLETIONS] = {"completions", "Generate a shell completion script", "SHELL", false, false},
+    [ARGS_HELP] = {"help", "Show help for a command", "[COMMAND]", false, false},
 };
 
-/* The state of one run over argv. */
 struct parser {
     char *const *argv;
     int argc, next;
-    uint64_t seen;                             /* flags with a value that were met, by index in the table */
-    int (*visit)(const char *word, void *arg); /* of args_each_file; else NULL */
+    uint64_t seen;                             /* bit set of the flags with a value seen so far, by table index */
+    int (*visit)(const char *word, void *arg); /* set by args_each_file, else NULL */
     void *arg;
     struct options *o;
     struct err_note *note;
 };
 
-/* A word as messages may show it: short, and printable whatever it holds. */
+/* An argument as shown in messages: shortened, with unprintable bytes replaced. */
 struct shown {
     char text[96];
 };
@@ -175,14 +174,14 @@ static int set_pid(struct parser *p, void *field, const char *value)
     errno = 0;
     unsigned long long pid = strtoull(digits, &end, hex ? 16 : 10);
     if (!isxdigit((unsigned char)*digits) || *end)
-        return err_note_what(p->note, ERR_USAGE, "'%s' is not a process id", show(value).text);
+        return err_note_what(p->note, ERR_USAGE, "'%s' is not a process ID", show(value).text);
     if (errno || pid == 0 || pid > INT_MAX)
-        return err_note_what(p->note, ERR_USAGE, "no process can have the id %s", show(value).text);
+        return err_note_what(p->note, ERR_USAGE, "process ID %s is out of range", show(value).text);
     *(pid_t *)field = (pid_t)pid;
     return 0;
 }
 
-/* A plain decimal number; neither nan, inf nor hex, which strtod would take. */
+/* Accepts plain decimal numbers only. strtod alone would also accept nan, inf and hex. */
 static bool read_number(const char *value, double *ret)
 {
     char *end;
@@ -199,7 +198,7 @@ static int set_depth(struct parser *p, void *field, const char *value)
     unsigned long depth = is_number(value) ? strtoul(value, NULL, 10) : 0;
     if (!depth || errno || depth > UINT_MAX)
         return err_note_what(p->note, ERR_USAGE,
-                             "'%s' is not a number of generations: 1 is the children, 2 their children too",
+                             "'%s' is not a number of generations: 1 is the children, 2 adds their children",
                              show(value).text);
     *(unsigned *)field = (unsigned)depth;
     p->o->subprocesses = true;
@@ -211,13 +210,13 @@ static int set_rate(struct parser *p, void *field, const char *value)
     double rate;
 
     if (!read_number(value, &rate))
-        return err_note_what(p->note, ERR_USAGE, "'%s' is not a rate: give a number of samples a second",
+        return err_note_what(p->note, ERR_USAGE, "'%s' is not a rate: use a number of samples per second",
                              show(value).text);
     if (rate <= 0)
-        return err_note_what(p->note, ERR_USAGE, "the rate must be more than 0, not %s", show(value).text);
-    /* Beyond these an interval in whole nanoseconds makes no sense. */
+        return err_note_what(p->note, ERR_USAGE, "the rate must be greater than 0, not %s", show(value).text);
+    /* Outside these limits the interval is not useful in whole nanoseconds. */
     if (rate < 1e-6 || rate > 1e6)
-        return err_note_what(p->note, ERR_USAGE, "the rate must lie between 0.000001 and 1000000, not %s",
+        return err_note_what(p->note, ERR_USAGE, "the rate must be between 0.000001 and 1000000, not %s",
                              show(value).text);
     *(double *)field = rate;
     return 0;
@@ -232,23 +231,24 @@ static int set_duration(struct parser *p, void *field, const char *value)
         return 0;
     }
     if (!read_number(value, &seconds))
-        return err_note_what(p->note, ERR_USAGE, "'%s' is not a duration: give seconds, or 'unlimited'",
+        return err_note_what(p->note, ERR_USAGE, "'%s' is not a duration: use a number of seconds, or 'unlimited'",
                              show(value).text);
     if (seconds < 1e-9)
-        return err_note_what(p->note, ERR_USAGE, "the duration must be more than 0 seconds, not %s", show(value).text);
-    /* Thirty years are no limit, and more would not fit into nanoseconds. */
+        return err_note_what(p->note, ERR_USAGE, "the duration must be greater than 0 seconds, not %s",
+                             show(value).text);
+    /* More than 1e9 s (about 30 years) counts as unlimited; larger values overflow nanoseconds. */
     *(double *)field = seconds > 1e9 ? 0 : seconds;
     return 0;
 }
 
-/* A word that is none of the `kind`s that `g` was tried with. */
+/* Reports that g->word is not a known `kind`. */
 static int fail_choice(struct parser *p, const char *kind, const struct suggest *g)
 {
     err_note_what(p->note, ERR_USAGE, "unknown %s '%s'", kind, show(g->word).text);
     if (g->best)
-        err_note_hint(p->note, "Did you mean '%s'? The %ss are %s.", g->best, kind, g->all);
+        err_note_hint(p->note, "Did you mean '%s'? Available %ss: %s.", g->best, kind, g->all);
     else
-        err_note_hint(p->note, "The %ss are %s.", kind, g->all);
+        err_note_hint(p->note, "Available %ss: %s.", kind, g->all);
     return ERR_USAGE;
 }
 
@@ -308,7 +308,7 @@ static const struct args_flag *find_flag(const char *name, size_t n, char letter
     return NULL;
 }
 
-/* A flag that is not one of this command's: `name` is its long name, or NULL for `letter`. */
+/* Reports a flag that this command does not accept: its long `name`, or `letter` if `name` is NULL. */
 static int fail_unknown(struct parser *p, const char *name, char letter)
 {
     char word[104];
@@ -321,13 +321,13 @@ static int fail_unknown(struct parser *p, const char *name, char letter)
     else
         snprintf(word, sizeof(word), "-%s", show((char[]){letter, '\0'}).text);
     if (elsewhere && here) {
-        err_note_what(p->note, ERR_USAGE, "%s takes no flag '%s'", here, word);
-        err_note_hint(p->note, "See the flags it takes with: %s %s --help", args_name(p->o), here);
+        err_note_what(p->note, ERR_USAGE, "%s does not accept the flag '%s'", here, word);
+        err_note_hint(p->note, "For the flags it accepts, run: %s %s --help", args_name(p->o), here);
         return ERR_USAGE;
     }
     err_note_what(p->note, ERR_USAGE, "unknown flag '%s'", word);
     if (elsewhere)
-        err_note_hint(p->note, "A command comes before its flags: %s COMMAND %s", args_name(p->o), word);
+        err_note_hint(p->note, "Put the command before its flags: %s COMMAND %s", args_name(p->o), word);
     else if (name && (close = guess_flag(name, p->o->command)))
         err_note_hint(p->note, "Did you mean '--%s'?", close);
     return ERR_USAGE;
@@ -336,13 +336,14 @@ static int fail_unknown(struct parser *p, const char *name, char letter)
 static int fail_value(struct parser *p, const struct args_flag *f, const char *found)
 {
     if (!found)
-        return err_note_what(p->note, ERR_USAGE, "--%s needs a value: --%s %s", f->name, f->name, f->value);
-    err_note_what(p->note, ERR_USAGE, "--%s needs a value, but '%s' follows", f->name, show(found).text);
-    err_note_hint(p->note, "A value that begins with a dash is given as: --%s=%s", f->name, show(found).text);
+        return err_note_what(p->note, ERR_USAGE, "--%s requires a value: --%s %s", f->name, f->name, f->value);
+    err_note_what(p->note, ERR_USAGE, "--%s requires a value, but the next argument is '%s'", f->name,
+                  show(found).text);
+    err_note_hint(p->note, "To pass a value that begins with a dash, write: --%s=%s", f->name, show(found).text);
     return ERR_USAGE;
 }
 
-/* The value of `f` from the next word. A word that looks like a flag is not one; `-` alone and `-5` are. */
+/* Takes the value of `f` from the next argument. Rejects flags, but accepts `-` and, for numbers, `-5`. */
 static int next_value(struct parser *p, const struct args_flag *f, const char **ret)
 {
     const char *word = p->next < p->argc ? p->argv[p->next] : NULL;
@@ -358,7 +359,7 @@ static int next_value(struct parser *p, const struct args_flag *f, const char **
     return 0;
 }
 
-/* `value` is what was attached to the flag, or NULL. */
+/* `value` is the part attached to the flag ("--pid=5", "-p5"), or NULL. */
 static int apply_flag(struct parser *p, const struct args_flag *f, const char *value)
 {
     uint64_t bit = UINT64_C(1) << (f - flags);
@@ -393,7 +394,7 @@ static int parse_long(struct parser *p, const char *word)
     return fail_unknown(p, name, 0);
 }
 
-/* `-sn`, `-nsp 5`, `-p5`, `-p=5`: letters up to the first that takes a value. */
+/* `-sn`, `-nsp 5`, `-p5`, `-p=5`: parses letters up to the first that takes a value. */
 static int parse_short(struct parser *p, const char *word)
 {
     int r = 0;
@@ -417,12 +418,13 @@ static int parse_short(struct parser *p, const char *word)
 
 /* ---- words ---- */
 
-/* The first word of record that is no flag: the program; all that follows is its own. */
+/* The first argument of record that is not a flag is the program. The rest belongs to the program. */
 static int take_program(struct parser *p, const char *word)
 {
     if (is_number(word)) {
         err_note_what(p->note, ERR_USAGE, "'%s' is not a program", show(word).text);
-        err_note_hint(p->note, "For the process of that id: %s record --pid %s", args_name(p->o), show(word).text);
+        err_note_hint(p->note, "To profile the process with that ID, run: %s record --pid %s", args_name(p->o),
+                      show(word).text);
         return ERR_USAGE;
     }
     p->o->program = p->argv + p->next - 1;
@@ -435,7 +437,8 @@ static int take_shell(struct parser *p, const char *word)
     struct suggest g = {.word = word};
 
     if (p->o->shell)
-        return err_note_what(p->note, ERR_USAGE, "completions takes one shell, but '%s' follows", show(word).text);
+        return err_note_what(p->note, ERR_USAGE, "completions accepts one shell; unexpected argument '%s'",
+                             show(word).text);
     for (size_t i = 0; completions_shell(i); i++) {
         if (strcasecmp(completions_shell(i), word) == 0) {
             p->o->shell = completions_shell(i);
@@ -462,11 +465,12 @@ static int take_word(struct parser *p, const char *word)
         p->o->show_help = true;
         return find_command(p, word, &p->o->command);
     default:
-        err_note_what(p->note, ERR_USAGE, "unexpected word '%s'", show(word).text);
+        err_note_what(p->note, ERR_USAGE, "unexpected argument '%s'", show(word).text);
         if (is_number(word))
-            err_note_hint(p->note, "For the process of that id: %s dump --pid %s", args_name(p->o), show(word).text);
+            err_note_hint(p->note, "To dump the process with that ID, run: %s dump --pid %s", args_name(p->o),
+                          show(word).text);
         else if (p->o->command == ARGS_NONE && p->o->verbose)
-            err_note_hint(p->note, "A command comes before its flags: %s %s FLAGS", args_name(p->o), show(word).text);
+            err_note_hint(p->note, "Put the command before its flags: %s %s FLAGS", args_name(p->o), show(word).text);
         return ERR_USAGE;
     }
 }
@@ -491,7 +495,7 @@ static int parse_rest(struct parser *p)
     return r;
 }
 
-/* By name or by an abbreviation that fits one command only. */
+/* Accepts the full name or an unambiguous abbreviation. */
 static int find_command(struct parser *p, const char *word, enum args_command *ret)
 {
     size_t n = strlen(word);
@@ -504,8 +508,8 @@ static int find_command(struct parser *p, const char *word, enum args_command *r
         if (found != ARGS_NONE && commands[c].yields)
             continue;
         if (found != ARGS_NONE && !commands[found].yields)
-            return err_note_what(p->note, ERR_USAGE, "'%s' may mean %s or %s", show(word).text, commands[found].name,
-                                 commands[c].name);
+            return err_note_what(p->note, ERR_USAGE, "'%s' is ambiguous: it could be %s or %s", show(word).text,
+                                 commands[found].name, commands[c].name);
         found = c;
     }
     if (found != ARGS_NONE) {
@@ -520,7 +524,7 @@ static int find_command(struct parser *p, const char *word, enum args_command *r
     return fail_choice(p, "command", &g);
 }
 
-/* Arguments after --version are ignored, except --verbose, which makes it show more. */
+/* --version ignores all arguments after it except --verbose. */
 static void find_verbose(struct parser *p)
 {
     for (; p->next < p->argc && strcmp(p->argv[p->next], "--") != 0; p->next++)
@@ -528,7 +532,7 @@ static void find_verbose(struct parser *p)
             p->o->verbose = true;
 }
 
-/* What no single flag can see. */
+/* Checks combinations of flags. */
 static int check_whole(struct parser *p)
 {
     const struct options *o = p->o;
@@ -536,26 +540,26 @@ static int check_whole(struct parser *p)
     if (o->show_help || o->show_version)
         return 0;
     if (o->pid && o->program) {
-        err_note_what(p->note, ERR_USAGE, "--pid and a program to launch ('%s') exclude each other",
+        err_note_what(p->note, ERR_USAGE, "--pid cannot be combined with a program to launch ('%s')",
                       show(o->program[0]).text);
-        err_note_hint(p->note, "Leave one of them out.");
+        err_note_hint(p->note, "Use one or the other.");
         return ERR_USAGE;
     }
     if (o->pid && o->core)
-        return err_note_what(p->note, ERR_USAGE, "--pid and --core exclude each other");
+        return err_note_what(p->note, ERR_USAGE, "--pid and --core cannot be combined");
     if (o->wait && o->kill)
-        return err_note_what(p->note, ERR_USAGE, "--wait and --kill exclude each other");
+        return err_note_what(p->note, ERR_USAGE, "--wait and --kill cannot be combined");
     if (!o->program && (o->wait || o->kill))
-        return err_note_what(p->note, ERR_USAGE, "--%s goes with a program to start only", o->wait ? "wait" : "kill");
+        return err_note_what(p->note, ERR_USAGE, "--%s requires a program to launch", o->wait ? "wait" : "kill");
     if (!o->core && (o->root || o->exe))
-        return err_note_what(p->note, ERR_USAGE, "--%s goes with --core FILE only", o->root ? "root" : "exe");
+        return err_note_what(p->note, ERR_USAGE, "--%s requires --core FILE", o->root ? "root" : "exe");
     if (o->command == ARGS_COMPLETIONS && !o->shell) {
-        err_note_what(p->note, ERR_USAGE, "completions needs the name of a shell");
+        err_note_what(p->note, ERR_USAGE, "completions requires the name of a shell");
         err_note_hint(p->note, "For example: %s completions bash", args_name(o));
         return ERR_USAGE;
     }
     if (o->command == ARGS_MERGE && !o->n_files) {
-        err_note_what(p->note, ERR_USAGE, "merge needs at least one raw profile");
+        err_note_what(p->note, ERR_USAGE, "merge requires at least one raw profile");
         err_note_hint(p->note, "For example: %s merge -o all.svg 'node 1=one.txt' 'node 2=two.txt'", args_name(o));
         return ERR_USAGE;
     }
@@ -582,7 +586,7 @@ int args_parse(int argc, char *const argv[], struct options *ret, struct err_not
     }
     if (commands[ret->command].outer && p.next == argc)
         ret->bare = ret->show_help = true;
-    /* A flag in the first place is ours; the first word, and all that follows it, is the package's. */
+    /* A flag right after the command is ours. Otherwise pass all arguments to the Python package. */
     if (commands[ret->command].outer && (p.next == argc || argv[p.next][0] != '-')) {
         ret->program = argv + p.next;
         return 0;

@@ -1,12 +1,6 @@
 /*
- * The command line: argv -> struct options. One table of flags and one of commands feed the parser,
- * the help texts and the shell completions. Called by main.c; nothing here prints or exits.
- *
- *     struct options o;
- *     struct err_note note = {0};
- *     int r = args_parse(argc, argv, &o, &note);  // "record -o out.svg -d 1.5 -- python a.py"
- *     if (r < 0)
- *         return err_print(stderr, r, &note);     // o.output "out.svg", o.duration 1.5, o.program {"python", "a.py", NULL}
+ * Command line parsing. One table of flags and one of commands drive the parser, the help texts and the shell
+ * completions. Nothing here prints or exits.
  */
 #ifndef CMD_ARGS_H
 #define CMD_ARGS_H
@@ -21,7 +15,7 @@
 struct launch_origin;
 
 enum args_command {
-    ARGS_NONE, /* no command: help or version was asked for */
+    ARGS_NONE, /* no command: --help or --version */
     ARGS_RECORD,
     ARGS_DUMP,
     ARGS_MERGE,
@@ -34,53 +28,52 @@ enum args_command {
 
 /* Strings point into argv. */
 struct options {
-    bool as_py_spy; /* started under the name py-spy */
-    bool bare;      /* neither a command nor a flag: the help is shown, the status is 2 */
-    bool show_help; /* of `command`; ARGS_NONE is the overview */
+    bool as_py_spy; /* invoked under the name py-spy */
+    bool bare;      /* neither a command nor a flag: show the help and exit with status 2 */
+    bool show_help; /* for `command`; for ARGS_NONE, the overview */
     bool show_version;
     enum args_command command;
 
-    pid_t pid; /* 0: none given */
-    char *const
-        *program; /* the program to launch and its arguments, NULL at the end; NULL: none given; of `ray`: its words */
-    const char *core; /* a core file; NULL: none given */
-    const char *root; /* where the files of a core file are; NULL: here */
-    const char *exe;  /* the program of a core file; NULL: where it was */
+    pid_t pid;            /* 0: not given */
+    char *const *program; /* program to launch and its arguments, NULL-terminated, or NULL; for `ray`, its arguments */
+    const char *core;     /* core file, or NULL */
+    const char *root;     /* directory with the files of the original system; NULL: / */
+    const char *exe;      /* executable of the dumped process; NULL: at its original path */
 
     bool full_filenames;
-    bool subprocesses;         /* told, or by the next one */
+    bool subprocesses;         /* set by --subprocesses or --subprocess-depth */
     unsigned subprocess_depth; /* generations of children; 0: all */
     bool native;
     bool nonblocking;
     bool gil;
     bool idle;
-    double rate;                 /* samples a second, 0.000001 to 1000000; 100 unless told */
+    double rate;                 /* samples per second, 0.000001 to 1000000, default 100 */
     double duration;             /* seconds; 0: unlimited */
-    const char *output;          /* NULL: none given */
-    const struct format *format; /* NULL: none given */
+    const char *output;          /* NULL: not given */
+    const struct format *format; /* NULL: not given */
     bool function;
     bool nolineno;
     bool threads;
-    bool capture; /* hold back the launched program's output */
-    bool wait;    /* stay until the launched program ends */
-    bool kill;    /* end it with the recording */
+    bool capture; /* capture the output of the launched program */
+    bool wait;    /* wait for the launched program to exit */
+    bool kill;    /* terminate it when the recording ends */
     bool hide_progress;
-    pid_t with_parent; /* end when this is no longer our parent; 0: none given */
-    unsigned locals;   /* how often -l was given */
+    pid_t with_parent; /* stop when this is no longer our parent; 0: not given */
+    unsigned locals;   /* number of times -l was given */
     bool show_secrets;
     bool native_all;
     bool json;
     bool verbose;
-    const char *shell; /* of `completions` */
-    const char *title; /* of `merge`; NULL: none given */
-    size_t n_files;    /* of `merge`: see args_each_file */
+    const char *shell; /* for `completions` */
+    const char *title; /* for `merge`; NULL: not given */
+    size_t n_files;    /* for `merge`: see args_each_file */
     int argc;
     char *const *argv;
 
-    const struct launch_origin *origin; /* how we were started; set by main.c */
+    const struct launch_origin *origin; /* signal state we inherited; set by main.c */
 };
 
-/* How a flag's value is read; decides as well whether it takes one. */
+/* The type of a flag's value. */
 enum args_kind {
     ARGS_BOOL,
     ARGS_COUNT,
@@ -95,14 +88,14 @@ enum args_kind {
     ARGS_SHOW_VERSION,
 };
 
-/* A row of the table of flags. ADD A FLAG HERE (args.c): parser, help and completions follow. */
+/* A row of the flag table. ADD A FLAG HERE (args.c): the parser, the help and the completions pick it up. */
 struct args_flag {
-    const char *name; /* "pid", without its dashes */
+    const char *name; /* "pid", without the dashes */
     char letter;      /* 'p', or 0 */
     enum args_kind kind;
-    unsigned commands; /* set of 1u << enum args_command */
+    unsigned commands; /* bit set of 1u << enum args_command */
     size_t offset;     /* of the field in struct options */
-    const char *value; /* "PID"; NULL: takes none */
+    const char *value; /* "PID"; NULL: takes no value */
     const char *help;
 };
 
@@ -110,25 +103,25 @@ struct args_command_row {
     const char *name;    /* "record" */
     const char *summary; /* one line for the overview */
     const char *usage;   /* what follows the name: "[FLAGS] --pid PID" */
-    bool yields;         /* an abbreviation that fits another command too means that one */
-    bool outer;          /* the Python package does it, with whatever words follow */
+    bool yields;         /* an abbreviation that also matches another command means the other */
+    bool outer;          /* the Python package runs it, with all arguments */
 };
 
-/* The tables: flags are ended by a row without a name; a command without a name has no row. */
+/* The flag table ends with a row without a name. ARGS_NONE has a row without a name. */
 const struct args_flag *args_flags(void);
 const struct args_command_row *args_command_row(enum args_command command);
 
-/* 0, or ERR_USAGE with `note` filled. `ret` is always filled so far that args_name works. */
+/* Returns 0, or ERR_USAGE with `note` filled. Even on failure, args_name(ret) works. */
 int args_parse(int argc, char *const argv[], struct options *ret, struct err_note *note);
 
-/* Calls `visit` for each file of `merge`, as given ("ROOT=FILE"), until it returns another value than 0; returns it. */
+/* Calls `visit` for each file argument of `merge`, as given ("ROOT=FILE"). Returns the first nonzero result, or 0. */
 int args_each_file(const struct options *options, int (*visit)(const char *word, void *arg), void *arg);
 
 /* "spyglass" or "py-spy". */
 const char *args_name(const struct options *options);
 /* "spyglass 0.1.0" or "py-spy 0.4.3 (spyglass 0.1.0)". */
 const char *args_version(const struct options *options);
-/* What each message of record begins with: "spyglass> " or "py-spy> ". */
+/* The prefix of the messages of record and merge: "spyglass> " or "py-spy> ". */
 const char *args_prefix(const struct options *options);
 
 #endif

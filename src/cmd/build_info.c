@@ -1,5 +1,5 @@
 /*
- * What Meson found when it configured this build -> text. Called by main.c. src/meson.build defines the BUILT_ macros.
+ * Prints what Meson found when it configured this build. src/meson.build defines the BUILD_INFO_ macros.
  */
 #include "cmd/build_info.h"
 

@@ -1,5 +1,5 @@
 /*
- * How this program was built: what `spyglass --version --verbose` shows below the version.
+ * How this binary was built, for `spyglass --version --verbose`.
  */
 #ifndef CMD_BUILD_INFO_H
 #define CMD_BUILD_INFO_H

@@ -1,11 +1,11 @@
 /*
- * The commands: struct options -> work done, exit status. One file each; main.c dispatches. Only code
- * in cmd/ and main.c prints messages and decides on the exit status.
+ * The commands, one file each; main.c dispatches. Only code in cmd/ and main.c prints messages and chooses the exit
+ * status.
  *
- * main.c has set up before a command runs: descriptors 0 to 2 are open; SIGINT, SIGTERM, SIGHUP,
- * SIGQUIT, SIGUSR1 and SIGCHLD are not blocked; SIGCHLD is at its default; SIGPIPE and SIGXFSZ are
- * ignored, so that a write returns EPIPE or EFBIG. A program that is launched wants it all back as it was
- * (options->origin): ignoring and blocking survive exec. main.c flushes standard output after the command and checks that it arrived.
+ * Before main.c runs a command, it makes sure that descriptors 0 to 2 are open; unblocks SIGINT, SIGTERM, SIGHUP,
+ * SIGQUIT, SIGUSR1 and SIGCHLD; resets SIGCHLD; and ignores SIGPIPE and SIGXFSZ, so that write returns EPIPE or EFBIG.
+ * Ignored and blocked signals survive exec, so a launched program gets the inherited state back (options->origin).
+ * After the command, main.c flushes standard output and checks for errors.
  */
 #ifndef CMD_CMD_H
 #define CMD_CMD_H
@@ -17,9 +17,9 @@
 #include <stdio.h>
 
 struct cmd {
-    /* Returns the exit status; has printed its own errors (err_print). */
+    /* Prints its own errors (err_print) and returns the exit status. */
     int (*run)(const struct options *options);
-    bool prints; /* what it writes to standard output is its result: a write that fails fails the command */
+    bool prints; /* its result goes to standard output, so a failed write fails the command */
 };
 
 int cmd_record(const struct options *o);
@@ -29,9 +29,9 @@ int cmd_outer(const struct options *o);
 int cmd_doctor(const struct options *o);
 int cmd_completions(const struct options *o);
 
-/* The shells that completions are written for, by index; NULL after the last. */
+/* The supported shells by index; NULL after the last. */
 const char *completions_shell(size_t i);
-/* Writes the completion script of `shell` for the program `name`. 0, or ERR_USAGE for an unknown shell. */
+/* Writes the completion script for `shell` and the program `name`. Returns 0, or ERR_USAGE for an unknown shell. */
 int completions_write(const char *shell, const char *name, FILE *out);
 
 /* Writes the help of options->command, or the overview for ARGS_NONE. */

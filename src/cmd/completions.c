@@ -1,12 +1,12 @@
 /*
- * The tables of the command line -> a completion script for a shell, under the name that this program
- * was called by. ADD A SHELL HERE: a function, a row in `shells`. Called by main.c and the parser.
+ * Generates shell completion scripts from the tables in args.c, for the name under which this program was invoked.
+ * ADD A SHELL HERE: a function and a row in `shells`.
  */
 #include "cmd/cmd.h"
 
 #include <string.h>
 
-/* Calls for each command that has a name, with its row. */
+/* Iterates over the commands that have a name. */
 #define FOR_COMMANDS(c, row)                                                                                           \
     for (enum args_command c = ARGS_NONE; c < ARGS_COMMANDS_; c++)                                                     \
         for (const struct args_command_row *row = args_command_row(c); row && row->name; row = NULL)
@@ -15,7 +15,7 @@
     for (const struct args_flag *f = args_flags(); f->name; f++)                                                       \
         if (f->commands & 1u << (c))
 
-/* Writes `text` with a backslash before each of `special`, and each ' as `quote`. */
+/* Writes `text` with a backslash before each character of `special`, and `quote` for each single quote. */
 static void put_escaped(const char *text, const char *special, const char *quote, FILE *out)
 {
     for (; *text; text++) {
@@ -52,7 +52,7 @@ static void put_commands(const char *between, FILE *out)
     }
 }
 
-/* A function's name from a program's: py-spy -> py_spy. */
+/* A program name as a shell identifier: py-spy -> py_spy. */
 struct identifier {
     char text[32];
 };
@@ -68,7 +68,7 @@ static struct identifier identifier_of(const char *name)
 
 /* ---- bash ---- */
 
-/* "--pid|-p|…": the flags of `kind` of any command; with ARGS_BOOL those that do take a value. */
+/* Writes a case pattern, "--pid|-p|…", of all flags of `kind`; for ARGS_BOOL, of all flags that take a value. */
 static void put_bash_pattern(enum args_kind kind, FILE *out)
 {
     const char *lead = "";
@@ -83,7 +83,7 @@ static void put_bash_pattern(enum args_kind kind, FILE *out)
     }
 }
 
-/* What to offer as the value of the flag in $prev; files are bash's own default. */
+/* Completes the value of the flag in $prev. File names are bash's default. */
 static void put_bash_values(FILE *out)
 {
     fputs("    case $prev in\n    ", out);
@@ -102,7 +102,7 @@ static void put_bash_values(FILE *out)
     fputs(")\n        return ;;\n    esac\n", out);
 }
 
-/* Sets `program` when a word before the cursor is record's program: the rest is its business. */
+/* Sets `program` if a word before the cursor is the program of record, whose arguments are not ours to complete. */
 static void put_bash_program(FILE *out)
 {
     fputs("    if [[ $command == record ]]; then\n"
@@ -159,7 +159,7 @@ static void write_bash(const char *name, FILE *out)
     fprintf(out, "_%s() {\n", id.text);
     fputs("    local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]} command= program= words= i c\n"
           "    COMPREPLY=()\n"
-          "    # bash hands over --flag=value as three words.\n"
+          "    # bash splits --flag=value into three words.\n"
           "    if [[ $cur == '=' ]]; then cur=; elif [[ $prev == '=' ]]; then prev=${COMP_WORDS[COMP_CWORD - 2]}; fi\n"
           "    if ((COMP_CWORD > 1)); then\n"
           "        for c in ",
@@ -261,7 +261,7 @@ static void write_zsh(const char *name, FILE *out)
           "    case $state in\n"
           "    command) _describe command subcommands ;;\n"
           "    rest)\n"
-          "        # An abbreviation counts as its command.\n"
+          "        # Expand an abbreviated command.\n"
           "        for c in $subcommands; do [[ ${c%%:*} == $line[1]* ]] && words[1]=${c%%:*}; done\n"
           "        case $words[1] in\n",
           out);
@@ -274,7 +274,7 @@ static void write_zsh(const char *name, FILE *out)
     }
     fputs("        esac ;;\n    esac\n}\n\n", out);
     fprintf(out,
-            "# Found in fpath it is this function's body; sourced, it registers itself.\n"
+            "# Autoloaded from fpath, this file is the function body; sourced, it registers the function.\n"
             "if [[ $funcstack[1] == _%s ]]; then\n    _%s \"$@\"\nelse\n    compdef _%s %s\nfi\n",
             id.text, id.text, id.text, name);
 }
@@ -331,9 +331,9 @@ static void write_fish(const char *name, FILE *out)
     fputs("'\n", out);
 }
 
-/* ---- elvish and PowerShell: a list of words by command ---- */
+/* ---- elvish and PowerShell: a word list per command ---- */
 
-/* One candidate: its text and what it is for, in the shell's way of writing a pair. */
+/* Writes one candidate and its description. `form` has a '|' in place of each. */
 static void put_pair(const char *form, const char *text, const char *help, FILE *out)
 {
     const char *gap = strchr(form, '|');

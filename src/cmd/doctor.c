@@ -1,6 +1,6 @@
 /*
- * doctor: what this machine, this container and this user allow, and what would help. One fact a line, or one object of
- * JSON. With --pid everything is tried on that process, else on a child of our own.
+ * doctor: reports what this machine, container and user permit, and how to fix what is missing. Prints one fact per
+ * line, or one JSON object. Tests the process given with --pid, or else a child of its own.
  */
 #include "base/text.h"
 #include "cmd/cmd.h"
@@ -55,7 +55,7 @@ static const char *yes_no(uint64_t value)
     return value ? "yes" : "no";
 }
 
-/* The number of a link like "user:[4026531837]"; 0 when it cannot be read. */
+/* The number in a link such as "user:[4026531837]"; 0 if it cannot be read. */
 static unsigned long namespace_number(pid_t pid, const char *name)
 {
     char path[64], link[64] = "";
@@ -68,8 +68,8 @@ static unsigned long namespace_number(pid_t pid, const char *name)
 
 static void tell_yama(struct doctor *d)
 {
-    static const char *const scopes[] = {"processes of the same user may be read", "only our own children",
-                                         "only with CAP_SYS_PTRACE", "none at all, until the next boot"};
+    static const char *const scopes[] = {"you can trace your own processes", "you can only trace your own children",
+                                         "only with CAP_SYS_PTRACE", "no tracing until the next boot"};
     int scope = access_yama_scope();
 
     if (scope < 0)
@@ -84,14 +84,14 @@ static void tell_container(struct doctor *d, const char *key, pid_t pid, const c
     bool found = container_of(pid, &c);
 
     if (found)
-        tell(d, key, "%s/%s%s", c.runtime, c.id, c.in_pod ? ", in a pod of Kubernetes" : "");
+        tell(d, key, "%s/%s%s", c.runtime, c.id, c.in_pod ? ", in a Kubernetes pod" : "");
     else if (mark)
-        tell(d, key, "yes, by %s", mark);
+        tell(d, key, "yes, detected from %s", mark);
     else
-        tell(d, key, "none found");
+        tell(d, key, "none detected");
 }
 
-/* The longest of its paths: the first line may be of a hierarchy that is not used. */
+/* Shows the longest path: the first line may belong to an unused hierarchy. */
 static void tell_cgroup(struct doctor *d)
 {
     char *text, *save = NULL, *best = NULL;
@@ -124,15 +124,15 @@ static void tell_ourselves(struct doctor *d)
          (unsigned long long)caps, yes_no(caps & CAPS_PTRACE), yes_no(caps & CAPS_ADMIN), yes_no(caps & CAPS_SETUID),
          yes_no(caps & CAPS_SETGID));
     tell(d, "setuid", "%s",
-         setuid_guard_active() ? "yes: processes of the caller's own are served, and no others"
-                               : "no, nor file capabilities");
+         setuid_guard_active() ? "yes: spyglass only reads processes of the calling user"
+                               : "no, and no file capabilities");
     tell_yama(d);
     tell(d, "seccomp", "%s%s%s",
          st.seccomp == 2   ? "filter"
          : st.seccomp == 1 ? "strict"
                            : "none",
-         access_readv_filtered() ? "; process_vm_readv is refused" : "",
-         access_ptrace_filtered() ? "; ptrace is refused" : "");
+         access_readv_filtered() ? "; process_vm_readv is blocked" : "",
+         access_ptrace_filtered() ? "; ptrace is blocked" : "");
     tell(d, "no_new_privs", "%s", yes_no((uint64_t)st.no_new_privs));
     tell(d, "namespaces", "user %lu, pid %lu, mnt %lu", namespace_number(getpid(), "user"),
          namespace_number(getpid(), "pid"), namespace_number(getpid(), "mnt"));
@@ -146,15 +146,15 @@ static void tell_ways(struct doctor *d)
         const struct access_method *w = &d->ways.items[i];
 
         if (w->error)
-            tell(d, w->name, "closed (%s): %s", strerror(w->error), w->use);
+            tell(d, w->name, "unavailable (%s): %s", strerror(w->error), w->use);
         else
-            tell(d, w->name, "open: %s", w->use);
+            tell(d, w->name, "ok: %s", w->use);
     }
 }
 
 static const char *ours(pid_t pid, const char *name)
 {
-    return proc_same_namespace(pid, name) ? "ours" : "another";
+    return proc_same_namespace(pid, name) ? "same" : "different";
 }
 
 static void tell_tracer(struct doctor *d, const struct proc_status *st)
@@ -201,13 +201,14 @@ static void tell_python(struct doctor *d, struct process *p, size_t stacks)
 {
     const struct proc_info *info = process_info(p);
 
-    tell(d, "python", "%d.%d.%d%s, found by %s", info->major, info->minor, info->patch, info->version_suffix,
+    tell(d, "python", "%d.%d.%d%s, found via %s", info->major, info->minor, info->patch, info->version_suffix,
          info->found_by);
     tell(d, "stacks", "%zu read", stacks);
-    tell(d, "native stacks", "%s", d->ways.items[ACCESS_PROBE_PTRACE].error ? "no: threads cannot be held" : "yes");
+    tell(d, "native stacks", "%s",
+         d->ways.items[ACCESS_PROBE_PTRACE].error ? "no: spyglass cannot pause threads" : "yes");
 }
 
-/* What dump would do. */
+/* Runs what dump would do, without printing the stacks. */
 static void try_dump(struct doctor *d, pid_t pid)
 {
     struct sampler *s = sampler_new(&(struct sampler_options){.idle = true, .same_core = true});
@@ -239,7 +240,7 @@ static void examine_process(struct doctor *d, pid_t pid)
 
     tell_process(d, pid);
     if (user)
-        tell(d, "read as", "the user of the process, since we are root without CAP_SYS_PTRACE");
+        tell(d, "read as", "the user of the process, because spyglass is root without CAP_SYS_PTRACE");
     run_as_user_begin(user);
     access_probe_try(pid, &d->ways);
     run_as_user_end(user);
@@ -249,40 +250,41 @@ static void examine_process(struct doctor *d, pid_t pid)
 }
 
 static const char capability_help[] =
-    "processes of other users need CAP_SYS_PTRACE: docker run --cap-add SYS_PTRACE …, or in a pod securityContext: "
+    "reading processes of other users requires CAP_SYS_PTRACE: docker run --cap-add SYS_PTRACE …, or in a pod "
+    "securityContext: "
     "{capabilities: {add: [SYS_PTRACE]}}, or kubectl debug -it POD --image=IMAGE --target=CONTAINER --profile=general";
 
-/* What stands in the way of processes that are not our children. */
+/* Explains what prevents access to processes that are not our children. */
 static void tell_help(struct doctor *d)
 {
     bool capable = caps_effective() & CAPS_PTRACE;
 
     if (!capable && access_yama_scope() > 0 && !setuid_guard_active())
         tell(d, "help",
-             "Yama keeps all but our own children closed: sudo sysctl kernel.yama.ptrace_scope=0, or start "
+             "Yama restricts tracing: run sudo sysctl kernel.yama.ptrace_scope=0, or launch "
              "the program with record -- PROGRAM");
     else if (!capable && container_mark())
         tell(d, "help", "%s", capability_help);
     else if (!capable)
-        tell(d, "help", "processes of other users need root: sudo env \"PATH=$PATH\" %s …",
+        tell(d, "help", "reading processes of other users requires root: sudo env \"PATH=$PATH\" %s …",
              program_invocation_short_name);
     if (access_ptrace_filtered())
         tell(d, "help native",
-             "seccomp refuses ptrace: native stacks need a profile that allows it; docker run "
-             "--cap-add SYS_PTRACE … does");
+             "seccomp blocks ptrace, which native stacks require: use a profile that allows it, for example docker run "
+             "--cap-add SYS_PTRACE …");
 }
 
 static void examine_child(struct doctor *d)
 {
     pid_t child = access_probe_start_child();
 
-    tell(d, "tried on", "a child of our own; give --pid PID to try a process");
+    tell(d, "tried on", "a child of spyglass; use --pid PID to test another process");
     if (child > 0)
         access_probe_try(child, &d->ways);
     access_probe_end_child(child);
     tell_ways(d);
     d->works = child > 0 && access_probe_can_read(&d->ways);
-    tell(d, "dump", d->works ? "works for processes that we may read" : "cannot work: no memory can be read");
+    tell(d, "dump", d->works ? "works for processes that you can trace" : "does not work: spyglass cannot read memory");
     tell_help(d);
 }
 

@@ -1,5 +1,5 @@
 /*
- * dump: where every thread of a process is, now. As text or JSON, on standard output.
+ * dump: prints the current stack of every thread of a process, as text or JSON, to standard output.
  */
 #include "out/dump.h"
 #include "base/clock.h"
@@ -18,10 +18,10 @@
 #include <string.h>
 
 #define PATIENCE_NS       (1000 * NS_PER_MS)
-#define CHILD_PATIENCE_NS (300 * NS_PER_MS) /* for all of them */
-#define HOLD_PATIENCE_NS  (10 * NS_PER_S)   /* one look may take its time: Ray's workers are nice */
+#define CHILD_PATIENCE_NS (300 * NS_PER_MS) /* for all children together */
+#define HOLD_PATIENCE_NS  (10 * NS_PER_S)   /* long, because Ray's workers run at low priority */
 
-/* The traces of one dump, with frames of their own. */
+/* Traces that own their frames. */
 struct traces {
     struct trace *items;
     size_t n, cap;
@@ -34,7 +34,7 @@ static void traces_clear(struct traces *t)
     t->n = 0;
 }
 
-/* Frames, their variables and the text of the values, one behind the other in one piece of memory. */
+/* Copies frames, local variables and their values into a single allocation. */
 static struct frame *frames_copy(const struct trace *trace)
 {
     size_t n_locals = 0, text_len = 1;
@@ -80,12 +80,12 @@ static int traces_add(const struct trace *trace, void *arg)
 
 static void note_passed_over(const struct tree_entry *e, int error)
 {
-    fprintf(stderr, "Note: process %d (", (int)e->pid);
+    fprintf(stderr, "Note: skipped process %d (", (int)e->pid);
     text_print_safe(stderr, process_tree_entry_info(e)->command);
-    fprintf(stderr, ") was passed over: %s\n", err_name(error));
+    fprintf(stderr, "): %s\n", err_name(error));
 }
 
-/* The root was attached before; of its children those are waited for, together, that are just starting. */
+/* Attaches to a child process. Children that are still starting share *patience_ns. */
 static int attach_child(struct process_tree *tree, struct tree_entry *e, uint64_t *patience_ns)
 {
     uint64_t begin = clock_now_ns(), took;
@@ -96,7 +96,7 @@ static int attach_child(struct process_tree *tree, struct tree_entry *e, uint64_
     return r;
 }
 
-/* The root's failure is the command's; a child's is a note, and that it has ended meanwhile not even that. */
+/* An error of the root fails the command. An error of a child is only a note, and an exited child is ignored. */
 static int dump_entry(struct process_tree *tree, struct tree_entry *e, uint64_t *patience_ns, struct traces *traces,
                       struct err_note *note)
 {
@@ -119,23 +119,23 @@ static void note_errors(const struct sampler *s, pid_t pid)
 {
     for (int i = 0; i < SAMPLER_ERRORS; i++)
         if (s->errors[i])
-            fprintf(stderr, "Note: %llu thread(s) could not be read: %s\n", (unsigned long long)s->errors[i],
+            fprintf(stderr, "Note: could not read %llu thread(s): %s\n", (unsigned long long)s->errors[i],
                     err_name(ERR_NOMEM + i));
     if (s->cut_locals)
-        fprintf(stderr, "Note: of %llu thread(s) not all variables were read: there are too many.\n",
+        fprintf(stderr, "Note: %llu thread(s) have too many variables; some are not shown.\n",
                 (unsigned long long)s->cut_locals);
     if (s->native_failed)
-        fprintf(stderr, "Note: of %llu thread(s) native and Python frames could not be brought together everywhere.\n",
+        fprintf(stderr, "Note: could not fully merge the native and Python frames of %llu thread(s).\n",
                 (unsigned long long)s->native_failed);
     if (s->native_none)
-        fprintf(stderr, "Note: %llu thread(s) are shown without native frames: they could not be held.\n",
+        fprintf(stderr, "Note: %llu thread(s) are shown without native frames: spyglass could not pause them.\n",
                 (unsigned long long)s->native_none);
     if (s->pauser.ptrace_refused)
-        fprintf(stderr, "Note: the process may not be held (%s): it was read while it ran.\n",
+        fprintf(stderr, "Note: could not pause the process (%s); read it while it was running.\n",
                 access_hold_reason(pid).text);
 }
 
-/* Several processes asked for, and not one of them Python. */
+/* Reports that no process of the tree is Python. */
 static int fail_no_python(const struct process_tree *tree, struct err_note *note)
 {
     size_t others = 0;
@@ -143,15 +143,15 @@ static int fail_no_python(const struct process_tree *tree, struct err_note *note
     for (size_t i = 1; i < tree->n; i++)
         others += !tree->items[i].left_out;
     if (!others)
-        err_note_what(note, ERR_NOT_PYTHON, "process %d has no children", (int)tree->items[0].pid);
+        err_note_what(note, ERR_NOT_PYTHON, "process %d is not Python and has no children", (int)tree->items[0].pid);
     else
-        err_note_what(note, ERR_NOT_PYTHON, "neither process %d nor any of its %zu descendants",
+        err_note_what(note, ERR_NOT_PYTHON, "neither process %d nor any of its %zu descendants runs Python",
                       (int)tree->items[0].pid, others);
-    err_note_hint(note, "On a terminal, dump without --pid lists the Python processes there are.");
+    err_note_hint(note, "To list the Python processes, run dump without --pid on a terminal.");
     return tree->items[0].error == ERR_STARTING ? ERR_STARTING : ERR_NOT_PYTHON;
 }
 
-/* Of what is left of a limit a process may take half, unless it is the last one. */
+/* With a size limit, a process may use half of what is left; the last one may use all of it. */
 static void write_process(const struct proc_info *info, const struct traces *traces, const struct dump_options *out,
                           bool first, bool last, size_t *left)
 {
@@ -165,7 +165,7 @@ static void write_process(const struct proc_info *info, const struct traces *tra
     *left = used < *left ? *left - used : 1;
 }
 
-/* One process after the other: what is needed to read a child is freed when it has been shown. */
+/* Detaches from each child once it is printed, to free its memory. */
 static int dump_tree(const struct options *o, struct process_tree *tree, struct err_note *note)
 {
     struct dump_options out = {.full_filenames = o->full_filenames};
@@ -187,7 +187,7 @@ static int dump_tree(const struct options *o, struct process_tree *tree, struct 
             traces_clear(&traces);
         }
         shown++;
-        if (i > 0) /* what is known of the root helps with its children */
+        if (i > 0) /* the root stays attached: its children reuse what we know about it */
             process_tree_detach(e);
     }
     if (r == 0 && !shown)
@@ -212,7 +212,6 @@ static struct sampler *new_sampler(const struct options *o)
                                                  .patience_ns = HOLD_PATIENCE_NS});
 }
 
-/* The same for what a core file has of a process. */
 static int dump_core(const struct options *o, struct err_note *note)
 {
     struct dump_options out = {.full_filenames = o->full_filenames};

@@ -1,6 +1,5 @@
 /*
- * The tables of the command line -> help texts. Called by main.c for --help, `help` and a bare start.
- * Flags and commands come from args.c alone; only the examples live here.
+ * Help texts. Flags and commands come from the tables in args.c; only the examples are here.
  */
 #include "cmd/cmd.h"
 
@@ -8,42 +7,41 @@
 
 struct example {
     enum args_command command;
-    bool overview; /* shown in the overview as well */
+    bool overview; /* also shown in the overview */
     const char *what;
-    const char *line; /* without the program's name */
+    const char *line; /* without the program name */
 };
 
 static const struct example examples[] = {
-    {ARGS_DUMP, true, "Where does a hung process stand?", "dump --pid 1234"},
-    {ARGS_DUMP, false, "The same for its children, for a machine to read", "dump --pid 1234 --subprocesses --json"},
-    {ARGS_DUMP, false, "The arguments of the stuck call, and the C functions it is in",
-     "dump --pid 1234 --locals --native"},
+    {ARGS_DUMP, true, "Where is a hung process stuck?", "dump --pid 1234"},
+    {ARGS_DUMP, false, "Include its child processes and write JSON", "dump --pid 1234 --subprocesses --json"},
+    {ARGS_DUMP, false, "Show local variables and native functions", "dump --pid 1234 --locals --native"},
     {ARGS_DUMP, false, "Where was a program when it crashed?", "dump --core core --native"},
-    {ARGS_RECORD, true, "Where do the next 30 seconds go? Open the file in a browser",
+    {ARGS_RECORD, true, "Record 30 seconds, then open the file in a browser",
      "record --pid 1234 --duration 30 --output profile.svg"},
-    {ARGS_RECORD, true, "Run a program under the profiler",
+    {ARGS_RECORD, true, "Launch a program under the profiler",
      "record -o profile.svg -- python program.py --its-own flags"},
-    {ARGS_RECORD, false, "A server with its workers, threads kept apart, waiting included",
+    {ARGS_RECORD, false, "A server and its workers, each thread separately, including idle ones",
      "record --pid 1234 --subprocesses --threads --idle -d 10 -o profile.svg"},
-    {ARGS_RECORD, false, "Time in C, C++, Rust and Cython by their own functions",
+    {ARGS_RECORD, false, "Include C, C++, Rust and Cython functions",
      "record --pid 1234 --native -d 30 -o profile.svg"},
-    {ARGS_RECORD, false, "The first minute of a server, which then goes on",
+    {ARGS_RECORD, false, "Record the first minute of a server, then let it run",
      "record --subprocesses -d 60 -o start.svg --wait -- gunicorn app:app"},
-    {ARGS_RECORD, false, "A time line for https://www.speedscope.app",
+    {ARGS_RECORD, false, "A timeline for https://www.speedscope.app",
      "record --pid 1234 -d 30 -f speedscope -o profile.json"},
     {ARGS_MERGE, false, "Two workers in one flame graph",
      "merge -o all.svg 'node 1;worker 7=a.txt' 'node 2;worker 9=b.txt'"},
-    {ARGS_MERGE, false, "What was recorded with -f raw, as a file for https://www.speedscope.app",
+    {ARGS_MERGE, false, "Convert a profile recorded with -f raw for https://www.speedscope.app",
      "merge -o profile.json profile.txt"},
-    {ARGS_RAY, false, "Where is each worker of the cluster right now?", "ray dump --address auto"},
-    {ARGS_RAY, false, "All workers in one picture; `ray record --help` tells the flags",
+    {ARGS_RAY, false, "What is every worker of the cluster doing right now?", "ray dump --address auto"},
+    {ARGS_RAY, false, "All workers in one flame graph; for the flags, see `ray record --help`",
      "ray record --address auto --duration 10 -o cluster.svg"},
-    {ARGS_DOCTOR, true, "Why may I not look into that process?", "doctor --pid 1234"},
-    {ARGS_COMPLETIONS, false, "Completion in this bash; put the line in ~/.bashrc to keep it",
+    {ARGS_DOCTOR, true, "Why is access to this process denied?", "doctor --pid 1234"},
+    {ARGS_COMPLETIONS, false, "Enable completion in this bash; add the line to ~/.bashrc to keep it",
      "completions bash > ~/.spyglass.bash && source ~/.spyglass.bash"},
 };
 
-/* The usage line of a command; its alternatives, split at '|', stand below each other. */
+/* Prints one usage line for each alternative; '|' separates them. */
 static void write_usage(const char *program, const struct args_command_row *row, FILE *out)
 {
     const char *part = row->usage;
@@ -69,6 +67,7 @@ static void write_choices(FILE *out)
         fprintf(out, "%s%s", comma, (*f)->name);
         comma = ", ";
     }
+    fputs(" [default: by the extension of FILE]", out);
 }
 
 static int flag_width(const struct args_flag *f)
@@ -120,7 +119,7 @@ static void write_overview(const struct options *o, FILE *out)
     const char *program = args_name(o);
 
     fprintf(out,
-            "%s\nSees where a running Python program is and where its time goes, from outside, without a restart.\n",
+            "%s\nA sampling profiler for Python. Attaches to a running program without restarting or changing it.\n",
             args_version(o));
     fprintf(out, "\nUsage: %s COMMAND [FLAGS]\n\nCommands:\n", program);
     for (int c = 0; c < ARGS_COMMANDS_; c++) {
@@ -130,7 +129,7 @@ static void write_overview(const struct options *o, FILE *out)
     }
     write_flags(ARGS_NONE, out);
     write_examples(program, ARGS_NONE, out);
-    fprintf(out, "\nThe flags of a command: %s COMMAND --help\n", program);
+    fprintf(out, "\nFor the flags of a command, run: %s COMMAND --help\n", program);
 }
 
 void help_write(const struct options *options, FILE *out)

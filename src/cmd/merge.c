@@ -1,5 +1,5 @@
 /*
- * merge: raw profiles -> one file in any of record's formats, each profile below the roots that it was given.
+ * merge: combines raw profiles into one file in any of record's formats, each profile under its own root.
  */
 #include "base/clock.h"
 #include "base/utf8.h"
@@ -31,17 +31,17 @@ struct merge {
     struct err_note *note;
 };
 
-/* A file that is being read: the bytes of `buf` up to `used` are not yet taken. */
+/* An input file. The first `used` bytes of `buf` are not parsed yet. */
 struct source {
     int fd;
     const char *path; /* as given */
     char *root;       /* valid UTF-8 */
     char *buf;
     size_t used, cap;
-    uint64_t line; /* of the last one taken, from 1 on */
+    uint64_t line; /* number of the last parsed line, from 1 */
 };
 
-/* A word of the command line as messages may show it. */
+/* An argument as shown in messages: valid UTF-8 without control characters. */
 struct shown {
     char text[256];
 };
@@ -91,7 +91,7 @@ static int take_line(struct merge *m, struct source *s, const char *line, size_t
     return r == ERR_PROFILE ? fail_line(m, s, why) : r;
 }
 
-/* Takes all whole lines out of the buffer. */
+/* Parses all complete lines in the buffer. */
 static int take_lines(struct merge *m, struct source *s)
 {
     size_t from = 0;
@@ -115,7 +115,7 @@ static int make_room(struct merge *m, struct source *s)
         return 0;
     if (s->used > FOLDED_MAX_LINE) {
         s->line++;
-        return fail_line(m, s, "it is too long");
+        return fail_line(m, s, "the line is too long");
     }
     bigger = realloc(s->buf, 2 * s->cap + CHUNK);
     if (bigger == NULL)
@@ -149,9 +149,9 @@ static int read_source(struct merge *m, struct source *s)
     return r == 0 && s->used > 0 ? take_line(m, s, s->buf, s->used) : r;
 }
 
-/* ---- the words of the command line ---- */
+/* ---- arguments ---- */
 
-/* "ROOT=FILE": a root may hold '=', so the last one counts; a word that names a file as it is has no root. */
+/* "ROOT=FILE". A root may contain '=', so split at the last one. An argument that names a file has no root. */
 static int split_word(struct merge *m, const char *word, struct source *s)
 {
     const char *equals = strrchr(word, '=');
@@ -164,7 +164,7 @@ static int split_word(struct merge *m, const char *word, struct source *s)
     for (size_t i = 0; i < n; i++)
         levels += word[i] == ';';
     if (levels > FOLDED_MAX_LEVELS)
-        return err_note_what(m->note, ERR_USAGE, "a root has %d levels at most", FOLDED_MAX_LEVELS);
+        return err_note_what(m->note, ERR_USAGE, "a root can have at most %d levels", FOLDED_MAX_LEVELS);
     s->root = calloc(3 * n + 1, 1);
     if (s->root == NULL)
         return ERR_NOMEM;
@@ -178,7 +178,7 @@ static int open_source(struct merge *m, struct source *s)
 
     if (strcmp(s->path, "-") == 0) {
         if (m->stdin_taken)
-            return err_note_what(m->note, ERR_USAGE, "standard input (-) can be read once only");
+            return err_note_what(m->note, ERR_USAGE, "standard input (-) can only be read once");
         m->stdin_taken = true;
         s->fd = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3);
     } else {
@@ -187,7 +187,7 @@ static int open_source(struct merge *m, struct source *s)
     if (s->fd < 0)
         return err_note_what(m->note, ERR_PROFILE, "%s: %s", show(s->path).text, strerror(errno));
     if (fstat(s->fd, &st) == 0 && S_ISDIR(st.st_mode))
-        return err_note_what(m->note, ERR_PROFILE, "%s: it is a directory", show(s->path).text);
+        return err_note_what(m->note, ERR_PROFILE, "%s: is a directory", show(s->path).text);
     return 0;
 }
 
@@ -257,17 +257,19 @@ static int write_result(struct merge *m)
     int r = output_file_write(m->place, fill, m, m->note);
 
     if (r == ERR_NO_SAMPLES)
-        err_note_what(m->note, r, "there is no stack in what was given");
+        err_note_what(m->note, r, "the input contains no stacks");
     if (r < 0)
         return r;
     if (p->pruned)
-        say(m, "The profile outgrew its memory: %llu of its rarest calls were folded into their callers (pruned).",
+        say(m, "The profile exceeded its memory limit: folded %llu of the rarest calls into their callers (pruned).",
             (unsigned long long)p->pruned);
     if (p->coarsened)
-        say(m, "The stacks outgrew their memory: neighbouring ones were joined %llu time(s).",
+        say(m, "The stacks exceeded their memory limit: merged adjacent ones %llu time(s).",
             (unsigned long long)p->coarsened);
     say(m, "Wrote %s to '%s'. Samples: %llu", m->format->wrote, show(output_file_path(m->place)).text,
         (unsigned long long)p->samples);
+    if (m->format->look && !at && !output_file_is_stdout(m->place))
+        say(m, "%s", m->format->look);
     if (at && !output_file_is_stdout(m->place))
         say(m, "%.*s%s%s", (int)(at - m->format->look), m->format->look, show(output_file_path(m->place)).text, at + 2);
     return 0;

@@ -1,6 +1,6 @@
 /*
- * Commands that the Python package does, such as `spyglass ray`: the command's words -> a Python in our place. Called
- * by main.c. The package is installed with the program, so the right Python is the one beside it.
+ * Commands that the Python package implements, such as `spyglass ray`: replaces this process with Python. The package
+ * is installed together with this binary, so the Python in the same directory is the right one.
  */
 #include "cmd/cmd.h"
 
@@ -11,20 +11,20 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Where the package is missing, Python's own words would not tell what to do. */
+/* If the package is missing, Python's own error message does not say what to do. */
 static const char outer_code[] = "import sys\n"
                                  "command = sys.argv[1]\n"
                                  "try:\n"
                                  "    from importlib import import_module\n"
                                  "    module = import_module('spyglass.' + command)\n"
                                  "except ImportError as error:\n"
-                                 "    sys.exit('Error: %s (%s) cannot be used for `spyglass %s`: %s\\n'\n"
-                                 "             'Install what is missing into it: pip install spyglass %s' % (\n"
-                                 "                 'The Python', sys.executable, command, error, '\"ray[default]\"' if "
+                                 "    sys.exit('Error: %s cannot run `spyglass %s`: %s\\n'\n"
+                                 "             'Install the missing package: pip install spyglass %s' % (\n"
+                                 "                 sys.executable, command, error, '\"ray[default]\"' if "
                                  "command == 'ray' else command))\n"
                                  "sys.exit(module.main(sys.argv[2:]))\n";
 
-/* The directory of this program, without a slash at its end; "" when unknown. */
+/* Sets `self` to the path of this binary and `buf` to its directory, without a trailing slash; both "" if unknown. */
 static void own_directory(char *buf, size_t n, char *self, size_t self_n)
 {
     ssize_t len = readlink("/proc/self/exe", self, self_n - 1);
@@ -49,13 +49,13 @@ static char **make_argv(const struct options *o, const char *name)
     if (!argv)
         return NULL;
     argv[1] = "-c";
-    argv[2] = (char *)outer_code; /* execv takes strings that it does not change */
+    argv[2] = (char *)outer_code; /* execv does not modify its arguments */
     argv[3] = (char *)name;
     memcpy(argv + 4, o->program, n * sizeof(*argv));
     return argv;
 }
 
-/* Returns only when none could be started. */
+/* Returns only if no Python could be started. */
 static void become_python(char **argv, const char *directory)
 {
     static const char *const names[] = {"python3", "python"};
@@ -86,8 +86,8 @@ int cmd_outer(const struct options *o)
     become_python(argv, directory);
     err_note_what(&note, ERR_LAUNCH, "python3: %s", strerror(errno));
     err_note_hint(&note,
-                  "`%s %s` is a part of the Python package: install it with pip, into the environment of the "
-                  "cluster's programs.",
+                  "`%s %s` is part of the Python package: install it with pip in the environment of the cluster's "
+                  "programs.",
                   args_name(o), args_command_row(o->command)->name);
     free(argv);
     return err_print(stderr, ERR_LAUNCH, &note);

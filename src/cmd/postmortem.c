@@ -1,5 +1,5 @@
 /*
- * --core, --root and --exe -> a process that can be sampled once. Called by cmd/dump.
+ * Opens a core file, with --root and --exe, as a process that can be sampled once.
  */
 #include "cmd/postmortem.h"
 
@@ -21,13 +21,13 @@ void postmortem_close(struct postmortem *pm)
     *pm = (struct postmortem){0};
 }
 
-/* What the user gave is looked at before all else. */
+/* Checked first, so that a mistyped path is reported before any work is done. */
 static int check_exe(const char *exe, struct err_note *note)
 {
     if (access(exe, R_OK) == 0)
         return 0;
-    err_note_what(note, ERR_CORE, "cannot read the program %s: %s", exe, strerror(errno));
-    err_note_hint(note, "Give with --exe a copy of the program that the core file is of.");
+    err_note_what(note, ERR_CORE, "cannot read the executable %s: %s", exe, strerror(errno));
+    err_note_hint(note, "Use --exe with a copy of the executable of the dumped process.");
     return ERR_CORE;
 }
 
@@ -45,7 +45,7 @@ static int open_files(struct postmortem *pm, const char *root, const char *exe, 
     return pm->files.exe_path ? 0 : ERR_NOMEM;
 }
 
-/* The name comes from the file, and an error's text is printed as it is. */
+/* The name comes from the core file and error notes are printed verbatim, so replace unprintable bytes. */
 static void hint_not_python(const struct core_file *core, struct err_note *note)
 {
     char name[sizeof(core->name)];
@@ -54,10 +54,10 @@ static void hint_not_python(const struct core_file *core, struct err_note *note)
     for (i = 0; core->name[i]; i++)
         name[i] = core->name[i] > ' ' && core->name[i] < 0x7f ? core->name[i] : '?';
     name[i] = '\0';
-    err_note_hint(note, "It is of the program '%s'. Give the core file of a Python process.", name);
+    err_note_hint(note, "The core file is from the program '%s'. Use the core file of a Python process.", name);
 }
 
-/* What a live process would do next does not come here: says what that means for a core file. */
+/* Turns an error from reading the process into one about the core file, which cannot be retried. */
 static int explain(const struct postmortem *pm, int r, struct err_note *note)
 {
     const struct core_file *core = pm->core;
@@ -67,17 +67,17 @@ static int explain(const struct postmortem *pm, int r, struct err_note *note)
     if (r == ERR_VERSION || r == ERR_NOMEM || r == ERR_CORE)
         return r;
     if (r == ERR_NOT_PYTHON)
-        err_note_what(note, r, "there is none in %s", core->where);
+        err_note_what(note, r, "%s contains no Python interpreter", core->where);
     else
-        r = err_note_what(note, ERR_CORE, "there is a Python in %s, but its threads are not to be found", core->where);
+        r = err_note_what(note, ERR_CORE, "%s contains a Python interpreter, but none of its threads", core->where);
     if (cut)
-        err_note_hint(note, "The file is cut off: copy it again from where it was written, or see ulimit -c there.");
+        err_note_hint(note, "The file is truncated: copy the original again; if it is truncated too, raise ulimit -c.");
     else if (lacks)
-        err_note_hint(note, "Files of the process are missing here: see the note above.");
+        err_note_hint(note, "Files that the process had mapped are missing here: see the note above.");
     else if (r == ERR_NOT_PYTHON)
         hint_not_python(core, note);
     else
-        err_note_hint(note, "It may have ended just as Python started or stopped, or its memory was left out: see "
+        err_note_hint(note, "Python may have been starting or exiting, or the core file omits its memory: see "
                             "/proc/PID/coredump_filter in core(5).");
     return r;
 }
@@ -114,17 +114,17 @@ static void report_lack(const struct postmortem *pm, const struct mem_core_lack 
 
     fputs("Note: ", stderr);
     if (is_exe && pm->files.exe_own)
-        fputs("the program given with --exe is not the one of the core file; ", stderr);
+        fputs("the file given with --exe is not the executable of the dumped process; ", stderr);
     else {
         text_print_safe(stderr, lack->path);
-        fputs(lack->is_other ? " is here, but is not the file that the process had" : " is missing here", stderr);
+        fputs(lack->is_other ? " is not the file that the process had mapped" : " is missing here", stderr);
         if (lack->n > 1)
-            fprintf(stderr, ", and so with %zu more", lack->n - 1);
+            fprintf(stderr, " (and %zu more)", lack->n - 1);
         fputs("; ", stderr);
     }
-    fprintf(stderr, "memory that the core file leaves to it could not be read. Pass %s.\n",
-            is_exe ? "--exe FILE, or --root DIR with the files of its machine or container"
-                   : "--root DIR with the files of its machine or container");
+    fprintf(stderr, "could not read memory that is not in the core file. Use %s.\n",
+            is_exe ? "--exe FILE, or --root DIR with the files of the original machine or container"
+                   : "--root DIR with the files of the original machine or container");
 }
 
 void postmortem_report(const struct postmortem *pm)
@@ -132,7 +132,7 @@ void postmortem_report(const struct postmortem *pm)
     struct mem_core_lack lack;
 
     if (pm->core && pm->core->size < pm->core->wanted)
-        fprintf(stderr, "Note: the core file is cut off: %llu of %llu KB are there.\n",
+        fprintf(stderr, "Note: the core file is truncated: it has %llu of %llu KB.\n",
                 (unsigned long long)pm->core->size >> 10, (unsigned long long)pm->core->wanted >> 10);
     if (pm->mem && mem_core_lacks(pm->mem, &lack))
         report_lack(pm, &lack);

@@ -1,11 +1,5 @@
 /*
- * A core file and what belongs to it, opened for a command.
- *
- *     r = postmortem_open(&pm, sampler, "core.1234", NULL, NULL, &note);
- *     if (r == 0)
- *         r = postmortem_sample(&pm, sink, arg, &note);
- *     postmortem_report(&pm);                              // what was missing, to standard error
- *     postmortem_close(&pm);
+ * A core file and the files it refers to, opened for dump.
  */
 #ifndef CMD_POSTMORTEM_H
 #define CMD_POSTMORTEM_H
@@ -17,13 +11,14 @@ struct postmortem {
     struct core_file *core;
     struct files files;
     struct mem *mem;
-    struct process *process; /* NULL: no Python was found */
+    struct process *process; /* NULL: no Python found */
 };
 
-/* `root` and `exe` are as the user gave them, or NULL. On failure `pm` is to be reported and closed all the same. */
+/* `root` and `exe` are the flag values, or NULL. Call postmortem_report and postmortem_close even on failure. */
 int postmortem_open(struct postmortem *pm, struct sampler *s, const char *path, const char *root, const char *exe,
                     struct err_note *note);
 int postmortem_sample(struct postmortem *pm, process_sink sink, void *arg, struct err_note *note);
+/* Prints notes to standard error on what was missing from the core file. */
 void postmortem_report(const struct postmortem *pm);
 void postmortem_close(struct postmortem *pm);
 

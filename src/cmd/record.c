@@ -1,5 +1,5 @@
 /*
- * record: samples a process, or a program that it starts, and writes where the time went.
+ * record: samples a process, or a program that it launches, and writes the profile.
  */
 #include "base/clock.h"
 #include "base/signame.h"
@@ -31,12 +31,12 @@
 
 #define ATTACH_PATIENCE_NS (1000 * NS_PER_MS)
 #define LAUNCH_PATIENCE_NS (10 * NS_PER_S)
-#define KILL_PATIENCE_NS   (5 * NS_PER_S) /* between asking a program to end and ending it */
-#define HOLD_PATIENCE_NS   NS_PER_S       /* in all, for threads that get no CPU to stop on */
+#define KILL_PATIENCE_NS   (5 * NS_PER_S) /* between SIGTERM and SIGKILL */
+#define HOLD_PATIENCE_NS   NS_PER_S       /* in total, for threads that get no CPU time to stop on */
 #define LOOK_NS            (500 * NS_PER_MS)
 #define STOPPED_NS         (100 * NS_PER_MS)
-#define SETTLE_NS          (200 * NS_PER_MS) /* for threads that are yet to stop for us */
-#define ATTACH_BUDGET_NS   (5 * NS_PER_MS)   /* in one go: the samples must not wait for a thousand new children */
+#define SETTLE_NS          (200 * NS_PER_MS) /* for threads that have not stopped yet */
+#define ATTACH_BUDGET_NS   (5 * NS_PER_MS)   /* per tick: a thousand new children must not delay sampling */
 
 struct record {
     const struct options *o;
@@ -46,16 +46,16 @@ struct record {
     struct process_tree tree;
     struct launch launch;
     struct sudo_caller caller;
-    bool has_caller;     /* somebody called us through sudo */
-    uint64_t stopped_ns; /* since when the launched program has been seen stopped; 0: it is not */
-    uint64_t ended_ns;   /* when it was seen to have ended; 0: it has not */
-    bool told_of_left;   /* that it has left something running */
+    bool has_caller;     /* we run under sudo */
+    uint64_t stopped_ns; /* when the launched program was first seen stopped; 0: not stopped */
+    uint64_t ended_ns;   /* when it was first seen to have exited; 0: still running */
+    bool told_of_left;   /* printed that children are still running */
     struct profile *profile;
     struct output_file *place;
     struct progress *progress;
     struct loop loop;
     struct err_note *note;
-    char remark[2 * sizeof(struct err_note)]; /* why there is nothing to show; "" otherwise */
+    char remark[2 * sizeof(struct err_note)]; /* why the profile is empty; "" otherwise */
 };
 
 __attribute__((format(printf, 2, 3))) static void say(struct record *rec, const char *fmt, ...)
@@ -102,21 +102,21 @@ static void take_snapshot(struct record *rec, uint64_t elapsed_ns)
             (unsigned long long)rec->profile->samples);
 }
 
-/* Who started us has ended: by its death or, if it was over before we could look, by never having been our parent. */
+/* True if the parent process exited. If it exited before our first check, it never was our parent. */
 static bool is_orphan(const struct options *o)
 {
     return o->with_parent && getppid() != o->with_parent;
 }
 
-/* Whoever waited for a thread of it that was held may have been told of its end. */
+/* The tracer may have collected the exit status when it waited for a paused thread. */
 static void note_end(struct record *rec)
 {
     if (rec->sampler->pauser.tracer.exited)
         launch_set_ended(&rec->launch, rec->sampler->pauser.tracer.exit_status);
 }
 
-/* A program that stopped itself would leave its user with neither it nor the shell. One that is on its way on again
- * looks stopped for a moment. */
+/* If the launched program stops itself, we must stop too, or the user gets neither the program nor the shell. A program
+ * that is just resuming looks stopped for a moment, so wait STOPPED_NS before deciding. */
 static bool program_stands(struct record *rec)
 {
     if (!rec->launch.pid || !launch_is_stopped(&rec->launch) || !launch_needs_us()) {
@@ -128,7 +128,7 @@ static bool program_stands(struct record *rec)
     return clock_now_ns() - rec->stopped_ns >= STOPPED_NS;
 }
 
-/* Between samples, when nothing is held: the target goes on without us. */
+/* Stops spyglass between samples, when no thread is paused, so that the target keeps running. */
 static void stop_if_asked(struct record *rec)
 {
     if (!signals_take_stop() && !program_stands(rec))
@@ -139,7 +139,7 @@ static void stop_if_asked(struct record *rec)
     rec->stopped_ns = 0;
 }
 
-/* Looks after the launched program. What it leaves running is recorded on: who waits for us should know. */
+/* Checks whether the launched program exited. If it left children running, says once that sampling goes on. */
 static void look_at_program(struct record *rec)
 {
     note_end(rec);
@@ -151,7 +151,7 @@ static void look_at_program(struct record *rec)
     if (rec->told_of_left || clock_now_ns() - rec->ended_ns < LOOK_NS || process_tree_is_alone(&rec->tree))
         return;
     rec->told_of_left = true;
-    say(rec, "The program has ended, with status %d. What it has left running is sampled on: Control-C ends that.",
+    say(rec, "The program has exited with status %d; still sampling its children. Press Ctrl-C to stop.",
         launch_exit_status(&rec->launch));
 }
 
@@ -213,17 +213,16 @@ static int start_program(struct record *rec)
     return r;
 }
 
-/* It has ended, and nothing of it was Python. */
 static int gone_without_python(struct record *rec)
 {
-    err_note_what(rec->note, ERR_GONE, "'%s' ended, with status %d, before it ran any Python", rec->o->program[0],
+    err_note_what(rec->note, ERR_GONE, "'%s' exited with status %d before it ran any Python", rec->o->program[0],
                   launch_exit_status(&rec->launch));
     if (!rec->o->subprocesses)
-        err_note_hint(rec->note, "If it leaves Python running behind it, add --subprocesses.");
+        err_note_hint(rec->note, "If it leaves Python processes running, add --subprocesses.");
     return ERR_GONE;
 }
 
-/* Whoever is launched has its children told from the first on. */
+/* Starts watching for new processes before the launch, so that no child is missed. */
 static int start_tree(struct record *rec)
 {
     const struct options *o = rec->o;
@@ -237,10 +236,10 @@ static int start_tree(struct record *rec)
     return r;
 }
 
-/* The program could not be attached. If that is because it has ended, what it has left may be Python. */
+/* Attaching to the launched program failed with `r`. If it has exited, its children may still run Python. */
 static int look_at_failed(struct record *rec, int r)
 {
-    /* Its first thread may have ended a moment before the others: until then its status cannot be had. */
+    /* The main thread may exit before the others; the exit status is available only after the last one. */
     if (r == ERR_GONE || r == ERR_NO_PROCESS)
         launch_wait(&rec->launch, LOOK_NS);
     if (!launch_poll(&rec->launch))
@@ -249,7 +248,6 @@ static int look_at_failed(struct record *rec, int r)
     return rec->launch.adopts && rec->tree.n ? 0 : gone_without_python(rec);
 }
 
-/* A program that was just started: it becomes Python, ends, or turns out to be something else. */
 static int attach(struct record *rec)
 {
     const struct options *o = rec->o;
@@ -274,7 +272,7 @@ static int attach(struct record *rec)
     r = start_tree(rec);
     if (r < 0)
         return r;
-    /* In a tree the first one may not be Python for long, or never: its children are not to wait for it. */
+    /* With --subprocesses the root may start Python late or never; its children must not wait for it. */
     r = process_tree_add(&rec->tree, o->program ? rec->launch.pid : o->pid,
                          o->subprocesses ? 0 : (o->program ? LAUNCH_PATIENCE_NS : ATTACH_PATIENCE_NS), !o->subprocesses,
                          rec->note);
@@ -327,12 +325,11 @@ static void say_end(struct record *rec)
     else if (signals_ended_by() == SIGINT)
         say(rec, "Stopped sampling because Control-C pressed");
     else if (signals_ended_by())
-        say(rec, "Stopped sampling because of the signal %s", signame_of(signals_ended_by()));
+        say(rec, "Stopped sampling because of signal %s", signame_of(signals_ended_by()));
     else if (is_orphan(rec->o))
-        say(rec, "Stopped sampling because the process that started it has ended");
+        say(rec, "Stopped sampling because the parent process exited");
 }
 
-/* What was held and what it cost. */
 static void say_cost(struct record *rec)
 {
     struct account account = {.out = rec->messages,
@@ -346,7 +343,7 @@ static void say_cost(struct record *rec)
     summary_write(&account);
 }
 
-/* Nothing to show has a reason, and most often a flag that helps. */
+/* Explains an empty profile and names the flag that helps. */
 static void explain_no_samples(struct record *rec)
 {
     const struct sampler *s = rec->sampler;
@@ -355,25 +352,24 @@ static void explain_no_samples(struct record *rec)
 
     if (s->idle && proc_stat_read(pid, 0, &st) == 0 && st.state == 'T') {
         err_note_what(rec->note, ERR_NO_SAMPLES, "process %d is stopped (by SIGSTOP or a debugger)", (int)pid);
-        err_note_hint(rec->note, "Let it go on with: kill -CONT %d", (int)pid);
+        err_note_hint(rec->note, "Resume it with: kill -CONT %d", (int)pid);
     } else if (s->idle) {
-        err_note_what(rec->note, ERR_NO_SAMPLES,
-                      "all %llu stacks were idle: the process slept or waited while it was recorded",
+        err_note_what(rec->note, ERR_NO_SAMPLES, "all %llu stacks were idle: the process was sleeping or waiting",
                       (unsigned long long)s->idle);
-        err_note_hint(rec->note, "Add --idle to see where it waits, or look once with: %s dump --pid %d",
+        err_note_hint(rec->note, "Add --idle to see where it waits, or take a single look with: %s dump --pid %d",
                       args_name(rec->o), (int)pid);
     } else if (s->no_gil) {
-        err_note_what(rec->note, ERR_NO_SAMPLES, "no thread held the GIL in any of %llu stacks",
+        err_note_what(rec->note, ERR_NO_SAMPLES, "no thread held the GIL in any of the %llu stacks",
                       (unsigned long long)s->no_gil);
-        err_note_hint(rec->note, "Leave out --gil.");
+        err_note_hint(rec->note, "Remove --gil.");
     } else {
-        err_note_what(rec->note, ERR_NO_SAMPLES, "the process ended before its first sample");
-        err_note_hint(rec->note, "Use a higher --rate, or start the program through us: %s record -- PROGRAM",
+        err_note_what(rec->note, ERR_NO_SAMPLES, "the process exited before the first sample");
+        err_note_hint(rec->note, "Use a higher --rate, or launch the program with: %s record -- PROGRAM",
                       args_name(rec->o));
     }
 }
 
-/* The text is the format's own, with one %s for the path. */
+/* format->look has at most one %s, which stands for the path. */
 static void say_look(struct record *rec)
 {
     const char *at = strstr(rec->format->look, "%s");
@@ -391,7 +387,7 @@ static int write_result(struct record *rec)
     rec->profile->duration_ns = rec->loop.elapsed_ns;
     if (!rec->profile->samples) {
         explain_no_samples(rec);
-        /* A picture that says so is of more use than an error, unless the process was never seen. */
+        /* A file that explains this is more useful than an error, unless the process was never sampled. */
         if (rec->sampler->idle || rec->sampler->no_gil)
             snprintf(rec->remark, sizeof(rec->remark), "No stack counts found: %s. %s", rec->note->what,
                      rec->note->hint);
@@ -410,7 +406,7 @@ static int write_result(struct record *rec)
     return 0;
 }
 
-/* Some time, in which it may end. It must not stand still for us meanwhile. */
+/* Waits up to LOOK_NS for the program to exit. First resumes threads that are still stopping for us. */
 static void wait_a_while(struct record *rec)
 {
     if (rec->sampler)
@@ -418,7 +414,7 @@ static void wait_a_while(struct record *rec)
     launch_wait(&rec->launch, LOOK_NS);
 }
 
-/* Whether the launched program has ended, though nothing of it was Python. It is known to have gone before its status is. */
+/* True if the launched program exited without running Python. We notice the exit before the status is available. */
 static bool ended_without_python(struct record *rec)
 {
     if (!rec->launch.pid || rec->tree.has_python)
@@ -450,7 +446,7 @@ static int run(struct record *rec)
     return write_result(rec);
 }
 
-/* Ends the program: first it is asked to. */
+/* SIGTERM first, SIGKILL after KILL_PATIENCE_NS. SIGCONT lets a stopped program handle SIGTERM. */
 static void kill_program(struct record *rec)
 {
     uint64_t deadline = clock_now_ns() + KILL_PATIENCE_NS;
@@ -466,7 +462,8 @@ static void kill_program(struct record *rec)
     }
 }
 
-/* Until it ends. Signals go on to it; who asks us twice to end, by signals that are sent and not typed, lets us go. */
+/* Waits until the program exits and forwards signals to it. A second signal from kill (not from the terminal) ends the
+ * wait. */
 static void wait_for_program(struct record *rec)
 {
     while (!rec->launch.ended && signals_ended_times() < 2) {
@@ -475,13 +472,13 @@ static void wait_for_program(struct record *rec)
     }
 }
 
-/* The recording is over, and the program may not be. It is not ended for that. */
+/* The recording is over, but the program may still be running. Only --kill terminates it. */
 static void part_with_program(struct record *rec)
 {
     struct launch *l = &rec->launch;
 
     note_end(rec);
-    /* It may be about to end: who samples it notices that first, and a signal takes its time. */
+    /* It may be about to exit: the sampler notices an exit before wait does, and a forwarded signal takes time. */
     if (!launch_poll(l) && (rec->loop.end == LOOP_GONE || signals_ended_by()))
         wait_a_while(rec);
     if (l->ended)
@@ -489,14 +486,14 @@ static void part_with_program(struct record *rec)
     if (rec->o->kill)
         kill_program(rec);
     else if (rec->o->wait || signals_ended_by() || launch_needs_us()) {
-        say(rec, "Waiting for the program to end (pid %d).", (int)l->pid);
+        say(rec, "Waiting for the program to exit (PID %d).", (int)l->pid);
         wait_for_program(rec);
     }
     if (!l->ended)
-        say(rec, "The program goes on: pid %d.", (int)l->pid);
+        say(rec, "The program is still running (PID %d).", (int)l->pid);
 }
 
-/* Under our own name the program's status is ours, if we have nothing worse to tell; py-spy's callers expect 0. */
+/* Returns the exit status of the program if it is nonzero. Callers of py-spy expect 0. */
 static int exit_status(struct record *rec, int status)
 {
     if (!rec->launch.pid)

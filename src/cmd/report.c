@@ -1,5 +1,5 @@
 /*
- * Messages that more than one command gives.
+ * Messages shared by several commands.
  */
 #include "cmd/report.h"
 
@@ -23,9 +23,8 @@ int report_contradiction(const struct options *o, struct err_note *note)
     if (!o->nonblocking || !(o->native || o->native_all))
         return 0;
     err_note_what(note, ERR_USAGE,
-                  "--native and --nonblocking cannot go together: registers are told only of a thread "
-                  "that is held");
-    err_note_hint(note, "Leave one of the two out.");
+                  "--native and --nonblocking cannot be combined: reading registers requires stopping the thread");
+    err_note_hint(note, "Remove one of the two flags.");
     return ERR_USAGE;
 }
 
@@ -36,14 +35,14 @@ static void print_process(const struct proc_info *info)
     char command[4 * COMMAND_COLUMNS + 1];
 
     fprintf(stderr, "%9d  %d.%d.%d%-4s  ", (int)info->pid, info->major, info->minor, info->patch, info->version_suffix);
-    /* A long command line must not push the others off the screen. */
+    /* Truncate long command lines, so that the list stays readable. */
     snprintf(command, sizeof(command), "%s", info->command);
     command[text_fit(command, COMMAND_COLUMNS)] = '\0';
     text_print_safe(stderr, command);
     fputc('\n', stderr);
 }
 
-/* Every process that turns out to be a Python that we may read. Returns how many. */
+/* Lists all Python processes that we can read. Returns their number. */
 static size_t list_pythons(void)
 {
     struct sampler *s = sampler_new(&(struct sampler_options){0});
@@ -75,12 +74,10 @@ int report_missing_target(const struct options *o)
     const char *command = args_command_row(o->command)->name;
 
     err_note_what(&note, ERR_USAGE, "%s",
-                  o->command == ARGS_DUMP
-                      ? "which process? Give its pid with --pid PID, or a core file with --core FILE"
-                      : "which process? Give its pid with --pid PID, or a "
-                        "program to start after --");
+                  o->command == ARGS_DUMP ? "no process given; use --pid PID, or --core FILE for a core file"
+                                          : "no process given; use --pid PID, or put a program to launch after --");
     err_note_hint(&note, "For more information try: %s %s --help", args_name(o), command);
     if (isatty(STDERR_FILENO) && !list_pythons())
-        fprintf(stderr, "There is no Python process here that we may read.\n");
+        fprintf(stderr, "Found no Python process that you have permission to read.\n");
     return err_print(stderr, ERR_USAGE, &note);
 }

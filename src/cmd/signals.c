@@ -1,5 +1,5 @@
 /*
- * Signals -> flags, and signals to the launched program. Called by cmd/record.
+ * Signal handlers: they set flags and forward signals to the launched program.
  */
 #include "cmd/signals.h"
 
@@ -8,12 +8,12 @@
 #include <errno.h>
 #include <unistd.h>
 
-/* timeout(1) and others send to us and then to our group: that is to be asked once. */
+/* timeout(1) and others signal us and then our process group. Signals within this time count as one request. */
 #define ONCE_NS (200 * NS_PER_MS)
 
-/* What the handler leaves behind. */
+/* Set by the handler. */
 static volatile sig_atomic_t ended_by, ended_times, snapshot_asked, stop_asked, program;
-/* When it was last asked to end; its own alone, as none interrupts it. */
+/* Time of the last request to end. Only the handler uses it, and nothing interrupts the handler. */
 static uint64_t asked_ns;
 
 static bool ends(int sig)
@@ -33,8 +33,8 @@ static void note_end(int sig, bool typed)
     asked_ns = now;
 }
 
-/* Those of a terminal come from the kernel, and reach all of the foreground group. What the program sends to its whole
- * group reaches us as well. */
+/* Signals typed at a terminal come from the kernel and reach the whole foreground group, so the program already has
+ * them. Signals that the program sends to its own group reach us too; do not send them back. */
 static void on_signal(int sig, siginfo_t *info, void *context)
 {
     bool typed = info->si_code == SI_KERNEL;
@@ -62,7 +62,7 @@ static void catch_signal(int sig)
     sigaction(sig, &action, NULL);
 }
 
-/* Those that only a launched program has a use for. */
+/* Signals that we only forward. */
 static void program_signals(sigset_t *ret)
 {
     static const int signals[] = {SIGUSR2, SIGWINCH, SIGCONT, SIGALRM, SIGIO, SIGPWR};
@@ -80,7 +80,7 @@ void signals_catch(const struct launch_origin *origin)
 
     for (size_t i = 0; i < sizeof(signals) / sizeof(signals[0]); i++)
         catch_signal(signals[i]);
-    /* Under nohup the end of the terminal is nothing to us. SIGINT that a shell made us ignore is: callers stop us so. */
+    /* Leave SIGHUP ignored under nohup. Catch SIGINT even if a shell made us ignore it: callers use it to stop us. */
     if (!origin || sigismember(&origin->ignored, SIGHUP) != 1)
         catch_signal(SIGHUP);
 }

@@ -1,7 +1,7 @@
 /*
- * What signals ask of a recording. SIGINT, SIGTERM, SIGHUP and SIGQUIT end it, SIGUSR1 wants what there is so far, SIGTSTP
- * wants us to stop when nothing is held. All but SIGUSR1 are passed on to a launched program, unless it has got them
- * already: what is typed at a terminal goes to everyone in the foreground.
+ * Signal handling of record. SIGINT, SIGTERM, SIGHUP and SIGQUIT end the recording. SIGUSR1 writes the profile so far.
+ * SIGTSTP stops us once no thread is paused. All but SIGUSR1 are forwarded to a launched program, unless it already got
+ * them: signals typed at a terminal reach the whole foreground process group.
  */
 #ifndef CMD_SIGNALS_H
 #define CMD_SIGNALS_H
@@ -10,23 +10,23 @@
 
 void signals_catch(const struct launch_origin *origin);
 
-/* While a program is being started: signals wait, so that none is lost on the way to it. */
+/* Blocks all signals while a program is being launched, so that none is lost. */
 void signals_hold(sigset_t *ret_before);
-/* They go on, to `pid` too; 0: there is none. */
+/* Restores the mask and forwards signals to `pid` from now on; 0: no program. */
 void signals_release(pid_t pid, const sigset_t *before);
-/* It has ended: its pid may become another's. */
+/* Stops forwarding: the program exited, and its PID may be reused. */
 void signals_forget_program(void);
 
 /* The signal that ended the recording; 0: none. */
 int signals_ended_by(void);
-/* How often that was asked by signals that were sent, not typed; those of one moment are one. */
+/* Number of requests to end that came from kill(2), not from the terminal. Signals within 200 ms count as one. */
 int signals_ended_times(void);
 
-/* True once for each time it was asked for. */
+/* True once per request. */
 bool signals_take_snapshot(void);
 bool signals_take_stop(void);
 
-/* Stops us, until someone lets us go on. */
+/* Stops this process until SIGCONT. */
 void signals_stop_us(void);
 
 #endif

@@ -1,7 +1,7 @@
 /*
- * A profile -> a file of no more bytes than its reader takes. Ray's dashboard hands the answer on in one
- * message of gRPC, 4 MiB at most, and fails without a word above that: its files are kept below.
- * The flame graph keeps itself small and says so in the picture; this is for the formats that list.
+ * Limits the size of files and dumps for Ray. Ray's dashboard passes the result on in one gRPC message of at most
+ * 4 MiB and fails silently above that. The flame graph limits itself and says so in the picture; this file handles the
+ * other formats.
  */
 #include "cmd/size_limit.h"
 
@@ -12,9 +12,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#define LIMIT_RAY    ((size_t)3900000) /* 4 MiB less what surrounds the file in the message */
-#define LIMIT_ROUNDS 40                /* each halves the profile */
-#define LIMIT_FRAMES ((size_t)4096)    /* of a thread in a dump that is too large, to begin with */
+#define LIMIT_RAY    ((size_t)3900000) /* 4 MiB less the rest of the message */
+#define LIMIT_ROUNDS 40                /* each one halves the profile */
+#define LIMIT_FRAMES ((size_t)4096)    /* first limit on the frames per thread of a dump that is too large */
 
 #define LIMIT_ANCESTORS 4
 
@@ -33,7 +33,7 @@ size_t size_limit_of(const struct options *o)
     return 0;
 }
 
-/* Is it Ray's dashboard that waits for us, with sudo in between or without? */
+/* The limit applies if Ray's dashboard agent is one of our ancestors, perhaps with sudo in between. */
 size_t size_limit_of_dump(const struct options *o)
 {
     pid_t pid = getppid();
@@ -51,7 +51,7 @@ size_t size_limit_of_dump(const struct options *o)
     return ray ? LIMIT_RAY : 0;
 }
 
-/* The whole content in memory, *ret of *ret_len bytes. */
+/* Writes the profile to memory: *ret_len bytes at *ret. */
 static int write_text(const struct format *format, const struct profile *p, const struct out_options *options,
                       char **ret, size_t *ret_len)
 {
@@ -88,7 +88,7 @@ int size_limit_write(const struct format *format, struct profile *p, const struc
     for (int i = 0; r == 0 && len > limit && i < LIMIT_ROUNDS; i++) {
         free(text);
         text = NULL;
-        shown.remark = "made coarser to keep the answer below 4 MiB: rare calls are folded into their callers";
+        shown.remark = "reduced to stay below 4 MiB: rare calls are folded into their callers";
         r = profile_shrink(p);
         if (r == 0)
             r = write_text(format, p, &shown, &text, &len);

@@ -1,6 +1,5 @@
 /*
- * The closest of some words to one that was misspelt. Called by the parser of the command line for
- * flags, commands, formats and shells. All words are bounded; nothing is allocated.
+ * Finds the closest match for a misspelled word, by edit distance. Words have a maximum length; nothing is allocated.
  */
 #include "cmd/suggest.h"
 
@@ -14,7 +13,7 @@ static size_t min3(size_t a, size_t b, size_t c)
     return m < c ? m : c;
 }
 
-/* How many letters to insert, drop, change or swap with their neighbour, in any case. */
+/* Edit distance, ignoring case: insertions, deletions, substitutions and swaps of adjacent letters. */
 static size_t distance(const char *a, const char *b)
 {
     size_t d[SUGGEST_WORD_MAX + 1][SUGGEST_WORD_MAX + 1];
@@ -44,10 +43,10 @@ void suggest_try(struct suggest *s, const char *candidate)
     size_t cost = distance(s->word, candidate);
 
     snprintf(s->all + used, sizeof(s->all) - used, "%s%s", used ? ", " : "", candidate);
-    /* The beginning of a word counts as close: --sub for --subprocesses. */
+    /* A prefix counts as close: --sub for --subprocesses. */
     if (n >= 3 && strncasecmp(s->word, candidate, n) == 0)
         cost = 1;
-    /* One letter in three may be wrong; more would suggest words at random. */
+    /* Accept one wrong letter in three; with more, suggestions are random. */
     if (cost <= (n + 1) / 3 && (!s->best || cost < s->cost)) {
         s->best = candidate;
         s->cost = cost;

@@ -1,5 +1,5 @@
 /*
- * "Did you mean": a word that was not understood and the words that would have been -> the closest.
+ * "Did you mean": finds the candidate closest to an unknown word.
  *
  *     struct suggest g = {.word = "recrod"};
  *     suggest_try(&g, "record");
@@ -10,14 +10,14 @@
 
 #include <stddef.h>
 
-/* Words longer than this are never compared. */
+/* Longer words never match. */
 enum { SUGGEST_WORD_MAX = 32 };
 
 struct suggest {
     const char *word;
-    const char *best; /* NULL: nothing is close */
+    const char *best; /* NULL: no close match */
     size_t cost;
-    char all[256]; /* what was tried, for a list */
+    char all[256]; /* all candidates, separated by ", " */
 };
 
 void suggest_try(struct suggest *s, const char *candidate);

@@ -1,5 +1,5 @@
 /*
- * The end of a recording -> what was held and what it cost, a line each. Called by record.
+ * Prints the summary of a recording: the sampling rate, errors, pauses and the cost.
  */
 #include "cmd/summary.h"
 
@@ -10,8 +10,8 @@
 #include <stdarg.h>
 #include <sys/resource.h>
 
-#define BEHIND_SHARE 0.9 /* below this share of the rate asked for, it is told */
-#define LATE_SHARE   20  /* and when one sample in so many is late */
+#define BEHIND_SHARE 0.9 /* warn below this share of the requested rate */
+#define LATE_SHARE   20  /* warn if more than one sample in this many is late */
 
 __attribute__((format(printf, 2, 3))) static void say(const struct account *a, const char *fmt, ...)
 {
@@ -22,33 +22,33 @@ __attribute__((format(printf, 2, 3))) static void say(const struct account *a, c
     va_end(args);
 }
 
-static void say_ways(const struct account *a, double held, double elapsed)
+static void say_ways(const struct account *a, double elapsed)
 {
     const struct sampler *s = a->sampler;
     struct rusage usage;
 
     getrusage(RUSAGE_SELF, &usage);
-    say(a, "Read from the thread's own core: %llu; held by ptrace: %llu; asleep: %llu; unheld: %llu.",
+    say(a, "Stacks by method: same core %llu, ptrace %llu, asleep %llu, unpaused %llu.",
         (unsigned long long)s->pauser.reads[PAUSE_SAME_CORE], (unsigned long long)s->pauser.reads[PAUSE_PTRACE],
         (unsigned long long)s->pauser.reads[PAUSE_ASLEEP], (unsigned long long)s->pauser.reads[PAUSE_UNPAUSED]);
-    say(a, "%.1f samples a second over %.2f s; our CPU time %.2f%% of a core, %.1f MB at most.", held, elapsed,
+    say(a, "spyglass used %.2f%% of one CPU over %.2f s, and at most %.1f MB of memory.",
         elapsed > 0 ? ((double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
                        (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1e6) /
                           elapsed * 100
                     : 0,
-        (double)usage.ru_maxrss / 1024);
+        elapsed, (double)usage.ru_maxrss / 1024);
 }
 
 static void say_holds(const struct account *a, double held)
 {
     const struct sampler *s = a->sampler;
+    double median = (double)pause_median_ns(&s->pauser) / 1000, longest = (double)s->pauser.longest_ns / 1000;
 
     if (s->pauser.pauses)
-        say(a, "%.1f samples a second; running threads stood still %llu times for it, median %.1f us, longest %.1f us.",
-            held, (unsigned long long)s->pauser.pauses, (double)pause_median_ns(&s->pauser) / 1000,
-            (double)s->pauser.longest_ns / 1000);
+        say(a, "%.1f samples per second; paused running threads %llu times, median %.*f µs, longest %.*f µs.", held,
+            (unsigned long long)s->pauser.pauses, median < 10 ? 1 : 0, median, longest < 10 ? 1 : 0, longest);
     else if (a->loop->ticks)
-        say(a, "%.1f samples a second; no running thread had to stand still for it.", held);
+        say(a, "%.1f samples per second; no running thread had to be paused.", held);
 }
 
 static void say_native(const struct account *a)
@@ -57,10 +57,11 @@ static void say_native(const struct account *a)
 
     if (s->native_cut || s->native_failed)
         say(a,
-            "Native stacks: %llu of %llu could not be followed to their beginning; in %llu Python frames had no place.",
+            "Native stacks: %llu of %llu could not be unwound to the root; %llu could not be fully merged with Python "
+            "frames.",
             (unsigned long long)s->native_cut, (unsigned long long)s->stacks, (unsigned long long)s->native_failed);
     if (s->native_none)
-        say(a, "%llu of the stacks have no native frames: their thread could not be held.",
+        say(a, "%llu stack(s) have no native frames: spyglass could not pause the thread.",
             (unsigned long long)s->native_none);
 }
 
@@ -71,30 +72,30 @@ void summary_write(const struct account *a)
     double held = elapsed > 0 ? (double)l->ticks / elapsed : 0;
 
     if (l->missed && held < a->o->rate * BEHIND_SHARE)
-        say(a, "Held %.1f of the %g samples a second asked for: %llu late ones were dropped. Try a lower --rate.", held,
+        say(a, "Reached %.1f of %g samples per second; dropped %llu late samples. Try a lower --rate.", held,
             a->o->rate, (unsigned long long)l->missed);
     if (l->late > l->ticks / LATE_SHARE && a->sampler->pauser.affinity.never_urgent)
         say(a,
-            "%llu samples were late: the kernel let others end their turn. Threads that sleep often are then seen too "
-            "rarely. Run as root, or with CAP_SYS_NICE.",
+            "%llu samples were late: the kernel did not preempt other threads, so threads that sleep often are "
+            "undersampled. Run as root, or with CAP_SYS_NICE.",
             (unsigned long long)l->late);
     for (int i = 0; i < SAMPLER_ERRORS; i++)
         if (a->sampler->errors[i])
-            say(a, "%llu stack(s) could not be read: %s", (unsigned long long)a->sampler->errors[i],
+            say(a, "Could not read %llu stack(s): %s", (unsigned long long)a->sampler->errors[i],
                 err_name(ERR_NOMEM + i));
     say_native(a);
     if (a->sampler->unsure)
-        say(a, "%llu of the stacks were read while their thread moved: the frames on top are marked [not sure].",
+        say(a, "%llu stack(s) changed while being read: their innermost frames are shown as [unverified].",
             (unsigned long long)a->sampler->unsure);
     if (a->profile->pruned)
-        say(a, "The profile outgrew its memory: %llu of its rarest calls were folded into their callers (pruned).",
+        say(a, "The profile exceeded its memory limit: folded %llu of the rarest calls into their callers (pruned).",
             (unsigned long long)a->profile->pruned);
     if (a->profile->coarsened)
-        say(a, "The time line outgrew its memory: neighbouring samples were joined %llu time(s).",
+        say(a, "The timeline exceeded its memory limit: merged adjacent samples %llu time(s).",
             (unsigned long long)a->profile->coarsened);
     if (a->o->verbose)
-        say_ways(a, held, elapsed);
+        say_ways(a, elapsed);
     say_holds(a, held);
     if (a->sampler->pauser.ptrace_refused && !a->o->nonblocking)
-        say(a, "The process may not be held (%s): it was read while it ran.", access_hold_reason(a->pid).text);
+        say(a, "Could not pause the process (%s); read it while it was running.", access_hold_reason(a->pid).text);
 }

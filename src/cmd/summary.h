@@ -1,5 +1,5 @@
 /*
- * What a recording tells at its end of itself: samples, rate, errors by kind, holds.
+ * The summary that record prints at the end.
  */
 #ifndef CMD_SUMMARY_H
 #define CMD_SUMMARY_H
@@ -16,7 +16,7 @@ struct account {
     const struct loop *loop;
     const struct sampler *sampler;
     const struct profile *profile;
-    pid_t pid; /* of the root; 0: there is none */
+    pid_t pid; /* of the root process; 0: none */
 };
 
 void summary_write(const struct account *a);

@@ -122,7 +122,7 @@ static void dump_text_thread(const struct trace *trace, const struct dump_option
 
         if (most && trace->n_frames > most && i == most / 2) {
             i = trace->n_frames - most / 2;
-            fprintf(out, "    [%zu frames are left out to keep this small]\n", i - most / 2);
+            fprintf(out, "    [%zu frames omitted to limit the size]\n", i - most / 2);
         }
         dump_text_frame(&trace->frames[i], options, out);
     }

@@ -325,7 +325,7 @@ static void flame_write_subtitle(struct flame *f)
     if (f->p->duration_ns > 0)
         fprintf(f->out, " in %.1f s", (double)f->p->duration_ns / 1e9);
     if (f->folded > 0)
-        fprintf(f->out, " \xc2\xb7 the %s smallest or deepest frames are left out", flame_count(count, f->folded));
+        fprintf(f->out, " \xc2\xb7 %s smallest or deepest frames omitted", flame_count(count, f->folded));
 }
 
 static void flame_write_head(struct flame *f)

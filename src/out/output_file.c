@@ -104,9 +104,9 @@ static int fail_write(const struct output_file *pl, int error, struct err_note *
 {
     err_note_what(note, ERR_DISK, "'%s': %s", show(pl->path).text, strerror(error));
     if (error == EPIPE)
-        err_note_hint(note, "Who read from it has gone away.");
+        err_note_hint(note, "The process reading from it has exited.");
     else if (pl->way != OUTPUT_FILE_RENAME)
-        err_note_hint(note, "Free some space or give another place with -o FILE.");
+        err_note_hint(note, "Free some disk space or choose another path with -o FILE.");
     return ERR_DISK;
 }
 
@@ -122,7 +122,7 @@ static int write_all(struct output_file *pl, int fd, int (*fill)(FILE *, void *)
     FILE *out = fopencookie(&sink, "w", (cookie_io_functions_t){.write = sink_write});
 
     if (!out)
-        return err_note_what(note, ERR_NOMEM, "no buffer for '%s'", show(pl->path).text);
+        return err_note_what(note, ERR_NOMEM, "cannot allocate a buffer for '%s'", show(pl->path).text);
     setvbuf(out, NULL, _IOFBF, 1 << 16);
     int r = fill(out, arg);
     bool failed = ferror(out);
@@ -365,8 +365,7 @@ static int open_fd(struct output_file *pl, int fd, struct err_note *note)
     int mode = fcntl(fd, F_GETFL);
 
     if (mode < 0 || (mode & O_ACCMODE) == O_RDONLY)
-        return fail_place(pl, mode < 0 ? "this descriptor is not open" : "this descriptor is not open for writing",
-                          note);
+        return fail_place(pl, mode < 0 ? "the descriptor is not open" : "the descriptor is not open for writing", note);
     pl->fd = fcntl(fd, F_DUPFD_CLOEXEC, 3);
     if (pl->fd < 0)
         return fail_place(pl, strerror(errno), note);
@@ -383,14 +382,14 @@ static int open_stream(struct output_file *pl, bool fifo, struct err_note *note)
     /* Without a reader a blocking open would wait for ever. */
     pl->fd = open(pl->path, O_WRONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC | O_NOCTTY);
     if (pl->fd < 0 && errno == ENXIO && fifo) {
-        fail_place(pl, "nobody reads from this FIFO", note);
-        err_note_hint(note, "Start its reader first, or give another place with -o FILE.");
+        fail_place(pl, "no process is reading from this FIFO", note);
+        err_note_hint(note, "Start the reader first, or choose another path with -o FILE.");
         return ERR_OUTPUT;
     }
     if (pl->fd < 0 || fstat(pl->fd, &st) < 0)
         return fail_place(pl, strerror(errno), note);
     if (!S_ISFIFO(st.st_mode) && !S_ISCHR(st.st_mode))
-        return fail_place(pl, "it was replaced while it was opened", note);
+        return fail_place(pl, "the file was replaced while spyglass was opening it", note);
     pl->way = OUTPUT_FILE_STREAM;
     return 0;
 }
@@ -409,7 +408,7 @@ static int fail_dir(const struct output_file *pl, int error, struct err_note *no
     err_note_what(note, ERR_OUTPUT, "'%s': the directory '%s' %s%s", show(pl->path).text, show(pl->dir).text,
                   error == ENOENT ? "does not exist" : "cannot be used: ", error == ENOENT ? "" : strerror(error));
     if (error == ENOENT)
-        err_note_hint(note, "Create it, or give another place with -o FILE.");
+        err_note_hint(note, "Create it, or choose another path with -o FILE.");
     return ERR_OUTPUT;
 }
 
@@ -421,7 +420,7 @@ static int prove_rename(struct output_file *pl, int dir, const struct stat *dir_
     bool sticky = dir_st->st_mode & S_ISVTX;
 
     if (old && sticky && geteuid() != 0 && old->st_uid != geteuid() && dir_st->st_uid != geteuid())
-        return fail_place(pl, "the file there belongs to another user", note);
+        return fail_place(pl, "the existing file belongs to another user", note);
     int fd = open_temp(dir, &temp);
     if (fd >= 0) {
         close(fd);
@@ -441,7 +440,7 @@ static int open_path(struct output_file *pl, int dir, struct err_note *note)
     if (fstat(dir, &dir_st) < 0)
         return fail_dir(pl, errno, note);
     if (*pl->name == '\0' || is_directory(dir, pl->name))
-        return fail_place(pl, "it is a directory", note);
+        return fail_place(pl, "is a directory", note);
     if (fstatat(dir, pl->name, &st, AT_SYMLINK_NOFOLLOW) < 0) {
         if (errno != ENOENT)
             return fail_place(pl, strerror(errno), note);
@@ -450,7 +449,7 @@ static int open_path(struct output_file *pl, int dir, struct err_note *note)
     if (S_ISFIFO(st.st_mode) || S_ISCHR(st.st_mode))
         return open_stream(pl, S_ISFIFO(st.st_mode), note);
     if (S_ISSOCK(st.st_mode) || S_ISBLK(st.st_mode))
-        return fail_place(pl, "it is neither a file, a FIFO nor a character device", note);
+        return fail_place(pl, "not a regular file, FIFO or character device", note);
     if (is_handed_over(&st, &dir_st)) {
         int fd = open_same(pl, &st);
         if (fd >= 0) {
@@ -478,9 +477,9 @@ static int open_any(struct output_file *pl, struct err_note *note)
     if (fd >= 0)
         return open_fd(pl, fd, note);
     if (*pl->path == '\0')
-        return fail_place(pl, "the name is empty", note);
+        return fail_place(pl, "the file name is empty", note);
     if (split_path(pl) < 0)
-        return err_note_what(note, ERR_NOMEM, "no room for a path");
+        return err_note_what(note, ERR_NOMEM, "cannot allocate a path");
     int dir = open_dir(pl);
     if (dir < 0)
         return fail_dir(pl, errno, note);
@@ -496,7 +495,7 @@ int output_file_open(const char *path, struct output_file **ret, struct err_note
 
     if (!pl || !(pl->path = strdup(path))) {
         free(pl);
-        return err_note_what(note, ERR_NOMEM, "no room for a path");
+        return err_note_what(note, ERR_NOMEM, "cannot allocate a path");
     }
     pl->fd = -1;
     r = open_any(pl, note);

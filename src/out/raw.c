@@ -126,6 +126,6 @@ const struct format format_raw = {
     .name = "raw",
     .extension = "txt",
     .wrote = "raw flamegraph data",
-    .look = "One line a stack, ended by its samples; flame graph programs read it: %s",
+    .look = "Collapsed stacks: one line per stack, for flamegraph.pl, speedscope and others",
     .write = raw_write,
 };

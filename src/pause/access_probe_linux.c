@@ -170,16 +170,19 @@ static const struct {
     const char *name, *use;
     int (*attempt)(pid_t pid);
 } table[ACCESS_PROBE_COUNT] = {
-    [ACCESS_PROBE_READV] = {"process_vm_readv", "reads memory; else /proc/PID/mem", try_readv},
-    [ACCESS_PROBE_MEM] = {"/proc/PID/mem", "reads memory where process_vm_readv is refused", try_mem},
-    [ACCESS_PROBE_PTRACE] = {"ptrace", "holds threads still: native stacks; else they are read from their own core",
+    [ACCESS_PROBE_READV] = {"process_vm_readv", "reads memory; fallback: /proc/PID/mem", try_readv},
+    [ACCESS_PROBE_MEM] = {"/proc/PID/mem", "reads memory if process_vm_readv is unavailable", try_mem},
+    [ACCESS_PROBE_PTRACE] = {"ptrace", "pauses threads, for native stacks; fallback: reading from the same core",
                              try_ptrace},
-    [ACCESS_PROBE_CORE] = {"own core", "reads running threads without holding them; else by ptrace", try_core},
-    [ACCESS_PROBE_SCHEDSTAT] = {"schedstat", "tells whether a thread ran meanwhile; else by ptrace", try_schedstat},
-    [ACCESS_PROBE_FILES] = {"/proc/PID/root", "the files of the process; else its memory must do", try_files},
-    [ACCESS_PROBE_PIDFD] = {"pidfd_open", "tells a pid that is used again; else its start time does", try_pidfd},
-    [ACCESS_PROBE_OPENAT2] = {"openat2", "keeps links beneath a root; else step by step", try_openat2},
-    [ACCESS_PROBE_CHILDREN] = {"children", "lists children at once; else all of /proc is read", try_children},
+    [ACCESS_PROBE_CORE] = {"own core", "reads running threads from the same core, without ptrace; fallback: ptrace",
+                           try_core},
+    [ACCESS_PROBE_SCHEDSTAT] = {"schedstat", "detects whether a thread ran during a read; fallback: ptrace",
+                                try_schedstat},
+    [ACCESS_PROBE_FILES] = {"/proc/PID/root", "opens the files of the process; fallback: its memory only", try_files},
+    [ACCESS_PROBE_PIDFD] = {"pidfd_open", "detects a reused PID; fallback: the start time of the process", try_pidfd},
+    [ACCESS_PROBE_OPENAT2] = {"openat2", "resolves links inside a root directory; fallback: one component at a time",
+                              try_openat2},
+    [ACCESS_PROBE_CHILDREN] = {"children", "lists child processes; fallback: scanning /proc", try_children},
 };
 
 void access_probe_try(pid_t pid, struct access_probe *ret)

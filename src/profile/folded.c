@@ -208,9 +208,9 @@ static const char *part_cut_count(struct part *line, uint64_t *ret_count)
     while (digits < line->len && isdigit((unsigned char)line->s[line->len - digits - 1]))
         digits++;
     if (digits == 0 || digits + 2 > line->len || line->s[line->len - digits - 1] != ' ')
-        return "it is not a stack that is followed by a blank and a count";
+        return "expected a stack, a space and a count";
     if (digits > MAX_DIGITS)
-        return "its count is too large";
+        return "the count is too large";
     for (size_t i = line->len - digits; i < line->len; i++)
         count = count * 10 + (uint64_t)(line->s[i] - '0');
     line->len -= digits + 1;
@@ -419,7 +419,7 @@ static int line_fill(struct folded *f, const char *root, struct part stack, size
     for (size_t i = 0; r == 0 && part_next(&stack, &text); i++) {
         r = name_push(f, text, i < n_roots && !many);
         if (f->n_frames > FOLDED_MAX_DEPTH) {
-            *ret_why = "its stack is too deep";
+            *ret_why = "the stack is too deep";
             return ERR_PROFILE;
         }
     }
@@ -504,9 +504,9 @@ int folded_add(struct folded *f, const char *root, const char *line, size_t len,
         stack.len--;
     if (stack.len == 0)
         return 0;
-    *ret_why = stack.len > FOLDED_MAX_LINE ? "it is too long" : part_cut_count(&stack, &count);
+    *ret_why = stack.len > FOLDED_MAX_LINE ? "the line is too long" : part_cut_count(&stack, &count);
     if (*ret_why == NULL && too_many_samples(f->p, count))
-        *ret_why = "its count is too large";
+        *ret_why = "the count is too large";
     if (*ret_why != NULL)
         return ERR_PROFILE;
     if (count == 0)

@@ -143,7 +143,7 @@ static int refuse_version(const struct debug_version *v, struct err_note *note)
 {
     if (v->free_threaded) {
         err_note_what(note, ERR_VERSION, "%d.%d.%d is a free-threaded build", v->major, v->minor, v->patch);
-        err_note_hint(note, "Run the program on the build of Python %d.%d that has the GIL.", v->major, v->minor);
+        err_note_hint(note, "Run the program with a GIL-enabled build of Python %d.%d.", v->major, v->minor);
         return ERR_VERSION;
     }
     return err_note_what(note, ERR_VERSION, "%d.%d.%d%s", v->major, v->minor, v->patch, v->suffix);
@@ -189,8 +189,8 @@ static bool find_image(const struct files *files, struct mem *m, const struct pr
         image_test test;
         const char *how;
     } tests[] = {{test_symbols, "the dynamic symbols of"},
-                 {test_search, "a search in the data of"},
-                 {test_file_symbols, "the symbols in the file of"}};
+                 {test_search, "a scan of the data of"},
+                 {test_file_symbols, "the symbol table of"}};
     char *exe = NULL;
     bool ok = false;
 

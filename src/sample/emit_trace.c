@@ -42,11 +42,11 @@ static int hand_over(struct process *p, const struct trace *trace, process_sink 
 
 /* Stands for the frames on top that could not be vouched for. */
 static const struct func not_sure = {
-    .name = "[not sure]", .filename = "moved while it was read", .short_filename = "moved while it was read"};
+    .name = "[unverified]", .filename = "changed while being read", .short_filename = "changed while being read"};
 
 /* Stands for the frames at the root that are not in a core file. */
 static const struct func cut_off = {
-    .name = "[cut off]", .filename = "not in the core file", .short_filename = "not in the core file"};
+    .name = "[truncated]", .filename = "not in the core file", .short_filename = "not in the core file"};
 /* Gives the frames the variables that were read with them. */
 static int add_locals(struct process *p, struct frame *frames)
 {

@@ -228,7 +228,7 @@ static int add_rest(struct merged_frames *w, struct sampler *s, size_t n_groups,
     if (g == n_groups)
         return 0;
     w->failed = true;
-    if (add_mark(w, s, "[native frames are missing here]") < 0)
+    if (add_mark(w, s, "[missing native frames]") < 0)
         return ERR_NOMEM;
     for (; g < n_groups; g++)
         if (add_group(w, f, shown, next) < 0)
@@ -270,6 +270,6 @@ int merge_frames(struct merged_frames *w, const struct native *n, const struct p
             r = add_native(w, n, i, &spot);
     }
     if (r >= 0 && g == n_groups && !n->stack.whole && n->captured && n->sampler->options.native_all)
-        r = add_mark(w, n->sampler, "[native frames are missing here]");
+        r = add_mark(w, n->sampler, "[missing native frames]");
     return r < 0 ? r : add_rest(w, n->sampler, n_groups, g, frames, shown, &next);
 }

@@ -249,7 +249,7 @@ static int fill_unnamed(struct native_names *names, const struct unwind_place *p
     if (mod->is_elf)
         snprintf(name, sizeof(name), "%.256s+0x%llx", base_name(mod->path), (unsigned long long)at);
     else
-        snprintf(name, sizeof(name), "[code without a name]");
+        snprintf(name, sizeof(name), "[unnamed code]");
     *ret = (struct native_func){.func = make_func(names, name, NULL, mod->is_elf ? mod->path : "[memory]"),
                                 .hidden = hidden_functions_match(NULL, mod->path, mod->start == names->interpreter),
                                 .hidden_at_root = hidden_functions_is_libc(mod->path),

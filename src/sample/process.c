@@ -159,9 +159,10 @@ static int explain_failure(struct process *p, int r, struct err_note *note)
     if (now < 0 && now != ERR_NO_PROCESS)
         return now;
     if (now < 0)
-        return err_note_what(note, ERR_NO_PROCESS, "no process has the pid %d", (int)p->pid);
+        return err_note_what(note, ERR_NO_PROCESS, "no process has PID %d", (int)p->pid);
     if (st.state == 'Z' || st.state == 'X')
-        return err_note_what(note, ERR_GONE, "process %d has ended and waits for its parent to notice", (int)p->pid);
+        return err_note_what(
+            note, ERR_GONE, "process %d is a zombie: it has exited, and its parent has not waited for it", (int)p->pid);
     if (r == ERR_NOT_PYTHON)
         access_describe(p->pid, note);
     return r == ERR_STARTING && !can_read(p) ? access_explain(p->pid, note) : r;
@@ -189,7 +190,7 @@ static int open_process(struct process *p, struct err_note *note)
     int r = proc_stat_read(p->pid, 0, &st);
 
     if (r < 0)
-        return r == ERR_NO_PROCESS ? err_note_what(note, r, "no process has the pid %d", (int)p->pid) : r;
+        return r == ERR_NO_PROCESS ? err_note_what(note, r, "no process has PID %d", (int)p->pid) : r;
     p->start_time = st.start_time;
     p->pidfd = descriptors_keep(proc_pidfd_open(p->pid));
     p->codes = code_cache_new();

@@ -36,7 +36,7 @@ bool access_can_read(struct mem *m, const struct proc_maps *maps);
 /* Fills `note` with the cause that is found; returns ERR_PERMISSION. */
 int access_explain(pid_t pid, struct err_note *note);
 
-/* Why a process that may be read may not be held, as part of a sentence: "process 4242 traces it". */
+/* Why a process that may be read may not be held, as part of a sentence: "process 4242 is tracing it". */
 struct access_reason {
     char text[128];
 };

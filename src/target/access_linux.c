@@ -104,7 +104,7 @@ static bool in_our_user_namespace(pid_t pid, const struct proc_status *self)
 
 static void hint_sudo(const struct access_facts *f, struct err_note *note, const char *more)
 {
-    err_note_hint(note, "Run it as root: sudo env \"PATH=$PATH\" %s dump --pid %d%s", program_invocation_short_name,
+    err_note_hint(note, "Run as root: sudo env \"PATH=$PATH\" %s dump --pid %d%s", program_invocation_short_name,
                   (int)f->pid, more);
 }
 
@@ -113,12 +113,12 @@ static void hint_capability(const struct access_facts *f, struct err_note *note,
 {
     if (f->in_pod)
         err_note_hint(note,
-                      "%sGive the container the capability: securityContext: {capabilities: {add: [SYS_PTRACE]}}. "
+                      "%sAdd the capability to the container: securityContext: {capabilities: {add: [SYS_PTRACE]}}. "
                       "Without a restart: kubectl debug -it POD --image=IMAGE --target=CONTAINER --profile=general",
                       before);
     else if (f->in_container || f->self.uid_effective == 0)
         err_note_hint(note,
-                      "%sGive the container the capability: docker run --cap-add SYS_PTRACE …, or in a pod "
+                      "%sAdd the capability to the container: docker run --cap-add SYS_PTRACE …, or in a pod "
                       "securityContext: {capabilities: {add: [SYS_PTRACE]}}",
                       before);
     else
@@ -127,9 +127,9 @@ static void hint_capability(const struct access_facts *f, struct err_note *note,
 
 static int judge_namespace(const struct access_facts *f, struct err_note *note)
 {
-    err_note_what(note, ERR_PERMISSION, "process %d is in another user namespace, where our rights do not count",
+    err_note_what(note, ERR_PERMISSION, "process %d is in another user namespace, where spyglass has no privileges",
                   (int)f->pid);
-    err_note_hint(note, "Run it inside its container, or as root on the host: sudo %s dump --pid %d",
+    err_note_hint(note, "Run spyglass inside its container, or as root on the host: sudo %s dump --pid %d",
                   program_invocation_short_name, (int)f->pid);
     return ERR_PERMISSION;
 }
@@ -139,10 +139,10 @@ static int judge_user(const struct access_facts *f, struct err_note *note)
     char before[128] = "";
 
     err_note_what(note, ERR_PERMISSION,
-                  "process %d belongs to another user (uid %u, we are %u) and we lack CAP_SYS_PTRACE", (int)f->pid,
-                  f->target.uid_effective, f->self.uid_effective);
+                  "process %d belongs to another user (uid %u; you are uid %u) and spyglass lacks CAP_SYS_PTRACE",
+                  (int)f->pid, f->target.uid_effective, f->self.uid_effective);
     if (f->in_container)
-        snprintf(before, sizeof(before), "Run it as that user: docker exec --user %u … Or: ", f->target.uid_effective);
+        snprintf(before, sizeof(before), "Run as that user: docker exec --user %u … Or: ", f->target.uid_effective);
     hint_capability(f, note, before);
     return ERR_PERMISSION;
 }
@@ -150,8 +150,8 @@ static int judge_user(const struct access_facts *f, struct err_note *note)
 static int judge_lent(const struct access_facts *f, struct err_note *note)
 {
     err_note_what(note, ERR_PERMISSION,
-                  "%s is installed setuid and serves only your own processes; process %d belongs to uid %u, or has "
-                  "rights that you do not have",
+                  "%s is installed setuid and only reads your own processes; process %d belongs to uid %u, or has "
+                  "privileges that you do not have",
                   program_invocation_short_name, (int)f->pid, f->target.uid_effective);
     hint_sudo(f, note, "");
     return ERR_PERMISSION;
@@ -159,23 +159,28 @@ static int judge_lent(const struct access_facts *f, struct err_note *note)
 
 static int judge_yama(const struct access_facts *f, struct err_note *note)
 {
-    err_note_what(note, ERR_PERMISSION,
-                  "Yama forbids to read processes that are not our children (kernel.yama.ptrace_scope = %d)", f->yama);
+    static const char *const limits[] = {"only lets you trace your own children",
+                                         "only lets processes with CAP_SYS_PTRACE trace others",
+                                         "forbids tracing any process"};
+
+    err_note_what(note, ERR_PERMISSION, "Yama (ptrace_scope=%d) %s", f->yama, limits[f->yama >= 3 ? 2 : f->yama - 1]);
     if (f->yama >= 3)
-        err_note_hint(note,
-                      "This setting lasts until the next boot; set kernel.yama.ptrace_scope = 1 in /etc/sysctl.d.");
+        err_note_hint(
+            note,
+            "This setting lasts until the next boot: set kernel.yama.ptrace_scope = 1 in /etc/sysctl.d and reboot.");
     else if (f->in_container)
-        hint_capability(f, note, "Start the program with record -- PROGRAM. Or: ");
+        hint_capability(f, note, "Launch the program with record -- PROGRAM. Or: ");
     else
-        hint_sudo(f, note, " — or allow it: sudo sysctl kernel.yama.ptrace_scope=0");
+        hint_sudo(f, note, " — or allow tracing: sudo sysctl kernel.yama.ptrace_scope=0");
     return ERR_PERMISSION;
 }
 
 static int judge_dumpable(const struct access_facts *f, struct err_note *note)
 {
-    err_note_what(note, ERR_PERMISSION,
-                  "process %d is not dumpable (it changed its user or forbade it) and we lack CAP_SYS_PTRACE",
-                  (int)f->pid);
+    err_note_what(
+        note, ERR_PERMISSION,
+        "process %d is not dumpable (it changed its user ID or disabled dumping) and spyglass lacks CAP_SYS_PTRACE",
+        (int)f->pid);
     hint_capability(f, note, "");
     return ERR_PERMISSION;
 }
@@ -183,16 +188,17 @@ static int judge_dumpable(const struct access_facts *f, struct err_note *note)
 static int judge_rest(const struct access_facts *f, struct err_note *note)
 {
     if (f->readv_filtered) {
-        err_note_what(note, ERR_PERMISSION, "a seccomp filter on us forbids to read other processes");
-        err_note_hint(note, "Allow process_vm_readv and ptrace in the container's seccomp profile: "
-                            "docker run --cap-add SYS_PTRACE … does it.");
+        err_note_what(note, ERR_PERMISSION, "a seccomp filter blocks spyglass from reading other processes");
+        err_note_hint(note, "Allow process_vm_readv and ptrace in the container's seccomp profile, for example with "
+                            "docker run --cap-add SYS_PTRACE …");
         return ERR_PERMISSION;
     }
     if (!has_ptrace(f) && f->target.uid_effective == 0) /* of root's processes it cannot be told */
         return judge_dumpable(f, note);
     err_note_what(note, ERR_PERMISSION,
-                  "the kernel refused to let us read process %d (a security module may be the cause)", (int)f->pid);
-    err_note_hint(note, "Look for the refusal in the kernel's log: dmesg | tail");
+                  "the kernel denied access to process %d (possibly SELinux, AppArmor or another security module)",
+                  (int)f->pid);
+    err_note_hint(note, "Look for the denial in the kernel log: dmesg | tail");
     return ERR_PERMISSION;
 }
 
@@ -216,8 +222,8 @@ int access_judge(const struct access_facts *f, struct err_note *note)
     if (!same && !has_ptrace(f))
         return judge_user(f, note);
     if (!has_ptrace(f) && f->target.cap_perm & ~f->self.cap_perm) {
-        err_note_what(note, ERR_PERMISSION, "process %d has capabilities that we lack, and we lack CAP_SYS_PTRACE",
-                      (int)f->pid);
+        err_note_what(note, ERR_PERMISSION,
+                      "process %d has more capabilities than spyglass, and spyglass lacks CAP_SYS_PTRACE", (int)f->pid);
         hint_capability(f, note, "");
         return ERR_PERMISSION;
     }
@@ -251,8 +257,8 @@ int access_explain(pid_t pid, struct err_note *note)
     struct access_facts facts;
 
     if (access_gather(pid, &facts) < 0) {
-        err_note_what(note, ERR_PERMISSION, "/proc/%d is hidden from us", (int)pid);
-        err_note_hint(note, "Run it as root: sudo env \"PATH=$PATH\" %s dump --pid %d", program_invocation_short_name,
+        err_note_what(note, ERR_PERMISSION, "/proc/%d is hidden from this user", (int)pid);
+        err_note_hint(note, "Run as root: sudo env \"PATH=$PATH\" %s dump --pid %d", program_invocation_short_name,
                       (int)pid);
         return ERR_PERMISSION;
     }
@@ -261,14 +267,14 @@ int access_explain(pid_t pid, struct err_note *note)
 
 struct access_reason access_hold_reason(pid_t pid)
 {
-    struct access_reason reason = {"another tracer has it, or ptrace is forbidden"};
+    struct access_reason reason = {"another tracer is attached, or ptrace is not permitted"};
     struct proc_status st;
 
     if (access_ptrace_filtered())
         snprintf(reason.text, sizeof(reason.text),
-                 "a seccomp filter on us forbids ptrace; docker run --cap-add SYS_PTRACE … allows it");
+                 "a seccomp filter blocks ptrace; docker run --cap-add SYS_PTRACE … allows it");
     else if (proc_status_read(pid, 0, &st) == 0 && st.tracer)
-        snprintf(reason.text, sizeof(reason.text), "process %d traces it", (int)st.tracer);
+        snprintf(reason.text, sizeof(reason.text), "process %d is tracing it", (int)st.tracer);
     return reason;
 }
 
@@ -300,7 +306,7 @@ void access_hint_inner(pid_t pid, struct err_note *note)
         }
     free(pids);
     if (found)
-        err_note_hint(note, "Pids are others outside of a container: what is %d inside is here %s.", (int)pid, list);
+        err_note_hint(note, "PID %d in the container is PID %s on this host.", (int)pid, list);
 }
 
 void access_describe(pid_t pid, struct err_note *note)

@@ -135,5 +135,5 @@ const char *container_mark(void)
         return "/run/.containerenv";
     if (container_in_pod())
         return "Kubernetes";
-    return container_of(getpid(), &c) ? "its control group" : NULL;
+    return container_of(getpid(), &c) ? "its cgroup" : NULL;
 }

@@ -57,25 +57,25 @@ static int refuse(struct err_note *note, const char *path, const char *what, con
     return ERR_CORE;
 }
 
-#define HINT_CORE "Give a core file, as the kernel writes one at a crash, or gcore: gcore -o core PID"
+#define HINT_CORE "Use a core file that the kernel wrote at a crash, or one from gcore: gcore -o core PID"
 
 static const char *machine_name(unsigned machine)
 {
     switch (machine) {
     case EM_386:
-        return "is of a 32-bit x86 process";
+        return "is from a 32-bit x86 process";
     case EM_AARCH64:
-        return "is of an aarch64 process";
+        return "is from an aarch64 process";
     case EM_ARM:
-        return "is of a 32-bit ARM process";
+        return "is from a 32-bit ARM process";
     case EM_PPC64:
-        return "is of a PowerPC process";
+        return "is from a PowerPC process";
     case EM_S390:
-        return "is of an s390 process";
+        return "is from an s390 process";
     case EM_RISCV:
-        return "is of a RISC-V process";
+        return "is from a RISC-V process";
     default:
-        return "is of a process of another machine";
+        return "is from an unsupported machine type";
     }
 }
 
@@ -84,18 +84,20 @@ static int check_header(const struct core_file *core, const Elf64_Ehdr *eh, stru
     const char *path = core->where;
 
     if (memcmp(eh->e_ident, ELFMAG, SELFMAG) != 0)
-        return refuse(note, path, "is not a core file: it does not begin as one", HINT_CORE);
+        return refuse(note, path, "is not a core file: it has no ELF header", HINT_CORE);
     if (eh->e_ident[EI_DATA] != ELFDATA2LSB)
-        return refuse(note, path, "is of a big-endian machine", "Supported are core files of 64-bit x86 processes.");
+        return refuse(note, path, "is from a big-endian machine",
+                      "Only core files of 64-bit x86 processes are supported.");
     /* Both classes have type and machine at the same place. */
     if (eh->e_type != ET_CORE)
         return refuse(note, path, "is a program or library, not a core file", HINT_CORE);
     if (eh->e_machine != EM_X86_64)
-        return refuse(note, path, machine_name(eh->e_machine), "Supported are core files of 64-bit x86 processes.");
+        return refuse(note, path, machine_name(eh->e_machine),
+                      "Only core files of 64-bit x86 processes are supported.");
     if (eh->e_ident[EI_CLASS] != ELFCLASS64)
-        return refuse(note, path, "is of a 32-bit process", "Supported are core files of 64-bit x86 processes.");
+        return refuse(note, path, "is from a 32-bit process", "Only core files of 64-bit x86 processes are supported.");
     if (eh->e_phentsize != sizeof(Elf64_Phdr) || !eh->e_phnum)
-        return refuse(note, path, "is damaged: it has no program headers", "Copy it again from where it was written.");
+        return refuse(note, path, "is corrupt: it has no program headers", "Copy the original again.");
     return 0;
 }
 
@@ -217,21 +219,21 @@ static int parse(struct core_file *core, struct err_note *note)
     if (!core->size)
         return refuse(note, core->where, "is empty", "The disk may have been full when it was written.");
     if (!read_at(core, 0, &eh, core->size < sizeof(eh) ? core->size : sizeof(eh)))
-        return refuse(note, core->where, "cannot be read", "Look at the disk that it is on.");
+        return refuse(note, core->where, "cannot be read", "Check the disk that holds it.");
     r = check_header(core, &eh, note);
     if (r < 0)
         return r;
     n = count_headers(core, &eh);
     if (!n || n > MAX_SEGMENTS || eh.e_phoff > core->size || n > (core->size - eh.e_phoff) / sizeof(*ph))
-        return refuse(note, core->where, "is cut off: its headers are not all there",
-                      "Copy it again from where it was written; see ulimit -c if it was written so.");
+        return refuse(note, core->where, "is truncated: its headers are incomplete",
+                      "Copy the original again; if it is truncated too, raise ulimit -c.");
     ph = malloc(n * sizeof(*ph));
     if (!ph)
         return ERR_NOMEM;
     r = read_at(core, eh.e_phoff, ph, n * sizeof(*ph)) ? take_headers(core, ph, n) : ERR_CORE;
     free(ph);
     if (r == ERR_CORE)
-        return refuse(note, core->where, "cannot be read", "Look at the disk that it is on.");
+        return refuse(note, core->where, "cannot be read", "Check the disk that holds it.");
     sort_segments(core);
     if (core->pid <= 0)
         guess_pid(core);
@@ -267,15 +269,15 @@ int core_file_open(const char *path, struct core_file **ret, struct err_note *no
 
     if (fd < 0 || fstat(fd, &st) < 0) {
         err_note_what(note, ERR_CORE, "cannot open %s: %s", path, strerror(errno));
-        err_note_hint(note, "The kernel says in /proc/sys/kernel/core_pattern where it puts core files; "
-                            "coredumpctl dump gets one out of systemd.");
+        err_note_hint(note, "/proc/sys/kernel/core_pattern names the location of core files; with systemd, "
+                            "extract one with coredumpctl dump.");
         if (fd >= 0)
             close(fd);
         return ERR_CORE;
     }
     if (!S_ISREG(st.st_mode)) {
         close(fd);
-        return refuse(note, path, S_ISDIR(st.st_mode) ? "is a directory" : "is not a file", HINT_CORE);
+        return refuse(note, path, S_ISDIR(st.st_mode) ? "is a directory" : "is not a regular file", HINT_CORE);
     }
     r = core_unpack(fd, path, &fd, note);
     if (r < 0) {

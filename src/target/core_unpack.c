@@ -53,9 +53,9 @@ static const struct packer *packer_of(int fd)
 
 static int fail_write(const struct unpack *u, int error)
 {
-    err_note_what(u->note, ERR_CORE, "unpacking %s to %s: %s after %llu MB", u->path, u->place, strerror(error),
+    err_note_what(u->note, ERR_CORE, "decompressing %s to %s: %s after %llu MB", u->path, u->place, strerror(error),
                   (unsigned long long)(u->written >> 20));
-    err_note_hint(u->note, "Set TMPDIR to a directory with more room, or unpack the file yourself.");
+    err_note_hint(u->note, "Set TMPDIR to a directory with more space, or decompress the file yourself.");
     return ERR_CORE;
 }
 
@@ -214,15 +214,14 @@ int core_unpack(int fd, const char *path, int *ret_fd, struct err_note *note)
     if (!packer)
         return 0;
     if (packer->kind == FOREIGN) {
-        err_note_what(note, ERR_CORE, "%s is packed in a way that is not known here", path);
-        err_note_hint(note, "Unpack it first: %s %s", packer->program, path);
+        err_note_what(note, ERR_CORE, "%s is compressed in an unsupported format", path);
+        err_note_hint(note, "Decompress it first: %s %s", packer->program, path);
         return ERR_CORE;
     }
     r = unpack_by(&u, packer->kind);
     if (r == 0 && u.broken && !u.written) {
-        err_note_what(note, ERR_CORE, "%s is packed, but damaged", path);
-        err_note_hint(note, "Copy it again from where it was written, or unpack it yourself: %s %s", packer->program,
-                      path);
+        err_note_what(note, ERR_CORE, "%s is compressed but corrupt", path);
+        err_note_hint(note, "Copy the original again, or decompress it yourself: %s %s", packer->program, path);
         r = ERR_CORE;
     }
     if (r < 0) {

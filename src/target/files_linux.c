@@ -23,7 +23,7 @@ int files_open_root(const char *dir, struct files *ret, struct err_note *note)
 
     if (f.root < 0) {
         err_note_what(note, ERR_CORE, "cannot open the directory %s: %s", dir ? dir : "/", strerror(errno));
-        err_note_hint(note, "Give with --root a directory that holds the files of the machine or container.");
+        err_note_hint(note, "Use --root with a directory that holds the files of the original machine or container.");
         return ERR_CORE;
     }
     f.root_path = dir ? realpath(dir, NULL) : NULL;

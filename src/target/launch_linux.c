@@ -98,7 +98,7 @@ int launch_start(char *const argv[], const struct launch_options *options, struc
         waitpid(l.pid, NULL, 0);
     launch_close(&l);
     err_note_what(note, ERR_LAUNCH, "'%s': %s", argv[0], strerror(error));
-    err_note_hint(note, "Give the program and its arguments after --, as you would in a shell.");
+    err_note_hint(note, "Put the program and its arguments after --, as in a shell.");
     return ERR_LAUNCH;
 }
 

@@ -44,8 +44,8 @@ int setuid_guard_settle(struct err_note *note)
     prctl(PR_SET_KEEPCAPS, 1, 0, 0, 0);
     if (setresgid(getgid(), getgid(), getgid()) < 0 || setresuid(getuid(), getuid(), getuid()) < 0 || !is_caller() ||
         caps_set(keep, 0) < 0 || caps_permitted() != keep) {
-        err_note_what(note, ERR_PERMISSION, "spyglass is installed setuid, but cannot give up the rights that it got");
-        err_note_hint(note, "Take the bit away: chmod u-s,g-s the program.");
+        err_note_what(note, ERR_PERMISSION, "spyglass is installed setuid but cannot drop its privileges");
+        err_note_hint(note, "Remove the setuid bit: chmod u-s,g-s PROGRAM");
         return ERR_PERMISSION;
     }
     prctl(PR_SET_KEEPCAPS, 0, 0, 0, 0);

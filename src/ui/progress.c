@@ -1,6 +1,6 @@
 /*
- * Counters -> one line of a terminal. Called by cmd/record at every sample: between two drawings an
- * update costs one comparison. Never blocks: a terminal that does not take the line does without it.
+ * The progress line of record. record calls progress_update at every sample; between two redraws that costs one
+ * comparison. Never blocks: if the terminal is not ready, skips the redraw.
  */
 #include "ui/progress.h"
 
@@ -16,7 +16,7 @@ enum { DRAW_EVERY_NS = 100000000, LINE_MAX_BYTES = 256, WIDTH_UNKNOWN = 80 };
 
 struct progress {
     int fd;
-    bool drawn; /* a line is on the screen */
+    bool drawn; /* the line is on the screen */
     uint64_t next_ns;
 };
 
@@ -36,7 +36,7 @@ struct progress *progress_new(int fd, bool hidden)
     return pr;
 }
 
-/* A job in the background must not scribble over what the user is doing. */
+/* A background job must not write over the foreground program. */
 static bool may_draw(int fd)
 {
     struct pollfd p = {.fd = fd, .events = POLLOUT};
@@ -66,7 +66,7 @@ void progress_update(struct progress *pr, const struct progress_counts *counts, 
     pr->next_ns = now_ns + DRAW_EVERY_NS;
     if (!may_draw(pr->fd))
         return;
-    /* The last column stays free: some terminals wrap as soon as it is filled. */
+    /* Leave the last column free: some terminals wrap as soon as it is filled. */
     n += progress_line(line + n, LINE_MAX_BYTES, counts, terminal_width(pr->fd) - 1);
     memcpy(line + n, "\033[K", 3);
     pr->drawn |= put(pr->fd, line, n + 3);
@@ -90,10 +90,10 @@ struct progress *progress_free(struct progress *pr)
 
 /* ---- the text ---- */
 
-/* "59.3s", "1:02:03": tenths as long as they say something. */
+/* "59.3s" below a minute, then "1:02:03". */
 static void format_time(char *buf, size_t n, double seconds)
 {
-    seconds = seconds > 0 ? seconds : 0; /* nan as well */
+    seconds = seconds > 0 ? seconds : 0; /* also handles NaN */
     seconds = seconds < 1e12 ? seconds : 1e12;
     uint64_t whole = (uint64_t)seconds;
 
@@ -128,7 +128,7 @@ size_t progress_line(char *buf, size_t n, const struct progress_counts *counts, 
     snprintf(part[3], sizeof(part[3]), "%s", rate);
     if (n > 0)
         buf[0] = '\0';
-    /* Whole parts only, the most telling first: a cut number would lie. */
+    /* Only whole parts, the most important first: a truncated number would be wrong. */
     for (size_t i = 0; i < 4; i++) {
         size_t need = strlen(part[i]) + (i ? 3 : 0);
         if (used + need > limit)

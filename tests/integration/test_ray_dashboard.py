@@ -312,7 +312,7 @@ def test_large_answers(head):
         assert status == 200, text[:3000]
         names, samples = READ[format](text)
         assert samples > 0 and any(name.startswith("deep_") or "a_function_with_a_name" in name for name in names)
-        said = {"flamegraph": "smallest or deepest frames are left out", "raw": "made coarser"}.get(format, "")
+        said = {"flamegraph": "smallest or deepest frames omitted", "raw": "reduced to stay below"}.get(format, "")
         assert said in text
     status, text, _ = head.get("worker/traceback", pid=pid)
     assert status == 200 and text.count("Thread ") > 100 and text.count("a_function_with_a_name") > 1000

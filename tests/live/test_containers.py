@@ -229,7 +229,7 @@ def test_host_pid_of_the_inside(container):
     result = run("dump", "--pid", "1")
     assert box.id[:12] not in result.out and str(box.pid) not in result.out, result
     if "Failed to find python version" in result.err:
-        assert re.search(r"what is 1 inside is here .*\b%d \(podman/%s\)" % (box.pid, box.id[:12]), result.err), result
+        assert re.search(r"PID 1 in the container is PID .*\b%d \(podman/%s\)" % (box.pid, box.id[:12]), result.err), result
 
 
 BINARIES = {
@@ -322,7 +322,7 @@ def test_inside_as_another_user(container):
     done = box.exec(PROGRAM, "dump", "--pid", "1", user=1001)
     assert done.returncode == 1 and not done.stdout
     text = done.stderr.decode()
-    assert "Permission" in text and "belongs to another user (uid 1000, we are 1001)" in text
+    assert "Permission" in text and "belongs to another user (uid 1000; you are uid 1001)" in text
     assert "--cap-add SYS_PTRACE" in text and "securityContext" in text and "--user 1000" in text
     done = box.exec(PROGRAM, "doctor", "--pid", "1", user=1001)
     assert done.returncode == 1 and b"container: podman/" + box.id.encode() in done.stdout
@@ -338,7 +338,7 @@ def test_inside_with_a_strict_profile(container, tmp_path):
     at_rest(box.pid)
     check_threads(check_done(box.exec(PROGRAM, "dump", "--json", "--pid", "1")), box.truth, 1)
     text = check_done(box.exec(PROGRAM, "doctor", "--pid", "1"))
-    assert "process_vm_readv is refused; ptrace is refused" in text and "native stacks: no" in text
+    assert "process_vm_readv is blocked; ptrace is blocked" in text and "native stacks: no" in text
 
 
 # ---- rootless

@@ -29,7 +29,7 @@ def check_lossy(threads, truth):
         found = next(t for t in threads if t["thread_id"] == true["ident"])
         got, want = rows(found["frames"]), rows(true["frames"])
         assert found["thread_name"] == true["name"] and found["os_thread_id"] == true["os_id"]
-        if got and got[-1][0] == "[cut off]" and not true["main"]:
+        if got and got[-1][0] == "[truncated]" and not true["main"]:
             want = want[:len(got) - 1]
             got = got[:-1]
         same(got, want, "thread %s" % true["name"])
@@ -164,7 +164,7 @@ def test_packed_and_cut_off(crashed, scratch):
     packed = scratch / "core.gz"
     packed.write_bytes(gzip.compress(core.read_bytes(), 1)[:-200000])
     result = run("dump", "--core", packed)
-    assert result.status in (0, 1) and "cut off" in result.err, result
+    assert result.status in (0, 1) and "truncated" in result.err, result
 
 
 @pytest.mark.parametrize("name, start, program", [("xz", b"\xfd7zXZ\0", "xz"), ("lz4", b"\x04\x22\x4d\x18", "lz4")])
@@ -236,7 +236,7 @@ def test_exe(launch, copy, script, inside, scratch, python):
     for file in one.files:
         file.unlink()
     result = is_whole(run("dump", "--core", core, "--json", *roots(python)), target.truth)
-    missing = "Note: /.*/%s is missing here; .* Pass %s" % (
+    missing = "Note: /.*/%s is missing here; .* Use %s" % (
         re.escape(one.files[-1].name), "--exe FILE, or --root DIR" if len(one.files) == 1 else "--root DIR")
     assert re.match(missing, result.err) and len(result.err.splitlines()) == 1, result
     result = is_whole(run("dump", "--core", core, "--json", "--exe", kept, *roots(python)), target.truth)
@@ -245,7 +245,7 @@ def test_exe(launch, copy, script, inside, scratch, python):
     else:
         assert re.match(missing, result.err), result
     wrong = is_whole(run("dump", "--core", core, "--json", "--exe", "/bin/true", *roots(python)), target.truth)
-    assert wrong.err.startswith("Note: the program given with --exe is not the one of the core file"), wrong
+    assert wrong.err.startswith("Note: the file given with --exe is not the executable of the dumped process"), wrong
 
 
 @by_kernel
@@ -279,23 +279,23 @@ def test_other_file_in_its_place(crashed, scratch):
     (scratch / program[1:]).parent.mkdir(parents=True)
     shutil.copy("/bin/true", scratch / program[1:])
     result = is_whole(run("dump", "--core", core, "--json", "--root", scratch), truth)
-    assert result.err.startswith("Note: %s is here, but is not the file" % program), result
+    assert result.err.startswith("Note: %s is not the file that the process had mapped" % program), result
 
 
 @pytest.mark.parametrize("share", [0.999, 0.9, 0.5, 0.2, 0.01])
 def test_cut_off(crashed, scratch, share):
-    """Never a crash, never a lie: what is shown is true, and that the file is cut off is said."""
+    """Never a crash, never a lie: what is shown is true, and that the file is truncated is said."""
     core, truth = crashed
     cut = scratch / "core.cut"
     bytes_ = core.read_bytes()
     cut.write_bytes(bytes_[:int(len(bytes_) * share)])
     result = run("dump", "--core", cut, "--json")
-    assert result.status in (0, 1) and "cut off" in result.err, result
+    assert result.status in (0, 1) and "truncated" in result.err, result
     if result.status == 0:
         true = {t["ident"]: rows(t["frames"]) for t in truth["threads"]}
         for thread in json.loads(result.out):
             got, want = rows(thread["frames"]), true[thread["thread_id"]]
-            if got[-1][0] == "[cut off]":
+            if got[-1][0] == "[truncated]":
                 got.pop()
                 want = want[:len(got)]
             assert len(got) == len(want)
@@ -318,7 +318,7 @@ BAD = [
     ("i386", header(machine=3, size=1), "32-bit"),
     ("x32", header(size=1), "32-bit"),
     ("big endian", header(data=2), "big-endian"),
-    ("header only", header(), "cut off"),
+    ("header only", header(), "truncated"),
     ("start of a header", header()[:30], "core file"),
 ]
 
@@ -335,8 +335,8 @@ def test_bad_file(scratch, name, bytes_, what):
 
 def test_bad_arguments(scratch):
     for args, what in [(["--core", scratch / "none"], "No such file"), (["--core", scratch], "is a directory"),
-                       (["--core", "/dev/null"], "is not a file"),
-                       (["--core", "/dev/null", "--exe", scratch / "none"], "cannot read the program")]:
+                       (["--core", "/dev/null"], "is not a regular file"),
+                       (["--core", "/dev/null", "--exe", scratch / "none"], "cannot read the executable")]:
         result = run("dump", *args).check(1)
         assert result.err.startswith("Error: Failed to read the core file: ") and what in result.err, result
         assert len(result.err.splitlines()) == 2

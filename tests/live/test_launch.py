@@ -124,7 +124,7 @@ def test_stays_until_asked_twice(tmp_path, script):
         assert process.returncode == 0 and process_state(pid) in ("R", "S")
     finally:
         os.kill(pid, signal.SIGKILL)
-    assert b"goes on: pid %d" % pid in process.communicate()[0]
+    assert b"still running (PID %d)" % pid in process.communicate()[0]
 
 
 def test_asked_at_once_is_once(tmp_path, script):
@@ -140,7 +140,7 @@ def test_asked_at_once_is_once(tmp_path, script):
     assert process.poll() is None
     os.kill(pid, signal.SIGKILL)
     result = finish(process)
-    assert result.status == 137 and "goes on" not in result.out, result
+    assert result.status == 137 and "still running" not in result.out, result
 
 
 def test_group_signal(tmp_path, script):
@@ -213,7 +213,7 @@ def test_duration_leaves_it(tmp_path):
         assert out.exists()
     finally:
         os.kill(pid, signal.SIGKILL)
-    assert b"goes on: pid %d" % pid in process.communicate()[0]
+    assert b"still running (PID %d)" % pid in process.communicate()[0]
 
 
 def test_duration_and_wait(tmp_path):
@@ -256,7 +256,7 @@ def test_root_ends_first(tmp_path, script):
     result = finish(process).check()
     tree = read_tree(out.read_text())
     counts = sum(count for chain, functions, count in tree if chain[-1][0] == child and "works" in functions)
-    assert counts > 0 and "goes on" not in result.messages, (counts, result)
+    assert counts > 0 and "still running" not in result.messages, (counts, result)
     assert process_state(child) is None
 
 
@@ -380,7 +380,7 @@ def test_control_c_reaches_it_once(terminal, tmp_path, script):
     wait_until(lambda: cpu_seconds(pid) > 0.3, "it works")
     t.type(b"\x03")
     t.expect(b'{"signal": 2}')
-    t.expect(b"Waiting for the program to end")
+    t.expect(b"Waiting for the program to exit")
     assert read_raw(out.read_text())[0]["works"] > 0
     before = cpu_seconds(pid)
     wait_until(lambda: cpu_seconds(pid) > before + 0.3, "it works on")
@@ -397,7 +397,7 @@ def test_duration_on_a_terminal(terminal, tmp_path):
     code = "import sys\n%s\nline = input('name? ')\nsys.exit(4)" % (WORK % 1.5)
     out = tmp_path / "x"
     t = terminal(SPYGLASS, "record", "--hideprogress", "-d", "0.5", "-f", "raw", "-o", out, "--", *DEBIAN.command, "-c", code)
-    t.expect(b"Waiting for the program to end")
+    t.expect(b"Waiting for the program to exit")
     assert out.exists()
     t.expect(b"name? ")
     t.type(b"\n")

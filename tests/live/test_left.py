@@ -185,7 +185,7 @@ def test_asked_to_end(tmp_path, program, status):
         process.send_signal(signal.SIGTERM)
         result = finish(process)
         assert result.status == status, result
-        assert "ended, with status 7" in result.out, result
+        assert "exited with status 7" in result.out, result
         assert process_state(left.number()) in ("R", "S")
         assert "works" in functions_of(read_tree((tmp_path / "out").read_text()))[left.number()]
     finally:

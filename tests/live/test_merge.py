@@ -114,9 +114,9 @@ def test_messages(files):
 @pytest.mark.parametrize("args, words", [
     (["missing.txt"], "missing.txt: No such file or directory"),
     (["r=missing.txt"], "missing.txt: No such file or directory"),
-    (["."], "it is a directory"),
-    (["a.txt", "bad.txt"], "bad.txt, line 2: it is not a stack that is followed by a blank and a count"),
-    (["big.txt"], "big.txt, line 1: its count is too large"),
+    (["."], "is a directory"),
+    (["a.txt", "bad.txt"], "bad.txt, line 2: expected a stack, a space and a count"),
+    (["big.txt"], "big.txt, line 1: the count is too large"),
     (["empty.txt"], "No stack counts found"),
     (["-o", "nowhere/x.svg", "a.txt"], "the directory 'nowhere' does not exist"),
     (["esc\x1b[31m.txt"], "esc?[31m.txt"),
@@ -133,8 +133,8 @@ def test_errors(args, words, files):
 
 
 def test_usage(files):
-    for args, words in ((["-o", "x.svg"], "at least one raw profile"), (["-", "-"], "once only"), (["--pid", "5", "a.txt"], "no flag"),
-                        ([";" * 64 + "=a.txt"], "64 levels at most")):
+    for args, words in ((["-o", "x.svg"], "at least one raw profile"), (["-", "-"], "only be read once"), (["--pid", "5", "a.txt"], "does not accept the flag"),
+                        ([";" * 64 + "=a.txt"], "at most 64 levels")):
         assert words in merge(files, *args).check(2).err
 
 
@@ -154,7 +154,7 @@ def test_huge_line(files):
     with open(files / "huge.txt", "wb") as file:
         file.truncate(3 << 30)  # all zeros, and not on the disk
     result = merge(files, "-o", "x.svg", "huge.txt", preexec_fn=None if SANITIZED else limited).check(1)
-    assert "huge.txt, line 1: it is too long" in result.err
+    assert "huge.txt, line 1: the line is too long" in result.err
 
 
 def test_many_lines(files):
@@ -196,7 +196,7 @@ def test_ends_with_its_parent(spawn, tmp_path):
 def test_has_lost_its_parent_before(spawn, tmp_path):
     target = spawn(DEBIAN, "busy.py")
     result = run("record", "--pid", target.pid, "-o", tmp_path / "x.txt", "--with-parent", "1").check()
-    assert "because the process that started it has ended" in result.out
+    assert "because the parent process exited" in result.out
     process = start("record", "--pid", target.pid, "-o", tmp_path / "y.txt", "-d", "0.3", "--with-parent", os.getpid())
     assert "because" not in finish(process).check().out
     assert "root" in (tmp_path / "y.txt").read_text()

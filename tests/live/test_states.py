@@ -17,8 +17,8 @@ from stacks import check_json, compare, parse_json, parse_text
 FEW_OR_MANY = 8 if SANITIZED else 20  # attempts to hit a bad moment
 # What dump may say of a process that is not (yet, or any more) a Python that can be read.
 FAIR = re.compile(
-    r"has not started yet|Failed to find python version|Check that the process is running|has exited|cannot be right"
-    r"|Failed to read the memory|changed while it was read"
+    r"has not finished starting|Failed to find python version|Check that the process is running|has exited"
+    r"|contains invalid values|Failed to read the memory|changed while spyglass was reading it"
 )
 
 

@@ -13,7 +13,7 @@ from share_check import check_shares
 
 KINDS = ["plain", "method", "nested", pytest.param("generator", marks=pytest.mark.since(3, 5)),
          pytest.param("coroutine", marks=pytest.mark.since(3, 5)), "exec"]
-NOT_SURE = "[not sure]"
+NOT_SURE = "[unverified]"
 MODES = {"default": [], "nonblocking": ["--nonblocking"]}
 
 
@@ -85,7 +85,7 @@ def pinned(*allowed):
 
 def ways(result):
     """How the stacks were read, by the line that --verbose gives."""
-    match = re.search(r"own core: (\d+); held by ptrace: (\d+); asleep: (\d+); unheld: (\d+)", result.out)
+    match = re.search(r"same core (\d+), ptrace (\d+), asleep (\d+), unpaused (\d+)", result.out)
     return dict(zip(("core", "held", "asleep", "unheld"), map(int, match.groups())))
 
 
@@ -160,7 +160,7 @@ def test_unheld_where_ptrace_is_refused_too(apart, tmp_path):
         tracer.terminate()
         tracer.wait()
     assert found["core"] == found["held"] == 0, result
-    assert "may not be held" in result.out
+    assert "Could not pause the process" in result.out
 
 
 # ---- a deterministic look at what the statistical tests measure ----

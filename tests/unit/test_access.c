@@ -49,7 +49,7 @@ static void test_users(void)
     struct access_facts f = plain_facts();
 
     be_uid(&f.target, 0);
-    check_verdict(&f, "belongs to another user (uid 0, we are 1000)", "sudo env \"PATH=$PATH\"");
+    check_verdict(&f, "belongs to another user (uid 0; you are uid 1000)", "sudo env \"PATH=$PATH\"");
     f.in_container = true;
     check_verdict(&f, "belongs to another user", "--cap-add SYS_PTRACE");
     check_verdict(&f, "belongs to another user", "docker exec --user 0");
@@ -63,7 +63,7 @@ static void test_users(void)
     check_verdict(&f, "belongs to another user", "sudo");
     be_uid(&f.self, 0);
     be_uid(&f.target, 1000);
-    check_verdict(&f, "we lack CAP_SYS_PTRACE", "SYS_PTRACE");
+    check_verdict(&f, "spyglass lacks CAP_SYS_PTRACE", "SYS_PTRACE");
 }
 
 static void test_yama(void)
@@ -71,21 +71,21 @@ static void test_yama(void)
     struct access_facts f = plain_facts();
 
     f.yama = 1;
-    check_verdict(&f, "Yama forbids to read processes that are not our children (kernel.yama.ptrace_scope = 1)",
+    check_verdict(&f, "Yama (ptrace_scope=1) only lets you trace your own children",
                   "sudo sysctl kernel.yama.ptrace_scope=0");
     check_verdict(&f, "Yama", "sudo env \"PATH=$PATH\"");
     f.in_container = true;
     check_verdict(&f, "Yama", "record -- PROGRAM");
     f.yama = 2;
-    check_verdict(&f, "ptrace_scope = 2", "SYS_PTRACE");
+    check_verdict(&f, "Yama (ptrace_scope=2) only lets processes with CAP_SYS_PTRACE trace others", "SYS_PTRACE");
     f.yama = 3;
-    check_verdict(&f, "ptrace_scope = 3", "next boot");
+    check_verdict(&f, "Yama (ptrace_scope=3) forbids tracing any process", "next boot");
     f.self.cap_eff = f.self.cap_perm = ALL;
-    check_verdict(&f, "ptrace_scope = 3", "next boot");
+    check_verdict(&f, "Yama (ptrace_scope=3) forbids tracing any process", "next boot");
     f.yama = 2; /* is no gate for one with the capability */
-    check_verdict(&f, "a security module may be the cause", "dmesg");
+    check_verdict(&f, "another security module", "dmesg");
     f.yama = 0;
-    check_verdict(&f, "a security module may be the cause", "dmesg");
+    check_verdict(&f, "another security module", "dmesg");
 }
 
 static void test_other_gates(void)
@@ -97,7 +97,7 @@ static void test_other_gates(void)
     check_verdict(&f, "is not dumpable", "sudo");
     f = plain_facts();
     f.target.cap_perm = CAPS_NICE;
-    check_verdict(&f, "has capabilities that we lack", "sudo");
+    check_verdict(&f, "has more capabilities than spyglass", "sudo");
     f = plain_facts();
     f.same_user_ns = false;
     check_verdict(&f, "in another user namespace", "inside its container");
@@ -107,11 +107,11 @@ static void test_other_gates(void)
     f = plain_facts();
     f.lent = true;
     be_uid(&f.target, 0);
-    check_verdict(&f, "installed setuid and serves only your own processes", "sudo");
+    check_verdict(&f, "installed setuid and only reads your own processes", "sudo");
     f = plain_facts();
     f.lent = true;
     f.dumpable = false;
-    check_verdict(&f, "installed setuid and serves only your own processes", "sudo");
+    check_verdict(&f, "installed setuid and only reads your own processes", "sudo");
 }
 
 #define HEX "59fb1f64d19376c2625445c240dc8a0d778e0114164e2d2a42de5fc558afbb29"

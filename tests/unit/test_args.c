@@ -175,17 +175,17 @@ static void test_pid(void)
     }
     CHECK_INT(parse("spyglass d -p 2147483647")->o.pid, 2147483647);
     CHECK_INT(parse("spyglass d -p 0x7fffffff")->o.pid, 0x7fffffff);
-    check_error("spyglass d -p abc", "'abc' is not a process id", "");
-    check_error("spyglass d -p 12x", "'12x' is not a process id", "");
-    check_error("spyglass d -p 0x", "'0x' is not a process id", "");
-    check_error("spyglass d -p 0xg", "'0xg' is not a process id", "");
-    check_error("spyglass d -p 1.5", "'1.5' is not a process id", "");
-    check_error("spyglass d -p -5", "'-5' is not a process id", "");
-    check_error("spyglass d -p +5", "'+5' is not a process id", "");
-    check_error("spyglass d -p f", "'f' is not a process id", "");
-    check_error("spyglass d -p 0", "no process can have the id 0", "");
-    check_error("spyglass d -p 2147483648", "no process can have the id 2147483648", "");
-    check_error("spyglass d -p 99999999999999999999999", "no process can have the id 99999999999999999999999", "");
+    check_error("spyglass d -p abc", "'abc' is not a process ID", "");
+    check_error("spyglass d -p 12x", "'12x' is not a process ID", "");
+    check_error("spyglass d -p 0x", "'0x' is not a process ID", "");
+    check_error("spyglass d -p 0xg", "'0xg' is not a process ID", "");
+    check_error("spyglass d -p 1.5", "'1.5' is not a process ID", "");
+    check_error("spyglass d -p -5", "'-5' is not a process ID", "");
+    check_error("spyglass d -p +5", "'+5' is not a process ID", "");
+    check_error("spyglass d -p f", "'f' is not a process ID", "");
+    check_error("spyglass d -p 0", "process ID 0 is out of range", "");
+    check_error("spyglass d -p 2147483648", "process ID 2147483648 is out of range", "");
+    check_error("spyglass d -p 99999999999999999999999", "process ID 99999999999999999999999 is out of range", "");
 }
 
 static void test_rate(void)
@@ -195,17 +195,17 @@ static void test_rate(void)
     CHECK(parse("spyglass r --rate=1e3")->o.rate == 1000);
     CHECK(parse("spyglass r --rate .25")->o.rate == .25);
     CHECK(parse("spyglass r --rate 1000000")->o.rate == 1e6);
-    check_error("spyglass r -r 0", "the rate must be more than 0, not 0", "");
-    check_error("spyglass r -r 0.0", "the rate must be more than 0, not 0.0", "");
-    check_error("spyglass r -r -5", "the rate must be more than 0, not -5", "");
-    check_error("spyglass r -r=-5", "the rate must be more than 0, not -5", "");
-    check_error("spyglass r -r nan", "'nan' is not a rate: give a number of samples a second", "");
-    check_error("spyglass r -r inf", "'inf' is not a rate: give a number of samples a second", "");
-    check_error("spyglass r -r 1e999", "'1e999' is not a rate: give a number of samples a second", "");
-    check_error("spyglass r -r 0x10", "'0x10' is not a rate: give a number of samples a second", "");
-    check_error("spyglass r -r 10Hz", "'10Hz' is not a rate: give a number of samples a second", "");
-    check_error("spyglass r -r 1e-7", "the rate must lie between 0.000001 and 1000000, not 1e-7", "");
-    check_error("spyglass r -r 1e7", "the rate must lie between 0.000001 and 1000000, not 1e7", "");
+    check_error("spyglass r -r 0", "the rate must be greater than 0, not 0", "");
+    check_error("spyglass r -r 0.0", "the rate must be greater than 0, not 0.0", "");
+    check_error("spyglass r -r -5", "the rate must be greater than 0, not -5", "");
+    check_error("spyglass r -r=-5", "the rate must be greater than 0, not -5", "");
+    check_error("spyglass r -r nan", "'nan' is not a rate: use a number of samples per second", "");
+    check_error("spyglass r -r inf", "'inf' is not a rate: use a number of samples per second", "");
+    check_error("spyglass r -r 1e999", "'1e999' is not a rate: use a number of samples per second", "");
+    check_error("spyglass r -r 0x10", "'0x10' is not a rate: use a number of samples per second", "");
+    check_error("spyglass r -r 10Hz", "'10Hz' is not a rate: use a number of samples per second", "");
+    check_error("spyglass r -r 1e-7", "the rate must be between 0.000001 and 1000000, not 1e-7", "");
+    check_error("spyglass r -r 1e7", "the rate must be between 0.000001 and 1000000, not 1e7", "");
 }
 
 static void test_duration(void)
@@ -215,11 +215,11 @@ static void test_duration(void)
     CHECK(parse("spyglass r -d unlimited")->o.duration == 0);
     CHECK(parse("spyglass r -d Unlimited")->o.duration == 0);
     CHECK(parse("spyglass r -d 99999999999")->o.duration == 0);
-    check_error("spyglass r -d 0", "the duration must be more than 0 seconds, not 0", "");
-    check_error("spyglass r -d -1", "the duration must be more than 0 seconds, not -1", "");
-    check_error("spyglass r -d nan", "'nan' is not a duration: give seconds, or 'unlimited'", "");
-    check_error("spyglass r -d 5s", "'5s' is not a duration: give seconds, or 'unlimited'", "");
-    check_error("spyglass r -d 1.2.3", "'1.2.3' is not a duration: give seconds, or 'unlimited'", "");
+    check_error("spyglass r -d 0", "the duration must be greater than 0 seconds, not 0", "");
+    check_error("spyglass r -d -1", "the duration must be greater than 0 seconds, not -1", "");
+    check_error("spyglass r -d nan", "'nan' is not a duration: use a number of seconds, or 'unlimited'", "");
+    check_error("spyglass r -d 5s", "'5s' is not a duration: use a number of seconds, or 'unlimited'", "");
+    check_error("spyglass r -d 1.2.3", "'1.2.3' is not a duration: use a number of seconds, or 'unlimited'", "");
 }
 
 static void test_format(void)
@@ -234,10 +234,10 @@ static void test_format(void)
     }
     struct parsed *p = parse("spyglass record -f speedscop");
     CHECK_STR(p->note.what, "unknown format 'speedscop'");
-    CHECK(strncmp(p->note.hint, "Did you mean 'speedscope'? The formats are ", 43) == 0);
+    CHECK(strncmp(p->note.hint, "Did you mean 'speedscope'? Available formats: ", 46) == 0);
     p = parse("spyglass record --format=xml");
     CHECK_STR(p->note.what, "unknown format 'xml'");
-    CHECK(strncmp(p->note.hint, "The formats are ", 16) == 0 && strstr(p->note.hint, "chrometrace"));
+    CHECK(strncmp(p->note.hint, "Available formats: ", 19) == 0 && strstr(p->note.hint, "chrometrace"));
 }
 
 static void test_text(void)
@@ -289,7 +289,7 @@ static void test_clusters(void)
     CHECK(parse("spyglass dump -jlp 1")->o.json);
     check_error("spyglass record -sx", "unknown flag '-x'", "");
     check_error("spyglass record -s=1", "--subprocesses takes no value, but got '1'", "");
-    check_error("spyglass record -sp", "--pid needs a value: --pid PID", "");
+    check_error("spyglass record -sp", "--pid requires a value: --pid PID", "");
     check_error("spyglass dump -pid 5", "unknown flag '-pid'", "Did you mean '--pid'?");
 }
 
@@ -311,16 +311,17 @@ static void test_program(void)
     CHECK_STR(parse("spyglass record -- 1234")->o.program[0], "1234");
     CHECK_STR(parse("spyglass record -s -- -- x")->o.program[0], "--");
     CHECK(parse("spyglass record -p 5 --")->o.program == NULL);
-    check_error("spyglass record -p 5 python", "--pid and a program to launch ('python') exclude each other",
-                "Leave one of them out.");
+    check_error("spyglass record -p 5 python", "--pid cannot be combined with a program to launch ('python')",
+                "Use one or the other.");
     check_error("py-spy record 1234", "'1234' is not a program",
-                "For the process of that id: py-spy record --pid 1234");
-    check_error("spyglass dump -p 5 -c file", "--pid and --core exclude each other", "");
-    check_error("spyglass dump -p 5 --root /", "--root goes with --core FILE only", "");
-    check_error("spyglass dump --exe python", "--exe goes with --core FILE only", "");
-    check_error("spyglass dump 1234", "unexpected word '1234'", "For the process of that id: spyglass dump --pid 1234");
-    check_error("spyglass dump python", "unexpected word 'python'", "");
-    check_error("spyglass -", "unexpected word '-'", "");
+                "To profile the process with that ID, run: py-spy record --pid 1234");
+    check_error("spyglass dump -p 5 -c file", "--pid and --core cannot be combined", "");
+    check_error("spyglass dump -p 5 --root /", "--root requires --core FILE", "");
+    check_error("spyglass dump --exe python", "--exe requires --core FILE", "");
+    check_error("spyglass dump 1234", "unexpected argument '1234'",
+                "To dump the process with that ID, run: spyglass dump --pid 1234");
+    check_error("spyglass dump python", "unexpected argument 'python'", "");
+    check_error("spyglass -", "unexpected argument '-'", "");
 }
 
 static int collect(const char *word, void *arg)
@@ -349,24 +350,24 @@ static void test_files(void)
     p = parse("py-spy m -oout.svg a stop b");
     CHECK_INT(args_each_file(&p->o, collect, all), 7);
     CHECK_STR(all, "a|");
-    check_error("spyglass merge -o x.svg", "merge needs at least one raw profile",
+    check_error("spyglass merge -o x.svg", "merge requires at least one raw profile",
                 "For example: spyglass merge -o all.svg 'node 1=one.txt' 'node 2=two.txt'");
-    check_error("spyglass merge --pid 5 a", "merge takes no flag '--pid'",
-                "See the flags it takes with: spyglass merge --help");
+    check_error("spyglass merge --pid 5 a", "merge does not accept the flag '--pid'",
+                "For the flags it accepts, run: spyglass merge --help");
     CHECK(parse("spyglass merge -h")->o.show_help);
 }
 
 static void test_values_missing(void)
 {
-    check_error("spyglass dump -p", "--pid needs a value: --pid PID", "");
-    check_error("spyglass dump --pid", "--pid needs a value: --pid PID", "");
-    check_error("spyglass dump --pid=", "--pid needs a value: --pid PID", "");
-    check_error("spyglass dump --pid ''", "--pid needs a value: --pid PID", "");
-    check_error("spyglass dump -p=", "--pid needs a value: --pid PID", "");
-    check_error("spyglass record -o -s", "--output needs a value, but '-s' follows",
-                "A value that begins with a dash is given as: --output=-s");
-    check_error("spyglass record -d --idle", "--duration needs a value, but '--idle' follows",
-                "A value that begins with a dash is given as: --duration=--idle");
+    check_error("spyglass dump -p", "--pid requires a value: --pid PID", "");
+    check_error("spyglass dump --pid", "--pid requires a value: --pid PID", "");
+    check_error("spyglass dump --pid=", "--pid requires a value: --pid PID", "");
+    check_error("spyglass dump --pid ''", "--pid requires a value: --pid PID", "");
+    check_error("spyglass dump -p=", "--pid requires a value: --pid PID", "");
+    check_error("spyglass record -o -s", "--output requires a value, but the next argument is '-s'",
+                "To pass a value that begins with a dash, write: --output=-s");
+    check_error("spyglass record -d --idle", "--duration requires a value, but the next argument is '--idle'",
+                "To pass a value that begins with a dash, write: --duration=--idle");
     check_error("spyglass dump --json=yes", "--json takes no value, but got 'yes'", "");
     check_error("spyglass record -p 1 -p 1", "--pid may be given only once", "");
     check_error("spyglass record -o a --output=b", "--output may be given only once", "");
@@ -382,15 +383,16 @@ static void test_unknown_flags(void)
     check_error("spyglass dump --jsno", "unknown flag '--jsno'", "Did you mean '--json'?");
     check_error("spyglass record --zzz", "unknown flag '--zzz'", "");
     check_error("spyglass record -z", "unknown flag '-z'", "");
-    check_error("spyglass dump --rate 5", "dump takes no flag '--rate'",
-                "See the flags it takes with: spyglass dump --help");
-    check_error("py-spy dump -r 5", "dump takes no flag '-r'", "See the flags it takes with: py-spy dump --help");
-    check_error("spyglass record -ll", "record takes no flag '-l'",
-                "See the flags it takes with: spyglass record --help");
-    check_error("spyglass --pid 5", "unknown flag '--pid'", "A command comes before its flags: spyglass COMMAND --pid");
-    check_error("spyglass --verbose dump", "unexpected word 'dump'",
-                "A command comes before its flags: spyglass dump FLAGS");
-    check_error("spyglass -p 5", "unknown flag '-p'", "A command comes before its flags: spyglass COMMAND -p");
+    check_error("spyglass dump --rate 5", "dump does not accept the flag '--rate'",
+                "For the flags it accepts, run: spyglass dump --help");
+    check_error("py-spy dump -r 5", "dump does not accept the flag '-r'",
+                "For the flags it accepts, run: py-spy dump --help");
+    check_error("spyglass record -ll", "record does not accept the flag '-l'",
+                "For the flags it accepts, run: spyglass record --help");
+    check_error("spyglass --pid 5", "unknown flag '--pid'", "Put the command before its flags: spyglass COMMAND --pid");
+    check_error("spyglass --verbose dump", "unexpected argument 'dump'",
+                "Put the command before its flags: spyglass dump FLAGS");
+    check_error("spyglass -p 5", "unknown flag '-p'", "Put the command before its flags: spyglass COMMAND -p");
     check_error("spyglass --verion", "unknown flag '--verion'", "Did you mean '--version'?");
     check_error("spyglass record --a\033[31m\n", "unknown flag '--a?[31m?'", "");
     CHECK_INT(
@@ -402,8 +404,8 @@ static void test_unknown_flags(void)
 
 static void test_unknown_words(void)
 {
-    static const char all[] = "The commands are record, dump, merge, ray, doctor, completions, help.";
-    static const char shells[] = "The shells are bash, zsh, fish, elvish, powershell.";
+    static const char all[] = "Available commands: record, dump, merge, ray, doctor, completions, help.";
+    static const char shells[] = "Available shells: bash, zsh, fish, elvish, powershell.";
     char hint[128];
 
     check_error("spyglass top", "top is not available in this version", "");
@@ -417,9 +419,9 @@ static void test_unknown_words(void)
     snprintf(hint, sizeof(hint), "Did you mean 'bash'? %s", shells);
     check_error("spyglass completions bsah", "unknown shell 'bsah'", hint);
     check_error("spyglass completions tcsh2", "unknown shell 'tcsh2'", shells);
-    check_error("spyglass completions", "completions needs the name of a shell",
+    check_error("spyglass completions", "completions requires the name of a shell",
                 "For example: spyglass completions bash");
-    check_error("spyglass completions bash zsh", "completions takes one shell, but 'zsh' follows", "");
+    check_error("spyglass completions bash zsh", "completions accepts one shell; unexpected argument 'zsh'", "");
     CHECK_STR(parse("spyglass completions PowerShell")->o.shell, "powershell");
 }
 

@@ -148,15 +148,15 @@ static void test_packed(void)
     CHECK(packed && gzwrite(packed, text, sizeof(text)) == (int)sizeof(text) && gzclose(packed) == Z_OK);
     setenv("TMPDIR", ".", 1);
     CHECK_INT(core_file_open("packed", &core, &note), ERR_CORE);
-    CHECK_STR(note.what, "packed is not a core file: it does not begin as one");
+    CHECK_STR(note.what, "packed is not a core file: it has no ELF header");
     for (size_t i = 0; i < 2; i++) {
         write_file("packed", damaged[i], strlen(damaged[i]));
         CHECK_INT(core_file_open("packed", &core, &note), ERR_CORE);
-        CHECK_STR(note.what, "packed is packed, but damaged");
+        CHECK_STR(note.what, "packed is compressed but corrupt");
     }
     setenv("TMPDIR", "/nonexistent", 1);
     CHECK_INT(core_file_open("packed", &core, &note), ERR_CORE);
-    CHECK_STR(note.what, "unpacking packed to /nonexistent: No such file or directory after 0 MB");
+    CHECK_STR(note.what, "decompressing packed to /nonexistent: No such file or directory after 0 MB");
     unsetenv("TMPDIR");
     unlink("packed");
 }

@@ -90,7 +90,7 @@ static void test_lines_of_others(void)
 {
     check_line("main;foo;bar 3", 0);
     check_line("process 1:\"x\";main;bar 3", 1);
-    check_line("[not sure] (moved while it was read) 3", 0);
+    check_line("[unverified] (changed while being read) 3", 0);
     check_line("_start (python3);clock_nanosleep (libc.so.6) 3", 0);
     check_line("std::function<void (int)>::operator() (functional:12) 3", 0);
     check_line("f (a (copy)/x.py:3) 3", 0);

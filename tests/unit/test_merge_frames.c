@@ -260,17 +260,17 @@ static void test_cut(void)
         fill_usual(w);
         w->n.stack.whole = false;
         w->n.stack.n = 5; /* not as far as the outer loop */
-        check(w, "c_leaf c_func b [native frames are missing here] a", true);
+        check(w, "c_leaf c_func b [missing native frames] a", true);
         w->n.stack.n = 2;
-        check(w, "c_leaf c_func [native frames are missing here] b a", true);
+        check(w, "c_leaf c_func [missing native frames] b a", true);
         w->n.stack.n = 0;
-        check(w, "[native frames are missing here] b a", true);
+        check(w, "[missing native frames] b a", true);
         w->n.stack.n = 8; /* all of Python is there */
         check(w, "c_leaf c_func b c_middle a", false);
         w->s->options.native_all = true;
         check(w,
               "c_leaf c_func PyObject_Call b eval PyObject_Call c_middle a eval pymain_run "
-              "[native frames are missing here]",
+              "[missing native frames]",
               false);
         w->n.stack.n = 9;
         world_free(w);
@@ -346,7 +346,7 @@ static void test_no_place(void)
     outer = add(w, "eval", EVAL);
     python(w, "b", true, NONE);
     python(w, "a", true, NONE);
-    check(w, "c_middle [native frames are missing here] b a", true);
+    check(w, "c_middle [missing native frames] b a", true);
     w->py_frames[0].entry = spot(outer);
     w->py_frames[1].entry = spot(inner);
     CHECK_INT(merge_frames(&w->w, &w->n, &w->py, &w->frames, w->shown, 0), 0);
@@ -369,16 +369,16 @@ static void test_wrong_chain(void)
 
     fill_usual(w);
     w->cframe = 0;
-    check(w, "c_leaf c_func c_middle libc.so+0x1 [native frames are missing here] b a", true);
+    check(w, "c_leaf c_func c_middle libc.so+0x1 [missing native frames] b a", true);
     w->cframe = 0xdeadbeef;
-    check(w, "c_leaf c_func c_middle libc.so+0x1 [native frames are missing here] b a", true);
+    check(w, "c_leaf c_func c_middle libc.so+0x1 [missing native frames] b a", true);
     w->cframe = spot(3);
     put(w, spot(3) + (addr_t)l->cf_previous, spot(3)); /* itself */
-    check(w, "c_leaf c_func b c_middle libc.so+0x1 [native frames are missing here] a", true);
+    check(w, "c_leaf c_func b c_middle libc.so+0x1 [missing native frames] a", true);
     put(w, spot(3) + (addr_t)l->cf_frame, 0);
-    check(w, "c_leaf c_func c_middle libc.so+0x1 [native frames are missing here] b a", true);
+    check(w, "c_leaf c_func c_middle libc.so+0x1 [missing native frames] b a", true);
     put(w, spot(3) + (addr_t)l->cf_previous, STACK + sizeof(w->bytes) - 4); /* out of the copy */
-    check(w, "c_leaf c_func c_middle libc.so+0x1 [native frames are missing here] b a", true);
+    check(w, "c_leaf c_func c_middle libc.so+0x1 [missing native frames] b a", true);
     world_free(w);
 }
 

@@ -449,7 +449,7 @@ static void check_big_flamegraph(const struct profile *p)
     char *svg = write_format("flamegraph", p, &plain, 0);
 
     CHECK(strlen(svg) < 4000000);
-    CHECK(strstr(svg, "are left out") != NULL);
+    CHECK(strstr(svg, "smallest or deepest frames omitted") != NULL);
     CHECK_INT(count_of(svg, "<g "), count_of(svg, "</g>"));
     free(svg);
 }
@@ -504,7 +504,7 @@ static void check_limit(struct profile *p, const char *format)
     CHECK(w.len > 100000 && w.len < 4 << 20);
     CHECK_INT(p->samples, samples);
     if (strcmp(format, "flamegraph") != 0)
-        CHECK(strstr(w.text, "made coarser") != NULL);
+        CHECK(strstr(w.text, "reduced to stay below") != NULL);
     for (char *line = strtok(w.text, "\n"); strcmp(format, "raw") == 0 && line; line = strtok(NULL, "\n"))
         sum += strtoull(strrchr(line, ' '), NULL, 10);
     CHECK_INT(sum, strcmp(format, "raw") == 0 ? samples : 0);
@@ -555,7 +555,7 @@ static void test_limit_dump(void)
         written_close(&w);
         CHECK_INT(used, w.len);
         CHECK(w.len <= sizes[i]);
-        CHECK_INT(strstr(w.text, "frames are left out") != NULL, i > 0);
+        CHECK_INT(strstr(w.text, "frames omitted") != NULL, i > 0);
         CHECK(strstr(w.text, "views.py:1)\n") != NULL && strstr(w.text, "views.py:1000)\n") != NULL);
         CHECK_INT(strstr(w.text, "views.py:500)\n") != NULL, i == 0);
         free(w.text);

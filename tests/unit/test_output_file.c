@@ -290,14 +290,14 @@ static void test_refused(void)
     CHECK_INT(mkdir("dir", 0777), 0);
     make_file("file", "x");
     CHECK_INT(bind(sock, (struct sockaddr *)&address, sizeof(address)), 0);
-    check_refused("", "'': the name is empty");
-    check_refused("dir", "'dir': it is a directory");
-    check_refused("dir/", "'dir/': it is a directory");
-    check_refused(".", "'.': it is a directory");
-    check_refused("/", "'/': it is a directory");
+    check_refused("", "'': the file name is empty");
+    check_refused("dir", "'dir': is a directory");
+    check_refused("dir/", "'dir/': is a directory");
+    check_refused(".", "'.': is a directory");
+    check_refused("/", "'/': is a directory");
     check_refused("no/such/a.svg", "'no/such/a.svg': the directory 'no/such' does not exist");
     check_refused("file/a.svg", "'file/a.svg': the directory 'file' cannot be used: Not a directory");
-    check_refused("socket", "'socket': it is neither a file, a FIFO nor a character device");
+    check_refused("socket", "'socket': not a regular file, FIFO or character device");
     check_refused("/proc/a.svg", NULL);
     check_refused("\033[31m\xc2\x9bm\xff/a", "'?[31m?m?/a': the directory '?[31m?m?' does not exist");
     check_refused("\xc3\xa9t\xc3\xa9/a", "'\xc3\xa9t\xc3\xa9/a': the directory '\xc3\xa9t\xc3\xa9' does not exist");
@@ -305,7 +305,7 @@ static void test_refused(void)
     name[sizeof(name) - 1] = '\0';
     check_refused(name, NULL);
     CHECK_INT(output_file_open("no/a", &pl, &note), ERR_OUTPUT);
-    CHECK_STR(note.hint, "Create it, or give another place with -o FILE.");
+    CHECK_STR(note.hint, "Create it, or choose another path with -o FILE.");
     CHECK_INT(output_file_open("no/a", &pl, NULL), ERR_OUTPUT);
     CHECK_INT(count_names("."), 3);
     close(sock);
@@ -355,8 +355,8 @@ static void test_fifo(void)
     enter("fifo");
     CHECK_INT(mkfifo("f", 0666), 0);
     CHECK_INT(output_file_open("f", &pl, &note), ERR_OUTPUT);
-    CHECK_STR(note.what, "'f': nobody reads from this FIFO");
-    CHECK_STR(note.hint, "Start its reader first, or give another place with -o FILE.");
+    CHECK_STR(note.what, "'f': no process is reading from this FIFO");
+    CHECK_STR(note.hint, "Start the reader first, or choose another path with -o FILE.");
     int reader = open("f", O_RDONLY | O_NONBLOCK | O_CLOEXEC);
     pl = open_ok("f");
     CHECK_INT(put(pl, "ours", NULL), 0);
@@ -364,7 +364,7 @@ static void test_fifo(void)
     close(reader);
     CHECK_INT(put(pl, "ours", &note), ERR_DISK);
     CHECK_STR(note.what, "'f': Broken pipe");
-    CHECK_STR(note.hint, "Who read from it has gone away.");
+    CHECK_STR(note.hint, "The process reading from it has exited.");
     CHECK(S_ISFIFO(mode_of("f")));
     output_file_close(pl);
 }
@@ -406,7 +406,7 @@ static void test_devices(void)
     pl = open_ok("/dev/full");
     CHECK_INT(put(pl, "ours", &note), ERR_DISK);
     CHECK_STR(note.what, "'/dev/full': No space left on device");
-    CHECK_STR(note.hint, "Free some space or give another place with -o FILE.");
+    CHECK_STR(note.hint, "Free some disk space or choose another path with -o FILE.");
     output_file_close(pl);
 }
 
@@ -430,7 +430,7 @@ static void test_descriptors(void)
         close(ends[0]);
         close(ends[1]);
     }
-    check_refused("/dev/fd/987654", "'/dev/fd/987654': this descriptor is not open");
+    check_refused("/dev/fd/987654", "'/dev/fd/987654': the descriptor is not open");
 }
 
 /* Standard output is a file: a snapshot is replaced by the end, what others wrote stays. */
@@ -629,7 +629,7 @@ static void test_unlisted_dir(void)
 
 static void part_foreign_file(void)
 {
-    check_refused("theirs", "'theirs': the file there belongs to another user");
+    check_refused("theirs", "'theirs': the existing file belongs to another user");
     struct output_file *pl = open_ok("mine");
     CHECK_INT(put(pl, "ours", NULL), 0);
     output_file_close(pl);
