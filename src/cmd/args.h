@@ -12,6 +12,7 @@
 #define CMD_ARGS_H
 
 #include "base/err.h"
+#include "base/log.h"
 #include "out/format.h"
 
 #include <stdbool.h>
@@ -71,6 +72,8 @@ struct options {
     bool native_all;
     bool json;
     bool verbose;
+    /* LOG_LEVEL_OFF: not given. */
+    enum log_level log_level;
     const char *shell; /* of `completions` */
     const char *title; /* of `merge`; NULL: none given */
     size_t n_files;    /* of `merge`: see args_each_file */
@@ -91,6 +94,7 @@ enum args_kind {
     ARGS_RATE,
     ARGS_DURATION,
     ARGS_FORMAT,
+    ARGS_LOG_LEVEL,
     ARGS_SHOW_HELP,
     ARGS_SHOW_VERSION,
 };

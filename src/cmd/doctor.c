@@ -2,8 +2,10 @@
  * doctor: what this machine, this container and this user allow, and what would help. One fact a line, or one object of
  * JSON. With --pid everything is tried on that process, else on a child of our own.
  */
+#include "base/log.h"
 #include "base/text.h"
 #include "cmd/cmd.h"
+#include "cmd/log_session.h"
 #include "out/json.h"
 #include "pause/access_probe.h"
 #include "sample/process.h"
@@ -229,6 +231,7 @@ static void try_dump(struct doctor *d, pid_t pid)
         access_hint_inner(pid, &note);
     if (r < 0 && note.hint[0])
         tell(d, "help", "%s", note.hint);
+    log_session_counters(s, NULL);
     process_free(p);
     sampler_free(s);
 }

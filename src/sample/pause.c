@@ -4,6 +4,7 @@
 #include "sample/pause.h"
 
 #include "base/clock.h"
+#include "base/log.h"
 
 #define LOOKS           4
 #define LOOK_AGE_NS     (500 * NS_PER_US) /* unheld: a thread that keeps moving is not looked at each time */
@@ -51,6 +52,7 @@ static int begin_still(struct pause *fz, struct sampler *s, struct known_thread 
             return ERR_GONE;
         fz->way = fz->look.state == 'R' ? PAUSE_SAME_CORE : PAUSE_ASLEEP;
         if (fz->way == PAUSE_SAME_CORE && fz->look.is_realtime) { /* it would not let us run beside it */
+            log_often(LOG_LEVEL_DEBUG, "pause", k->tid, "tid %d: real-time thread, not sharing its core", (int)k->tid);
             cpu_affinity_unpin(&s->core);
             return ERR_UNSUPPORTED;
         }
@@ -77,6 +79,9 @@ static int begin_held(struct pause *fz, struct sampler *s, struct known_thread *
 
     fz->way = PAUSE_PTRACE;
     s->waited_ns += r == ERR_STOP ? timeout_ns : 0;
+    if (r < 0)
+        log_often(LOG_LEVEL_DEBUG, "pause", k->tid, "tid %d: state %c: ptrace: %s", (int)k->tid, fz->look.state,
+                  err_name(r));
     /* Another tracer, a filter or a missing right: reading may still be allowed. */
     s->hold_refused |= r == ERR_PERMISSION;
     return r;
@@ -183,6 +188,11 @@ int pause_begin(struct pause *fz, struct sampler *s, struct known_thread *k, boo
     r = begin_still(fz, s, k);
     if (r != ERR_UNSUPPORTED)
         return r;
+    log_often(LOG_LEVEL_DEBUG, "pause", k->tid, "tid %d: state %c, CPU %d: not asleep and not on a core to share, %s",
+              (int)k->tid, fz->look.state, fz->look.cpu,
+              s->options.nonblocking ? "--nonblocking"
+              : s->hold_refused      ? "ptrace is refused"
+                                     : "trying ptrace");
     if (!s->options.nonblocking && !s->hold_refused) {
         r = begin_held(fz, s, k);
         if (r != ERR_PERMISSION)

@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/grow.h"
 #include "base/hash.h"
+#include "base/log.h"
 #include "target/core_file.h"
 
 #include <sched.h>
@@ -386,6 +387,11 @@ static int try_read(struct stack *st, const struct stack_source *src, struct kno
     /* One that moves runs; one that does not may have gone to sleep. */
     else if (r == 0 && st->key == k->key && k->look_again_ns > fz.since_ns + LOOK_SOON_NS)
         k->look_again_ns = fz.since_ns + LOOK_SOON_NS;
+    if (r == 0)
+        log_changed(LOG_LEVEL_DEBUG, "pause", k->tid, fz.way, "tid %d: state %c, CPU %d: read %s", (int)k->tid,
+                    fz.look.state, fz.look.cpu,
+                    ((const char *const[PAUSE_METHODS]){"while asleep", "from the same core", "while ptrace pauses it",
+                                                        "unpaused", "from the core file"})[fz.way]);
     k->key = st->key;
     return r;
 }
@@ -415,7 +421,11 @@ int stack_read(struct stack *st, const struct stack_source *src, struct known_th
             st->checked_ns = 0; /* it asks for the same again, so that the next sample finds all of it read ahead */
             r = try_read(st, src, k, idle, st->must_hold || i >= gentle);
         }
+        if (r < 0)
+            log_often(LOG_LEVEL_DEBUG, "sample", k->tid, "tid %d: attempt %d: %s", (int)k->tid, i + 1, err_name(r));
     }
+    if (r < 0)
+        log_often(LOG_LEVEL_INFO, "sample", k->tid, "tid %d: no stack: %s", (int)k->tid, err_name(r));
     return r;
 }
 
