@@ -147,7 +147,7 @@ void log_session_counters(const struct sampler *s, const struct loop *l)
 {
     if (!s || !log_is_on(LOG_LEVEL_INFO))
         return;
-    if (l)
+    if (l && l->elapsed_ns)
         log_loop(l);
     log_info("end", "%llu stacks; left out %llu idle and %llu without the GIL; %llu unsure",
              (unsigned long long)s->stacks, (unsigned long long)s->idle, (unsigned long long)s->no_gil,
@@ -169,6 +169,9 @@ void log_session_counters(const struct sampler *s, const struct loop *l)
 
 void log_session_end(int status)
 {
-    log_info("end", "exit status %d", status);
+    if (status)
+        log_error("end", "exit status %d", status);
+    else
+        log_info("end", "exit status %d", status);
     log_finish();
 }
