@@ -88,13 +88,23 @@ static void put_head(FILE *out, enum log_level level, const char *area)
             now.tv_nsec / 1000000, titles[level], area);
 }
 
-static void put_line(const char *line, size_t len)
+/* After a line that was dropped the next one does not wait. */
+static bool is_writable(void)
 {
     struct pollfd p = {.fd = log_state.fd, .events = POLLOUT};
+    int n;
 
-    log_state.is_stuck = poll(&p, 1, log_state.is_stuck ? 0 : LOG_WAIT_MS) != 1 || !(p.revents & POLLOUT) ||
-                         write(log_state.fd, line, len) != (ssize_t)len;
-    log_state.dropped = log_state.is_stuck ? log_state.dropped + 1 : 0;
+    do
+        n = poll(&p, 1, log_state.dropped ? 0 : LOG_WAIT_MS);
+    while (n < 0 && errno == EINTR);
+    return n == 1 && p.revents & POLLOUT;
+}
+
+static void put_line(const char *line, size_t len)
+{
+    bool done = is_writable() && write(log_state.fd, line, len) == (ssize_t)len;
+
+    log_state.dropped = done ? 0 : log_state.dropped + 1;
 }
 
 /* `suppressed`: lines like this one that were not written. */
@@ -128,21 +138,24 @@ static void write_message(enum log_level level, const char *area, uint64_t suppr
     write_line(level, area, message, suppressed);
 }
 
-/* The site of a format and key; the one that was there gives way if all places for it are taken. */
+/* The site of a format and key. If all its places are taken, another one gives way, but none that counts all keys. */
 static struct log_site *find_site(const char *format, uint64_t key)
 {
     uint64_t hash = hash_mix(hash_mix(0, (uint64_t)(uintptr_t)format), key);
-    struct log_site *site;
+    struct log_site *victim = &log_state.sites[hash % LOG_SITES];
 
     for (unsigned i = 0; i < PROBES; i++) {
-        site = &log_state.sites[(hash + i) % LOG_SITES];
+        struct log_site *site = &log_state.sites[(hash + i) % LOG_SITES];
+
         if (site->format == format && site->key == key)
             return site;
+        if (!site->format || site->key != KEY_ALL)
+            victim = site;
         if (!site->format)
             break;
     }
-    *site = (struct log_site){.format = format, .key = key};
-    return site;
+    *victim = (struct log_site){.format = format, .key = key};
+    return victim;
 }
 
 static bool is_due(const struct log_site *site, uint64_t burst, uint64_t pause_ns, uint64_t now)
@@ -150,10 +163,20 @@ static bool is_due(const struct log_site *site, uint64_t burst, uint64_t pause_n
     return site->lines < burst || now - site->written_ns >= pause_ns;
 }
 
-static void count_line(struct log_site *site, uint64_t now)
+/* Takes the place of one line of the site, and of one of all keys of its format; false if there is none left now. */
+static bool take_line(struct log_site *site)
 {
+    struct log_site *all = find_site(site->format, KEY_ALL);
+    uint64_t now = clock_now_ns();
+
+    if (!is_due(site, BURST, PAUSE_NS, now) || !is_due(all, BURST_ALL, PAUSE_ALL_NS, now)) {
+        site->suppressed++;
+        return false;
+    }
     site->lines++;
-    site->written_ns = now;
+    all->lines++;
+    site->written_ns = all->written_ns = now;
+    return true;
 }
 
 static uint64_t take_suppressed(struct log_site *site)
@@ -178,15 +201,11 @@ void log_write(enum log_level level, const char *area, const char *fmt, ...)
 void log_write_often(enum log_level level, const char *area, uint64_t key, const char *fmt, ...)
 {
     struct log_site *site = find_site(fmt, key);
-    uint64_t now = clock_now_ns();
     int error = errno;
     va_list args;
 
-    if (!is_due(site, BURST, PAUSE_NS, now)) {
-        site->suppressed++;
+    if (!take_line(site))
         return;
-    }
-    count_line(site, now);
     va_start(args, fmt);
     write_message(level, area, take_suppressed(site), fmt, args);
     va_end(args);
@@ -195,19 +214,12 @@ void log_write_often(enum log_level level, const char *area, uint64_t key, const
 
 void log_write_changed(enum log_level level, const char *area, uint64_t key, uint64_t value, const char *fmt, ...)
 {
-    struct log_site *all = find_site(fmt, KEY_ALL), *site = find_site(fmt, key);
-    uint64_t now = clock_now_ns();
+    struct log_site *site = find_site(fmt, key);
     int error = errno;
     va_list args;
 
-    if (site->lines && site->value == value)
+    if ((site->lines && site->value == value) || !take_line(site))
         return;
-    if (!is_due(site, BURST, PAUSE_NS, now) || !is_due(all, BURST_ALL, PAUSE_ALL_NS, now)) {
-        site->suppressed++;
-        return;
-    }
-    count_line(all, now);
-    count_line(site, now);
     site->value = value;
     va_start(args, fmt);
     write_message(level, area, take_suppressed(site), fmt, args);

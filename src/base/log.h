@@ -42,9 +42,8 @@ struct log_site {
 extern struct log_state {
     enum log_level level;
     int fd;
-    bool erases;   /* fd is a terminal, and the progress line may be on it */
-    bool is_stuck; /* the last line was dropped */
-    uint64_t dropped;
+    bool erases;      /* fd is a terminal, and the progress line may be on it */
+    uint64_t dropped; /* lines, since the last one that was written */
     struct log_site sites[LOG_SITES];
 } log_state;
 
@@ -66,13 +65,13 @@ enum log_level log_level_by_name(const char *name);
 #define log_info(area, ...)  (log_is_on(LOG_LEVEL_INFO) ? log_write(LOG_LEVEL_INFO, area, __VA_ARGS__) : (void)0)
 #define log_debug(area, ...) (log_is_on(LOG_LEVEL_DEBUG) ? log_write(LOG_LEVEL_DEBUG, area, __VA_ARGS__) : (void)0)
 
-/* For what can happen at every sample. For each `key`, a thread ID for instance, the first five lines, then one per
- * second with the number of lines that it stands for. */
+/* For what can happen at every sample. Writes the first five lines of each `key`, a thread ID for instance, and then one
+ * per second with the number of lines that it stands for. All keys of a format together get 200 lines, and then 20 per
+ * second. */
 #define log_often(level, area, key, ...)                                                                               \
     (log_is_on(level) ? log_write_often(level, area, (uint64_t)(key), __VA_ARGS__) : (void)0)
 
-/* For a state: a line when `value` is another one than in the last line of this `key`, under the same limit, and at most
- * 200 lines at once for all keys together. */
+/* For a state. Writes a line when `value` differs from the last line of this `key`, under the same limits. */
 #define log_changed(level, area, key, value, ...)                                                                      \
     (log_is_on(level) ? log_write_changed(level, area, (uint64_t)(key), (uint64_t)(value), __VA_ARGS__) : (void)0)
 

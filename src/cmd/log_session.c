@@ -20,7 +20,7 @@
 
 #define VARIABLE "SPYGLASS_LOG"
 
-/* A variable that is set to nothing counts as not set. */
+/* An empty variable counts as unset. A setuid spyglass heeds it, too: the words it can hold are harmless. */
 static int level_of_environment(enum log_level *ret, struct err_note *note)
 {
     const char *name = getenv(VARIABLE);

@@ -73,8 +73,8 @@ int process_tree_join(struct process_tree *t, pid_t pid, const struct proc_stat 
         .pid = pid, .start_time = st->start_time, .image = st->image, .node = node, .error = ERR_STARTING};
     t->slots[slot_of(t, pid)] = (uint32_t)t->n;
     t->items[t->n - 1].left_out = up && proc_is_profiler(pid);
-    log_often(LOG_LEVEL_DEBUG, "tree", up ? up->info.pid : 0, "pid %d: found, child of %d%s", (int)pid, (int)st->parent,
-              t->items[t->n - 1].left_out ? ", a profiler: left out" : "");
+    log_changed(LOG_LEVEL_DEBUG, "tree", pid, st->start_time, "pid %d: found, child of %d%s", (int)pid, (int)st->parent,
+                t->items[t->n - 1].left_out ? ", a profiler: left out" : "");
     return 0;
 }
 
@@ -97,7 +97,7 @@ int process_tree_drop_dead(struct process_tree *t)
             t->items[kept++] = *e;
             continue;
         }
-        log_often(LOG_LEVEL_DEBUG, "tree", 0, "pid %d: exited", (int)e->pid);
+        log_changed(LOG_LEVEL_DEBUG, "tree", e->pid, e->start_time, "pid %d: exited", (int)e->pid);
         process_free(e->process);
         if (e->left_out)
             process_node_release(e->node);
@@ -224,7 +224,8 @@ int process_tree_try(struct process_tree *t, struct tree_entry *e, uint64_t pati
         e->dead = true;
     e->given_up = !may_change(e, r);
     if (e->given_up)
-        log_often(LOG_LEVEL_DEBUG, "tree", 0, "pid %d: not tried again: %s", (int)e->pid, err_name(r));
+        log_changed(LOG_LEVEL_DEBUG, "tree", e->pid, e->start_time, "pid %d: not tried again: %s", (int)e->pid,
+                    err_name(r));
     e->retry_ns = clock_now_ns() + RETRY_NS;
     return process_node_read_command(e->node) < 0 ? ERR_NOMEM : r;
 }

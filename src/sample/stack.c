@@ -422,10 +422,10 @@ int stack_read(struct stack *st, const struct stack_source *src, struct known_th
             r = try_read(st, src, k, idle, st->must_hold || i >= gentle);
         }
         if (r < 0)
-            log_often(LOG_LEVEL_DEBUG, "sample", k->tid, "tid %d: attempt %d: %s", (int)k->tid, i + 1, err_name(r));
+            log_often(LOG_LEVEL_DEBUG, "sample", -r, "tid %d: attempt %d: %s", (int)k->tid, i + 1, err_name(r));
     }
     if (r < 0)
-        log_often(LOG_LEVEL_INFO, "sample", k->tid, "tid %d: no stack: %s", (int)k->tid, err_name(r));
+        log_often(LOG_LEVEL_INFO, "sample", -r, "tid %d: no stack: %s", (int)k->tid, err_name(r));
     return r;
 }
 

@@ -84,7 +84,7 @@ static int table_rebuild(struct thread_table *t, size_t need, bool all)
             next.slots[slot_of(&next, k->tstate)] = *k;
             next.n++;
         } else {
-            log_often(LOG_LEVEL_DEBUG, "threads", 0, "tid %d: ended", (int)k->tid);
+            log_changed(LOG_LEVEL_DEBUG, "threads", k->tstate, k->tid, "tid %d: ended", (int)k->tid);
             thread_drop(k);
         }
     }

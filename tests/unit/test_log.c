@@ -212,7 +212,8 @@ static void test_many_keys(void)
     start(LOG_LEVEL_DEBUG);
     for (uint64_t key = 0; key < 100000; key++)
         log_often(LOG_LEVEL_DEBUG, "a", key, "k");
-    CHECK(count(written(), "\n") > 100);
+    size_t n = count(written(), "\n"); /* on a slow machine some of those that are due every 50 ms */
+    CHECK(n >= 200 && n < 1000);
     log_finish();
 }
 
