@@ -61,7 +61,7 @@ void log_start(enum log_level level, int fd)
     log_state = (struct log_state){.level = level, .fd = fd, .erases = level && shows_progress(fd)};
 }
 
-/* Cut to MESSAGE_MAX bytes, and then before the last character if that has several bytes: it may not be whole. */
+/* Cuts the text to MESSAGE_MAX bytes. A multi-byte character at the end may be incomplete and is dropped. */
 static void format_message(char message[MESSAGE_MAX + 4], const char *fmt, va_list args)
 {
     int len = vsnprintf(message, MESSAGE_MAX, fmt, args);
@@ -76,7 +76,7 @@ static void format_message(char message[MESSAGE_MAX + 4], const char *fmt, va_li
     memcpy(message + end, "...", 4);
 }
 
-/* "14:03:21.042 DEBUG pause: ", after what takes the progress line off the terminal. The line is drawn again in 100 ms. */
+/* "14:03:21.042 DEBUG pause: ". On a terminal it erases the progress line first, which is redrawn within 100 ms. */
 static void put_head(FILE *out, enum log_level level, const char *area)
 {
     struct timespec now = {0};
@@ -138,7 +138,7 @@ static void write_message(enum log_level level, const char *area, uint64_t suppr
     write_line(level, area, message, suppressed);
 }
 
-/* The site of a format and key. If all its places are taken, another one gives way, but none that counts all keys. */
+/* The site of a format and key. If its slots are taken, it replaces another site, but not one that counts all keys. */
 static struct log_site *find_site(const char *format, uint64_t key)
 {
     uint64_t hash = hash_mix(hash_mix(0, (uint64_t)(uintptr_t)format), key);
@@ -163,7 +163,7 @@ static bool is_due(const struct log_site *site, uint64_t burst, uint64_t pause_n
     return site->lines < burst || now - site->written_ns >= pause_ns;
 }
 
-/* Takes the place of one line of the site, and of one of all keys of its format; false if there is none left now. */
+/* Counts one more line of the site and of its format, or one more suppressed: then false. */
 static bool take_line(struct log_site *site)
 {
     struct log_site *all = find_site(site->format, KEY_ALL);
@@ -227,7 +227,7 @@ void log_write_changed(enum log_level level, const char *area, uint64_t key, uin
     errno = error;
 }
 
-/* Of all keys of a format together. */
+/* Sums over all keys of a format. */
 static uint64_t take_suppressed_of(const char *format)
 {
     uint64_t n = 0;

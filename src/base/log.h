@@ -6,11 +6,11 @@
  *
  *     14:03:21.042 DEBUG pause: tid 4711: PTRACE_SEIZE: Operation not permitted
  *
- * While the log is off a call costs one comparison. It does not evaluate its arguments, so they may be expensive and may
- * make system calls. A call keeps errno.
+ * While the log is off, a call costs one comparison and does not evaluate its arguments, so these may be expensive. A call
+ * preserves errno.
  *
- * A line is one write(2) of at most LOG_LINE_MAX bytes. Text of the target is escaped as in dump. If nobody reads standard
- * error, a line waits LOG_WAIT_MS and is then dropped and counted: log little while a thread is paused.
+ * A line is one write(2) of at most LOG_LINE_MAX bytes. Control characters are escaped as in dump. If standard error is
+ * blocked, a call waits LOG_WAIT_MS, then drops the line and counts it. Log little while a thread is paused.
  *
  * Never log what a user would not put into a public bug report: no values of variables and no environment.
  */
@@ -37,8 +37,8 @@ struct log_site {
     uint64_t suppressed; /* since then */
 };
 
-/* The only mutable global of spyglass. Every layer logs, and a log that each function had to pass on would be in every
- * signature. Nothing but log.c writes to it, and nothing but the log reads it. */
+/* The exception to "no mutable globals": every layer logs, and passing a log down would change every signature. Only log.c
+ * writes to it. Nothing but the log depends on it. */
 extern struct log_state {
     enum log_level level;
     int fd;
@@ -52,7 +52,7 @@ void log_start(enum log_level level, int fd);
 /* Writes how many lines each rate limit has suppressed, and turns the log off. */
 void log_finish(void);
 
-/* "error", "warning", "info", "debug"; NULL for LOG_LEVEL_OFF and for what is no level. */
+/* "error", "warning", "info", "debug"; NULL for LOG_LEVEL_OFF and anything else. */
 const char *log_level_name(enum log_level level);
 /* LOG_LEVEL_OFF if `name` is no level. */
 enum log_level log_level_by_name(const char *name);

@@ -20,7 +20,7 @@ struct cmd {
     /* Returns the exit status; has printed its own errors (err_print). */
     int (*run)(const struct options *options);
     bool prints; /* what it writes to standard output is its result: a write that fails fails the command */
-    bool logs;   /* takes --log-level and heeds SPYGLASS_LOG */
+    bool logs;   /* takes --log-level and reads SPYGLASS_LOG */
 };
 
 int cmd_record(const struct options *o);

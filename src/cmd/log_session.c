@@ -20,7 +20,7 @@
 
 #define VARIABLE "SPYGLASS_LOG"
 
-/* An empty variable counts as unset. A setuid spyglass heeds it, too: the words it can hold are harmless. */
+/* An empty variable counts as unset. A setuid spyglass reads it too: it only selects one of four words. */
 static int level_of_environment(enum log_level *ret, struct err_note *note)
 {
     const char *name = getenv(VARIABLE);
@@ -31,7 +31,7 @@ static int level_of_environment(enum log_level *ret, struct err_note *note)
         return 0;
     for (enum log_level level = LOG_LEVEL_ERROR; log_level_name(level); level++)
         suggest_try(&g, log_level_name(level));
-    err_note_what(note, ERR_USAGE, "the environment variable " VARIABLE " is not a log level");
+    err_note_what(note, ERR_USAGE, "the value of " VARIABLE " is not a log level");
     err_note_hint(note, "The log levels are %s. Unset " VARIABLE " to turn the log off.", g.all);
     return ERR_USAGE;
 }

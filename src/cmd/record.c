@@ -96,6 +96,7 @@ static void take_snapshot(struct record *rec, uint64_t elapsed_ns)
 
     rec->profile->duration_ns = elapsed_ns;
     r = output_file_write(rec->place, fill, rec, &note);
+    log_info("output", "snapshot to %s: %s", output_file_path(rec->place), r < 0 ? err_name(r) : "written");
     progress_erase(rec->progress);
     if (r < 0)
         err_print(stderr, r, &note);

@@ -119,6 +119,8 @@ void run_as_user_begin(struct run_as_user *b)
         be_root(b);
     else
         caps_set(b->caps, b->caps);
+    log_changed(LOG_LEVEL_DEBUG, "access", b->uid, b->is_on, "acting as uid %u: %s", (unsigned)b->uid,
+                b->is_on ? "done" : "refused");
 }
 
 void run_as_user_end(struct run_as_user *b)
