@@ -4,6 +4,7 @@
  */
 #include "cmd/build_info.h"
 #include "cmd/cmd.h"
+#include "cmd/log_session.h"
 #include "target/setuid_guard.h"
 
 #include <errno.h>
@@ -17,9 +18,9 @@
 enum { STATUS_CLOSED_PIPE = 128 + SIGPIPE };
 
 static const struct cmd cmds[ARGS_COMMANDS_] = {
-    [ARGS_RECORD] = {cmd_record, false}, [ARGS_DUMP] = {cmd_dump, true},
-    [ARGS_MERGE] = {cmd_merge, false},   [ARGS_RAY] = {cmd_outer, true},
-    [ARGS_DOCTOR] = {cmd_doctor, true},  [ARGS_COMPLETIONS] = {cmd_completions, true},
+    [ARGS_RECORD] = {cmd_record, false, true}, [ARGS_DUMP] = {cmd_dump, true, true},
+    [ARGS_MERGE] = {cmd_merge, false, true},   [ARGS_RAY] = {cmd_outer, true, false},
+    [ARGS_DOCTOR] = {cmd_doctor, true, true},  [ARGS_COMPLETIONS] = {cmd_completions, true, false},
 };
 
 /* Otherwise a file opened later could become descriptor 0, 1 or 2 and receive our messages. */
@@ -104,6 +105,11 @@ int main(int argc, char **argv)
     if (o.show_help)
         return show_help(&o);
     o.origin = &origin;
+    r = cmds[o.command].logs ? log_session_start(&o, build_info_write, &note) : 0;
+    if (r < 0)
+        return err_print(stderr, r, &note);
     int status = cmds[o.command].run(&o);
-    return cmds[o.command].prints ? finish_stdout(status) : status;
+    status = cmds[o.command].prints ? finish_stdout(status) : status;
+    log_session_end(status);
+    return status;
 }

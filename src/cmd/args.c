@@ -74,6 +74,8 @@ static const struct args_flag flags[] = {
      "Stop and save the profile when PID, the parent process, exits"},
     {"verbose", 'v', ARGS_BOOL, IN_BOTH | IN(ARGS_NONE), FIELD(verbose), NULL,
      "Print more details; with --version, show how this program was built"},
+    {"log-level", 0, ARGS_LOG_LEVEL, IN_BOTH | IN_MERGE | IN_DOCTOR, FIELD(log_level), "LEVEL",
+     "Log to standard error: error, warning, info or debug"},
     {"help", 'h', ARGS_SHOW_HELP, IN_ALL, FIELD(show_help), NULL, "Show this help"},
     {"version", 'V', ARGS_SHOW_VERSION, IN_ALL, FIELD(show_version), NULL, "Show the version"},
     {0},
@@ -266,6 +268,20 @@ static int set_format(struct parser *p, void *field, const char *value)
     return fail_choice(p, "format", &g);
 }
 
+static int set_log_level(struct parser *p, void *field, const char *value)
+{
+    enum log_level level = log_level_by_name(value);
+    struct suggest g = {.word = value};
+
+    if (level != LOG_LEVEL_OFF) {
+        *(enum log_level *)field = level;
+        return 0;
+    }
+    for (level = LOG_LEVEL_ERROR; log_level_name(level); level++)
+        suggest_try(&g, log_level_name(level));
+    return fail_choice(p, "log level", &g);
+}
+
 static int set_text(struct parser *p, void *field, const char *value)
 {
     (void)p;
@@ -293,7 +309,7 @@ static int (*const setters[])(struct parser *p, void *field, const char *value) 
     [ARGS_BOOL] = set_true,      [ARGS_COUNT] = set_count,       [ARGS_TEXT] = set_text,
     [ARGS_FILE] = set_text,      [ARGS_PID] = set_pid,           [ARGS_DEPTH] = set_depth,
     [ARGS_RATE] = set_rate,      [ARGS_DURATION] = set_duration, [ARGS_FORMAT] = set_format,
-    [ARGS_SHOW_HELP] = set_true, [ARGS_SHOW_VERSION] = set_true,
+    [ARGS_SHOW_HELP] = set_true, [ARGS_SHOW_VERSION] = set_true, [ARGS_LOG_LEVEL] = set_log_level,
 };
 
 /* ---- flags ---- */

@@ -6,6 +6,7 @@
 #define CMD_ARGS_H
 
 #include "base/err.h"
+#include "base/log.h"
 #include "out/format.h"
 
 #include <stdbool.h>
@@ -64,6 +65,8 @@ struct options {
     bool native_all;
     bool json;
     bool verbose;
+    /* LOG_LEVEL_OFF: not given. */
+    enum log_level log_level;
     const char *shell; /* for `completions` */
     const char *title; /* for `merge`; NULL: not given */
     size_t n_files;    /* for `merge`: see args_each_file */
@@ -84,6 +87,7 @@ enum args_kind {
     ARGS_RATE,
     ARGS_DURATION,
     ARGS_FORMAT,
+    ARGS_LOG_LEVEL,
     ARGS_SHOW_HELP,
     ARGS_SHOW_VERSION,
 };

@@ -20,6 +20,7 @@ struct cmd {
     /* Prints its own errors (err_print) and returns the exit status. */
     int (*run)(const struct options *options);
     bool prints; /* its result goes to standard output, so a failed write fails the command */
+    bool logs;   /* takes --log-level and reads SPYGLASS_LOG */
 };
 
 int cmd_record(const struct options *o);

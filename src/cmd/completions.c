@@ -35,6 +35,12 @@ static void put_formats(const char *between, FILE *out)
         fprintf(out, "%s%s", f == format_all() ? "" : between, (*f)->name);
 }
 
+static void put_log_levels(FILE *out)
+{
+    for (enum log_level level = LOG_LEVEL_ERROR; log_level_name(level); level++)
+        fprintf(out, "%s%s", level == LOG_LEVEL_ERROR ? "" : " ", log_level_name(level));
+}
+
 static void put_shells(const char *between, FILE *out)
 {
     for (size_t i = 0; completions_shell(i); i++)
@@ -95,6 +101,10 @@ static void put_bash_values(FILE *out)
     put_bash_pattern(ARGS_FORMAT, out);
     fputs(")\n        COMPREPLY=($(compgen -W \"", out);
     put_formats(" ", out);
+    fputs("\" -- \"$cur\"))\n        return ;;\n    ", out);
+    put_bash_pattern(ARGS_LOG_LEVEL, out);
+    fputs(")\n        COMPREPLY=($(compgen -W \"", out);
+    put_log_levels(out);
     fputs("\" -- \"$cur\"))\n        return ;;\n    ", out);
     put_bash_pattern(ARGS_DURATION, out);
     fputs(")\n        COMPREPLY=($(compgen -W unlimited -- \"$cur\"))\n        return ;;\n    ", out);
@@ -197,6 +207,10 @@ static void put_zsh_value(const struct args_flag *f, FILE *out)
         fputc('(', out);
         put_formats(" ", out);
         fputc(')', out);
+    } else if (f->kind == ARGS_LOG_LEVEL) {
+        fputc('(', out);
+        put_log_levels(out);
+        fputc(')', out);
     }
 }
 
@@ -297,6 +311,11 @@ static void put_fish_flag(const char *name, const struct args_flag *f, const cha
     if (f->kind == ARGS_FORMAT) {
         fputs(" -a '", out);
         put_formats(" ", out);
+        fputc('\'', out);
+    }
+    if (f->kind == ARGS_LOG_LEVEL) {
+        fputs(" -a '", out);
+        put_log_levels(out);
         fputc('\'', out);
     }
     fputs(" -d '", out);

@@ -2,8 +2,10 @@
  * doctor: reports what this machine, container and user permit, and how to fix what is missing. Prints one fact per
  * line, or one JSON object. Tests the process given with --pid, or else a child of its own.
  */
+#include "base/log.h"
 #include "base/text.h"
 #include "cmd/cmd.h"
+#include "cmd/log_session.h"
 #include "out/json.h"
 #include "pause/access_probe.h"
 #include "sample/process.h"
@@ -230,6 +232,7 @@ static void try_dump(struct doctor *d, pid_t pid)
         access_hint_inner(pid, &note);
     if (r < 0 && note.hint[0])
         tell(d, "help", "%s", note.hint);
+    log_session_counters(s, NULL);
     process_free(p);
     sampler_free(s);
 }

@@ -4,8 +4,10 @@
 #include "out/dump.h"
 #include "base/clock.h"
 #include "base/grow.h"
+#include "base/log.h"
 #include "base/text.h"
 #include "cmd/cmd.h"
+#include "cmd/log_session.h"
 #include "cmd/postmortem.h"
 #include "cmd/report.h"
 #include "cmd/size_limit.h"
@@ -231,6 +233,7 @@ static int dump_core(const struct options *o, struct err_note *note)
         note_errors(s, 0);
     traces_clear(&traces);
     free(traces.items);
+    log_session_counters(s, NULL);
     postmortem_close(&pm);
     sampler_free(s);
     return r;
@@ -262,6 +265,9 @@ int cmd_dump(const struct options *o)
         note_errors(tree.sampler, o->pid);
     if (r == ERR_NO_PROCESS || r == ERR_NOT_PYTHON)
         access_hint_inner(o->pid, &note);
+    if (r < 0)
+        log_error("dump", "pid %d: %s: %s", (int)o->pid, err_name(r), note.what);
+    log_session_counters(tree.sampler, NULL);
     process_tree_free(&tree);
     sampler_free(tree.sampler);
     return r < 0 ? err_print(stderr, r, &note) : 0;

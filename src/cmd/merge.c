@@ -2,6 +2,7 @@
  * merge: combines raw profiles into one file in any of record's formats, each profile under its own root.
  */
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/utf8.h"
 #include "cmd/cmd.h"
 #include "cmd/report.h"
@@ -201,6 +202,8 @@ static int merge_word(const char *word, void *arg)
         r = open_source(m, &s);
     if (r == 0)
         r = read_source(m, &s);
+    log_info("merge", "%s: %llu lines: %s", s.path ? s.path : word, (unsigned long long)s.line,
+             r < 0 ? err_name(r) : "read");
     if (s.fd >= 0)
         close(s.fd);
     free(s.root);
@@ -256,6 +259,7 @@ static int write_result(struct merge *m)
     const char *at = m->format->look ? strstr(m->format->look, "%s") : NULL;
     int r = output_file_write(m->place, fill, m, m->note);
 
+    log_info("output", "%s to %s: %s", m->format->name, output_file_path(m->place), r < 0 ? err_name(r) : "written");
     if (r == ERR_NO_SAMPLES)
         err_note_what(m->note, r, "the input contains no stacks");
     if (r < 0)

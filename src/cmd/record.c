@@ -2,9 +2,11 @@
  * record: samples a process, or a program that it launches, and writes the profile.
  */
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/signame.h"
 #include "base/text.h"
 #include "cmd/cmd.h"
+#include "cmd/log_session.h"
 #include "cmd/report.h"
 #include "cmd/signals.h"
 #include "cmd/size_limit.h"
@@ -94,6 +96,7 @@ static void take_snapshot(struct record *rec, uint64_t elapsed_ns)
 
     rec->profile->duration_ns = elapsed_ns;
     r = output_file_write(rec->place, fill, rec, &note);
+    log_info("output", "snapshot to %s: %s", output_file_path(rec->place), r < 0 ? err_name(r) : "written");
     progress_erase(rec->progress);
     if (r < 0)
         err_print(stderr, r, &note);
@@ -296,6 +299,8 @@ static int prepare(struct record *rec)
     r = open_place(rec);
     if (r < 0)
         return r;
+    log_info("output", "%s to %s%s%s", rec->format->name, output_file_path(rec->place),
+             rec->o->output ? "" : ", the default name", rec->has_caller ? ", owned by the caller of sudo" : "");
     rec->messages = output_file_is_stdout(rec->place) ? stderr : stdout;
     rec->profile = profile_new(&options);
     if (!rec->profile)
@@ -393,6 +398,7 @@ static int write_result(struct record *rec)
                      rec->note->hint);
     }
     r = output_file_write(rec->place, fill, rec, rec->note);
+    log_info("output", "%s: %s", output_file_path(rec->place), r < 0 ? err_name(r) : "written");
     if (r < 0)
         return r;
     say(rec, "Wrote %s to '%s'. Samples: %llu Errors: %llu", rec->format->wrote, output_file_path(rec->place),
@@ -523,6 +529,9 @@ int cmd_record(const struct options *o)
     if (o->pid && (r == ERR_NO_PROCESS || r == ERR_NOT_PYTHON))
         access_hint_inner(o->pid, &note);
     status = exit_status(&rec, r < 0 ? err_print(stderr, r, &note) : 0);
+    if (r < 0)
+        log_error("record", "%s: %s", err_name(r), note.what);
+    log_session_counters(rec.sampler, &rec.loop);
     process_tree_free(&rec.tree);
     sampler_free(rec.sampler);
     profile_free(rec.profile);

@@ -5,6 +5,7 @@
 #include "elf/debug_file.h"
 
 #include "base/err.h"
+#include "base/log.h"
 #include "base/open_in_root.h"
 
 #include <elfutils/libdwelf.h>
@@ -34,6 +35,7 @@ static int open_with_id(int root_fd, const char *path, const unsigned char *id, 
     if (elf_module_open(open_in_root(root_fd, path), &m) < 0)
         return ERR_READ;
     if (!same_id(&m, id, len)) {
+        log_warning("symbols", "debug file %s: refused, its build ID differs", path);
         elf_module_close(&m);
         return ERR_READ;
     }
@@ -91,6 +93,7 @@ static int open_proven(int root_fd, const char *path, const struct proof *proof,
     if (elf_module_open(open_in_root(root_fd, path), &m) < 0)
         return ERR_READ;
     if (!same_id(&m, proof->id, proof->id_len) && !sum_is(&m, proof->sum)) {
+        log_warning("symbols", "debug file %s: refused, neither its build ID nor its CRC fits", path);
         elf_module_close(&m);
         return ERR_READ;
     }

@@ -8,6 +8,7 @@
 #include "base/err.h"
 #include "base/hash.h"
 #include "base/intern.h"
+#include "base/log.h"
 #include "base/utf8.h"
 #include "elf/cython_module.h"
 #include "elf/debug_file.h"
@@ -143,6 +144,8 @@ static void prepare(struct symbols *s)
     char debug_path[DEBUG_FILE_PATH_ROOM];
 
     s->ready = true;
+    log_debug("symbols", "%s: build ID %s%s", s->path, s->build_id[0] ? s->build_id : "none",
+              s->main.elf ? "" : ", no file: functions have no names");
     if (!s->main.elf)
         return;
     if (!has_debug_info(&s->main) && debug_file_find(s->root_fd, s->path, &s->main, &s->debug, debug_path) == 0)
@@ -153,6 +156,8 @@ static void prepare(struct symbols *s)
         if (symbol_table_sort(s->table) < 0)
             s->table = symbol_table_free(s->table);
     }
+    log_debug("symbols", "%s: %s, debug file %s", s->path,
+              has_debug_info(&s->main) ? "has debug info" : "no debug info", s->debug_path ? s->debug_path : "none");
     s->cython = cython_module_new(s->root_fd, s->path, s->table);
 }
 

@@ -4,7 +4,9 @@
 #include "pause/cpu_affinity.h"
 
 #include "base/err.h"
+#include "base/log.h"
 
+#include <errno.h>
 #include <sched.h>
 #include <signal.h>
 #include <string.h>
@@ -33,11 +35,13 @@ int cpu_affinity_pin(struct cpu_affinity *c, int cpu)
             memset(c->allowed, 0, sizeof(c->allowed));
     }
     if (!is_allowed(c, cpu)) {
+        log_often(LOG_LEVEL_INFO, "pause", cpu, "core %d: affinity or cpuset keeps us away from it", cpu);
         c->refused = true;
         return ERR_PERMISSION;
     }
     set[cpu / 64] = 1ull << (cpu % 64);
     if (sched_setaffinity(0, sizeof(set), (const cpu_set_t *)(const void *)set) < 0) {
+        log_often(LOG_LEVEL_INFO, "pause", cpu, "core %d: sched_setaffinity: %s", cpu, strerror(errno));
         c->refused = true;
         return ERR_PERMISSION;
     }
@@ -63,6 +67,7 @@ void cpu_affinity_move_away(struct cpu_affinity *c)
     if (is_allowed(c, here))
         set[here / 64] &= ~(1ull << (here % 64));
     sched_setaffinity(0, sizeof(set), (const cpu_set_t *)(const void *)set);
+    log_often(LOG_LEVEL_DEBUG, "pause", 0, "moving away from core %d", here);
     c->cpu = CPU_AFFINITY_AWAY;
 }
 
@@ -137,4 +142,5 @@ void cpu_affinity_use_realtime(struct cpu_affinity *c, bool urgent)
         c->urgent = urgent;
     else
         c->never_urgent = true;
+    log_debug("pause", "SCHED_FIFO %s: %s", urgent ? "on" : "off", c->urgent == urgent ? "done" : strerror(errno));
 }

@@ -4,6 +4,7 @@
 #include "pause/pause.h"
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "pause/pause_method.h"
 
 static const struct pause_ops *const ops[PAUSE_METHODS] = {
@@ -21,6 +22,16 @@ void os_thread_close(struct os_thread *t)
 bool pause_uses_same_core(const struct pauser *ps)
 {
     return ps->use_same_core && !ps->avoid_cores && !ps->nonblocking;
+}
+
+const char *pause_method_name(enum pause_method method)
+{
+    static const char *const names[PAUSE_METHODS] = {
+        [PAUSE_ASLEEP] = "while asleep", [PAUSE_SAME_CORE] = "from the same core", [PAUSE_PTRACE] = "paused by ptrace",
+        [PAUSE_UNPAUSED] = "unpaused",   [PAUSE_DEAD] = "from the core file",
+    };
+
+    return names[method];
 }
 
 static bool falls_through(int r)
@@ -56,6 +67,13 @@ int pause_begin(struct pauser *ps, struct os_thread *t, bool need_ptrace, addr_t
             return r;
     }
     r = begin_gentle(ps, t, p);
+    if (falls_through(r))
+        log_often(LOG_LEVEL_DEBUG, "pause", t->tid,
+                  "tid %d: state %c, CPU %d: not asleep and not on a core to share, %s", (int)t->tid, p->look.state,
+                  p->look.cpu,
+                  ps->nonblocking      ? "--nonblocking"
+                  : ps->ptrace_refused ? "ptrace is refused"
+                                       : "trying ptrace");
     if (falls_through(r))
         r = pause_ptrace.begin(ps, t, p);
     if (falls_through(r))

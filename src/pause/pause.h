@@ -94,6 +94,9 @@ bool pause_checks_after(const struct pauser *ps, const struct os_thread *t, uint
 /* True when running threads are read from their own core. */
 bool pause_uses_same_core(const struct pauser *ps);
 
+/* For the log. */
+const char *pause_method_name(enum pause_method method);
+
 /* Median pause, within an eighth. */
 uint64_t pause_median_ns(const struct pauser *ps);
 

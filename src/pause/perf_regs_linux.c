@@ -5,8 +5,10 @@
 #include "pause/perf_regs.h"
 
 #include "base/err.h"
+#include "base/log.h"
 
 #include <asm/perf_regs.h>
+#include <errno.h>
 #include <linux/perf_event.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -63,6 +65,8 @@ void perf_regs_open(struct perf_regs *s, pid_t tid)
     if (geteuid() != getuid()) /* installed setuid: we use no right that the caller has not */
         return;
     fd = (int)syscall(SYS_perf_event_open, &attr, tid, -1, -1, PERF_FLAG_FD_CLOEXEC);
+    log_often(LOG_LEVEL_DEBUG, "pause", fd < 0 ? errno : 0, "tid %d: perf_event_open: %s", (int)tid,
+              fd < 0 ? strerror(errno) : "done");
     if (fd < 0)
         return;
     ring = mmap(NULL, RING_SIZE, PROT_READ, MAP_SHARED, fd, 0);

@@ -2,6 +2,7 @@
  * A thread in ptrace-stop does not run, and its registers can be read. One thread at a time, detached after each sample.
  */
 #include "base/clock.h"
+#include "base/log.h"
 #include "pause/pause_method.h"
 
 #define STOP_TIMEOUT_NS (200 * NS_PER_MS)
@@ -25,6 +26,9 @@ static int ptrace_begin(struct pauser *ps, struct os_thread *t, struct pause *p)
     r = tracer_attach(&ps->tracer, t->tid, timeout_ns, p->look.cpu == cpu_affinity_current());
     p->method = PAUSE_PTRACE;
     ps->waited_ns += r == ERR_STOP ? timeout_ns : 0;
+    if (r < 0)
+        log_often(LOG_LEVEL_DEBUG, "pause", t->tid, "tid %d: state %c: ptrace: %s", (int)t->tid, p->look.state,
+                  err_name(r));
     /* Another tracer, a seccomp filter or a missing capability. Reading memory may still be allowed. */
     ps->ptrace_refused |= r == ERR_PERMISSION;
     return r;

@@ -3,6 +3,7 @@
  * See docs/decisions/0006.
  */
 #include "base/clock.h"
+#include "base/log.h"
 #include "pause/pause_method.h"
 
 #define MOVES_MAX 4
@@ -56,6 +57,7 @@ static int same_core_begin(struct pauser *ps, struct os_thread *t, struct pause 
             return ERR_UNSUPPORTED;
         p->method = PAUSE_SAME_CORE;
         if (p->look.is_realtime) { /* it would not let us run beside it */
+            log_often(LOG_LEVEL_DEBUG, "pause", t->tid, "tid %d: real-time thread, not sharing its core", (int)t->tid);
             cpu_affinity_unpin(&ps->affinity);
             return ERR_UNSUPPORTED;
         }

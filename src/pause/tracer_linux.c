@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "base/err.h"
+#include "base/log.h"
 #include "target/proc.h"
 #include "target/setuid_guard.h"
 
@@ -146,6 +147,8 @@ static int seize(pid_t tid, uint64_t timeout_ns)
         if (known)
             unseen = is_profiler(st.tracer, &debugger) ? 0 : unseen + 1;
         if (!known || debugger || unseen > (setuid_guard_active() ? SEIZE_LOOKS_LENT : SEIZE_LOOKS)) {
+            log_often(LOG_LEVEL_WARNING, "pause", tid, "tid %d: PTRACE_SEIZE: %s%s", (int)tid, strerror(error),
+                      debugger ? ", another tracer has it" : "");
             errno = error;
             return ERR_PERMISSION;
         }
@@ -178,6 +181,7 @@ int tracer_attach(struct tracer *s, pid_t tid, uint64_t timeout_ns, bool same_co
     else if (r != ERR_GONE)
         late_add(s, tid);
     if (r == 0 && lent && !setuid_guard_is_own(tid)) {
+        log_warning("pause", "tid %d: no longer a process of the caller, detaching", (int)tid);
         tracer_detach(s);
         return ERR_PERMISSION;
     }

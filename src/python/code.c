@@ -7,6 +7,7 @@
 #include "base/err.h"
 #include "base/grow.h"
 #include "base/hash.h"
+#include "base/log.h"
 #include "python/strings.h"
 
 #include <stdlib.h>
@@ -50,6 +51,8 @@ struct code_cache *code_cache_new(void)
 
 static void cache_empty(struct code_cache *cache)
 {
+    if (cache->n)
+        log_debug("code", "dropping %zu code objects with %zu KB of lines", cache->n, cache->row_bytes >> 10);
     for (size_t i = 0; cache->slots && i < cache->cap; i++) {
         if (cache->slots[i])
             lines_free(&cache->slots[i]->lines);

@@ -4,6 +4,7 @@
 #include "python/debug_offsets.h"
 
 #include "base/err.h"
+#include "base/log.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -52,6 +53,9 @@ static int told_value(const unsigned char *bytes, size_t len, size_t at, int *re
     if (at + 8 > len)
         return ERR_BOUNDS;
     value = word_at(bytes, at);
+    if (value > OFFSET_MAX)
+        log_often(LOG_LEVEL_DEBUG, "layout", at, "debug offset in byte %zu is %#llx: too large", at,
+                  (unsigned long long)value);
     if (value > OFFSET_MAX)
         return ERR_BOUNDS;
     *ret = (int)value;
@@ -106,6 +110,10 @@ int debug_offsets_apply(const unsigned char *bytes, size_t len, struct layout *l
     }
     out.co_size = max_of(max_of(out.co_filename, out.co_name), max_of(out.co_qualname, out.co_lines)) + 8;
     out.co_size = max_of(out.co_size, out.co_firstline + 4);
+    if (!sizes_fit(&out))
+        log_often(LOG_LEVEL_DEBUG, "layout", 0,
+                  "debug offsets: a field lies outside of its struct (frame %d bytes, code %d)", out.fr_size,
+                  out.co_size);
     if (apply_gil(bytes, len, column, &out) < 0 || !sizes_fit(&out))
         return ERR_BOUNDS;
     *l = out;

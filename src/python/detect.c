@@ -3,6 +3,7 @@
  */
 #include "python/detect.h"
 
+#include "base/log.h"
 #include "python/debug_offsets.h"
 #include "python/search.h"
 #include "target/files.h"
@@ -75,6 +76,8 @@ static bool first_image(const struct files *files, struct mem *m, const struct p
 static bool test_symbols(const struct files *files, struct mem *m, const struct image *img, struct found *f)
 {
     (void)files;
+    log_changed(LOG_LEVEL_DEBUG, "image", img->start ^ (uint64_t)files->pid, 1, "considering %s at %#llx, build ID %s",
+                img->path, (unsigned long long)img->start, build_id_show(&img->id).text);
     return has_symbols(m, img, f);
 }
 
@@ -125,8 +128,12 @@ static bool find_version(const struct files *files, struct mem *m, struct found 
          image_file_symbol(files, &f->image, "Py_Version", &at) == 0) &&
         mem_read_addr(m, at, &hex) == 0 && hex >> 24 == 3) {
         debug_offsets_split_version(hex, &f->version);
+        log_changed(LOG_LEVEL_DEBUG, "python", f->image.start, hex, "version from Py_Version: %#llx",
+                    (unsigned long long)hex);
         return true;
     }
+    log_changed(LOG_LEVEL_DEBUG, "python", f->image.start, f->runtime,
+                "neither debug offsets nor Py_Version: searching the version string in %s", f->image.path);
     return search_version(m, &f->image, &f->version) == 0 || version_by_name(f->image.path, &f->version);
 }
 
@@ -156,6 +163,9 @@ static int fill_layout(struct mem *m, const struct found *f, struct python *py, 
     unsigned char bytes[DEBUG_OFFSETS_BYTES];
     int r;
 
+    log_changed(LOG_LEVEL_DEBUG, "layout", f->image.start, f->runtime, "row for %d.%d: %s%s", f->version.major,
+                f->version.minor, row ? "built in" : "none",
+                f->version.free_threaded ? "; this is a free-threaded build" : "");
     if (!row || f->version.free_threaded)
         return refuse_version(&f->version, note);
     py->layout = *row;
@@ -167,6 +177,11 @@ static int fill_layout(struct mem *m, const struct found *f, struct python *py, 
     r = mem_read(m, f->runtime, bytes, sizeof(bytes));
     if (r == 0 && memcmp(bytes, DEBUG_OFFSETS_COOKIE, 8) == 0)
         r = debug_offsets_apply(bytes, sizeof(bytes), &py->layout);
+    log_changed(LOG_LEVEL_INFO, "layout", f->runtime, r, "debug offsets at %#llx: %s%s", (unsigned long long)f->runtime,
+                r < 0 ? "refused: " : "",
+                r < 0                                         ? err_name(r)
+                : memcmp(bytes, DEBUG_OFFSETS_COOKIE, 8) == 0 ? "used"
+                                                              : "none, using the built-in row");
     return r;
 }
 
@@ -198,6 +213,8 @@ static bool find_image(const struct files *files, struct mem *m, const struct pr
     for (size_t i = 0; i < sizeof(tests) / sizeof(tests[0]) && !ok; i++) {
         f->how = tests[i].how;
         ok = first_image(files, m, maps, exe ? exe : "", tests[i].test, f);
+        log_changed(LOG_LEVEL_DEBUG, "image", (uintptr_t)f->how ^ (uint64_t)files->pid, ok, "pid %d: by %s %s: %s",
+                    (int)files->pid, f->how, ok ? f->image.path : "all images", ok ? "found" : "no interpreter");
     }
     free(exe);
     return ok;
@@ -243,12 +260,18 @@ int detect_python(const struct files *files, struct mem *mem, const struct proc_
 
     if (!find_image(files, mem, maps, &f))
         return ERR_NOT_PYTHON;
+    log_changed(LOG_LEVEL_INFO, "python", files->pid, f.image.start, "pid %d: found by %s %s at %#llx, build ID %s",
+                (int)files->pid, f.how, f.image.path, (unsigned long long)f.image.start,
+                build_id_show(&f.image.id).text);
     if (!find_version(files, mem, &f))
         return ERR_STARTING;
     py.major = f.version.major;
     py.minor = f.version.minor;
     py.patch = f.version.patch;
     memcpy(py.suffix, f.version.suffix, sizeof(py.suffix));
+    log_changed(LOG_LEVEL_INFO, "python", files->pid, f.image.start,
+                "pid %d: version %d.%d.%d%s, _PyRuntime %#llx, _PyThreadState_Current %#llx", (int)files->pid, py.major,
+                py.minor, py.patch, py.suffix, (unsigned long long)f.runtime, (unsigned long long)f.current);
     r = fill_layout(mem, &f, &py, note);
     if (r < 0)
         return r;
@@ -263,6 +286,10 @@ int detect_python(const struct files *files, struct mem *mem, const struct proc_
     py.how = describe(names, &f);
     py.cpu_word = find_cpu_word(mem, maps);
     r = check_started(&py);
+    log_changed(LOG_LEVEL_INFO, "python", files->pid, py.interp_head + (addr_t)-r,
+                "pid %d: interpreter list at %#llx: %s; rseq CPU number at pthread_t%+d%s", (int)files->pid,
+                (unsigned long long)py.interp_head, r == 0 ? "has a thread" : err_name(r),
+                py.cpu_word == NO ? 0 : py.cpu_word, py.cpu_word == NO ? " (unknown)" : "");
     if (r == 0)
         *ret = py;
     return r;

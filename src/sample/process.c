@@ -4,6 +4,7 @@
 #include "sample/process_private.h"
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/signame.h"
 #include "python/detect.h"
 #include "target/access.h"
@@ -134,6 +135,8 @@ static int detect_once(struct process *p, struct err_note *note)
         return access_explain(p->pid, note);
     if (r < 0)
         return r;
+    log_changed(LOG_LEVEL_DEBUG, "maps", p->pid, maps.n, "pid %d: %zu mappings, the first is %s", (int)p->pid, maps.n,
+                maps.n ? maps.items[0].path : "none");
     /* A process that has just exec'd, or is a zombie, has no maps. */
     if (maps.n == 0 || (!has_program(&maps) && access_is_starting(p->pid)))
         r = ERR_STARTING;
@@ -180,6 +183,7 @@ static int detect_patiently(struct process *p, uint64_t patience_ns, struct err_
             return r;
         if ((r == ERR_NOT_PYTHON && !access_is_starting(p->pid)) || clock_now_ns() >= deadline || !process_alive(p))
             return r;
+        log_often(LOG_LEVEL_DEBUG, "process", p->pid, "pid %d: %s, trying again", (int)p->pid, err_name(r));
         clock_sleep_ns(POLL_NS);
     }
 }
@@ -193,6 +197,8 @@ static int open_process(struct process *p, struct err_note *note)
         return r == ERR_NO_PROCESS ? err_note_what(note, r, "no process has PID %d", (int)p->pid) : r;
     p->start_time = st.start_time;
     p->pidfd = descriptors_keep(proc_pidfd_open(p->pid));
+    if (p->pidfd < 0)
+        log_often(LOG_LEVEL_INFO, "process", 0, "pid %d: no pidfd: %s", (int)p->pid, strerror(errno));
     p->codes = code_cache_new();
     if (!p->codes)
         return ERR_NOMEM;
@@ -217,6 +223,7 @@ static void fill_container(struct process *p)
         return;
     p->info->runtime = c.runtime;
     p->info->container = intern_str(p->sampler->names, c.id);
+    log_debug("process", "pid %d: in container %s/%s", (int)p->pid, c.runtime, c.id);
 }
 
 static struct process *process_new(struct sampler *s, pid_t pid)
@@ -255,9 +262,14 @@ int process_attach(struct sampler *s, pid_t pid, uint64_t patience_ns, struct pr
         fill_container(p);
     run_as_user_end(p->user);
     if (r < 0) {
+        log_changed(LOG_LEVEL_INFO, "process", pid, -r, "pid %d: cannot attach: %s%s%s", (int)pid, err_name(r),
+                    note && note->what[0] ? ": " : "", note ? note->what : "");
         process_free(p);
         return r;
     }
+    if (p->info->inner_pid)
+        log_info("process", "pid %d: PID %d in its own namespace", (int)pid, (int)p->info->inner_pid);
+    log_info("process", "pid %d: attached, executable %s, command %s", (int)pid, p->info->executable, p->info->command);
     *ret = p;
     return 0;
 }
@@ -284,6 +296,8 @@ int process_attach_fork(struct sampler *s, pid_t pid, const struct process *like
     if (r == 0)
         fill_container(p);
     run_as_user_end(p->user);
+    log_debug("process", "pid %d: attach as a fork of pid %d: %s", (int)pid, (int)like->pid,
+              r == 0 ? "done" : err_name(r));
     if (r < 0) {
         process_free(p);
         return r;
@@ -345,6 +359,8 @@ int process_open_core(struct sampler *s, const struct core_file *core, const str
     }
     p->info->core = core->where;
     fill_signal(p, core_file_signalled(core));
+    log_info("process", "core file of pid %d: opened, executable %s, command %s", (int)p->pid, p->info->executable,
+             p->info->command);
     *ret = p;
     return 0;
 }
@@ -355,6 +371,8 @@ int process_detect_again(struct process *p)
 
     if (clock_now_ns() - p->detected_ns < REDETECT_NS)
         return ERR_STARTING;
+    log_often(LOG_LEVEL_INFO, "process", p->pid, "pid %d: looking for Python again, %s", (int)p->pid,
+              p->replaced ? "it has executed another program" : "its threads could not be read");
     code_cache_free(p->codes);
     p->codes = code_cache_new();
     if (!p->codes)

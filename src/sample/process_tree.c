@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/grow.h"
 #include "base/hash.h"
+#include "base/log.h"
 #include "target/access.h"
 
 #include <stdlib.h>
@@ -72,6 +73,8 @@ int process_tree_join(struct process_tree *t, pid_t pid, const struct proc_stat 
         .pid = pid, .start_time = st->start_time, .image = st->image, .node = node, .error = ERR_STARTING};
     t->slots[slot_of(t, pid)] = (uint32_t)t->n;
     t->items[t->n - 1].left_out = up && proc_is_profiler(pid);
+    log_changed(LOG_LEVEL_DEBUG, "tree", pid, st->start_time, "pid %d: found, child of %d%s", (int)pid, (int)st->parent,
+                t->items[t->n - 1].left_out ? ", a profiler: left out" : "");
     return 0;
 }
 
@@ -94,6 +97,7 @@ int process_tree_drop_dead(struct process_tree *t)
             t->items[kept++] = *e;
             continue;
         }
+        log_changed(LOG_LEVEL_DEBUG, "tree", e->pid, e->start_time, "pid %d: exited", (int)e->pid);
         process_free(e->process);
         if (e->left_out)
             process_node_release(e->node);
@@ -219,6 +223,9 @@ int process_tree_try(struct process_tree *t, struct tree_entry *e, uint64_t pati
     if (r == ERR_NO_PROCESS || r == ERR_GONE)
         e->dead = true;
     e->given_up = !may_change(e, r);
+    if (e->given_up)
+        log_changed(LOG_LEVEL_DEBUG, "tree", e->pid, e->start_time, "pid %d: not tried again: %s", (int)e->pid,
+                    err_name(r));
     e->retry_ns = clock_now_ns() + RETRY_NS;
     return process_node_read_command(e->node) < 0 ? ERR_NOMEM : r;
 }
@@ -227,6 +234,7 @@ int process_tree_renew(struct tree_entry *e, const struct proc_stat *st)
 {
     struct process_node *node = e->node;
 
+    log_info("tree", "pid %d: has executed another program", (int)e->pid);
     e->process = process_free(e->process);
     e->image = st->image;
     e->given_up = false;

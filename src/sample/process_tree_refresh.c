@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "base/grow.h"
+#include "base/log.h"
 
 #include <stdlib.h>
 #include <unistd.h>
@@ -238,6 +239,7 @@ int process_tree_watch(struct process_tree *t)
         proc_connector_close(&t->forks);
         return r == ERR_NOMEM ? r : 0;
     }
+    log_debug("tree", "children are found by %s", t->forks.fd >= 0 ? "the process connector" : "new PIDs");
     t->watching = true;
     if (t->is_adopter && !t->n && proc_children_read(getpid(), &t->elders, &t->n_elders) < 0)
         t->n_elders = 0;

@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/grow.h"
 #include "base/hash.h"
+#include "base/log.h"
 #include "target/core_file.h"
 
 #include <sched.h>
@@ -376,6 +377,9 @@ static int try_read(struct stack *st, const struct stack_source *src, struct kno
     /* One that moves runs; one that does not may have gone to sleep. */
     else if (r == 0 && st->key == k->last.key && k->os.running_until_ns > pause.since_ns + LOOK_SOON_NS)
         k->os.running_until_ns = pause.since_ns + LOOK_SOON_NS;
+    if (r == 0)
+        log_changed(LOG_LEVEL_DEBUG, "pause", k->os.tid, pause.method, "tid %d: state %c, CPU %d: read %s",
+                    (int)k->os.tid, pause.look.state, pause.look.cpu, pause_method_name(pause.method));
     k->last.key = st->key;
     return r;
 }
@@ -405,7 +409,11 @@ int stack_read(struct stack *st, const struct stack_source *src, struct known_th
             st->checked_ns = 0; /* it asks for the same again, so that the next sample finds all of it read ahead */
             r = try_read(st, src, k, idle, st->must_hold || i >= gentle);
         }
+        if (r < 0)
+            log_often(LOG_LEVEL_DEBUG, "sample", -r, "tid %d: attempt %d: %s", (int)k->os.tid, i + 1, err_name(r));
     }
+    if (r < 0)
+        log_often(LOG_LEVEL_INFO, "sample", -r, "tid %d: no stack: %s", (int)k->os.tid, err_name(r));
     return r;
 }
 

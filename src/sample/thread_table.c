@@ -7,6 +7,7 @@
 #include "base/err.h"
 #include "base/grow.h"
 #include "base/hash.h"
+#include "base/log.h"
 #include "target/core_file.h"
 #include "target/proc.h"
 
@@ -82,6 +83,7 @@ static int table_rebuild(struct thread_table *t, size_t need, bool all)
             next.slots[slot_of(&next, k->tstate)] = *k;
             next.n++;
         } else {
+            log_changed(LOG_LEVEL_DEBUG, "threads", k->tstate, k->os.tid, "tid %d: ended", (int)k->os.tid);
             thread_drop(k);
         }
     }
@@ -126,6 +128,7 @@ static void search_tid_offset(struct thread_table *t, const struct python *py, p
     for (size_t i = 0; i < t->n_tids; i++)
         inner[i] = t->tids[i].inner;
     t->tid_offset = threads_find_tid_offset(py, threads, inner, t->n_tids);
+    log_debug("threads", "pid %d: kernel thread IDs are at offset %d of pthread_t", (int)pid, t->tid_offset);
     free(inner);
 }
 
@@ -241,6 +244,9 @@ static int read_names(struct thread_table *t, const struct python *py, const str
         struct known_thread *known = thread_table_find(t, threads->items[i].tstate);
         const char *name = names_find(&t->names, threads->items[i].interp, threads->items[i].thread_id);
 
+        if (log_is_on(LOG_LEVEL_DEBUG) && known && name && known->name != name)
+            log_changed(LOG_LEVEL_DEBUG, "threads", known->tstate, known->os.tid, "tid %d: named %s",
+                        (int)known->os.tid, name);
         if (known && name)
             known->name = name;
         if (known && !known->name && t->name_tries < NAMES_TRIES)
@@ -259,6 +265,7 @@ int thread_table_update(struct thread_table *t, const struct python *py, pid_t p
     int r = 0;
 
     t->round++;
+    log_changed(LOG_LEVEL_DEBUG, "threads", pid, threads->n, "pid %d: %zu Python threads", (int)pid, threads->n);
     if ((t->n + threads->n) * 2 > t->cap)
         r = table_rebuild(t, t->n + threads->n, true);
     for (size_t i = 0; r == 0 && i < threads->n; i++) {
@@ -281,6 +288,9 @@ int thread_table_update(struct thread_table *t, const struct python *py, pid_t p
             k->name = name;
             if (t->core)
                 enter_dead(k, t->core);
+            log_changed(LOG_LEVEL_DEBUG, "threads", k->tstate, k->os.tid,
+                        "tid %d: thread state %#llx, interpreter %#llx, pthread_t %#llx", (int)k->os.tid,
+                        (unsigned long long)k->tstate, (unsigned long long)k->interp, (unsigned long long)k->thread_id);
         }
         k->seen = t->round;
         if (!k->name && who.n++ < FEW_NEW)

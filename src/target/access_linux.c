@@ -4,6 +4,7 @@
  */
 #include "target/access.h"
 
+#include "base/log.h"
 #include "target/caps.h"
 #include "target/container.h"
 #include "target/setuid_guard.h"
@@ -248,6 +249,14 @@ int access_gather(pid_t pid, struct access_facts *ret)
     f.readv_filtered = access_readv_filtered();
     f.in_container = container_mark() != NULL;
     f.in_pod = container_in_pod();
+    log_info("access", "pid %d: uid %u %u %u, gid %u %u %u (real, effective, saved), capabilities %016llx", (int)pid,
+             (unsigned)f.target.uid_real, (unsigned)f.target.uid_effective, (unsigned)f.target.uid_saved,
+             (unsigned)f.target.gid_real, (unsigned)f.target.gid_effective, (unsigned)f.target.gid_saved,
+             (unsigned long long)f.target.cap_perm);
+    log_info("access", "pid %d: %s user namespace, %sdumpable, tracer %d, Yama ptrace_scope %d (-1: none)%s%s%s",
+             (int)pid, f.same_user_ns ? "our" : "another", f.dumpable ? "" : "not ", (int)f.target.tracer, f.yama,
+             f.readv_filtered ? ", process_vm_readv filtered" : "", f.in_container ? ", we are in a container" : "",
+             f.in_pod ? " of a pod" : "");
     *ret = f;
     return 0;
 }

@@ -4,6 +4,7 @@
 #include "target/core_file.h"
 
 #include "base/grow.h"
+#include "base/log.h"
 
 #include <elf.h>
 #include <errno.h>
@@ -235,6 +236,8 @@ static int parse(struct core_file *core, struct err_note *note)
     if (r == ERR_CORE)
         return refuse(note, core->where, "cannot be read", "Check the disk that holds it.");
     sort_segments(core);
+    log_info("core", "%s: %llu bytes, %zu segments, %zu mapped files, %zu threads, pid %d", core->where,
+             (unsigned long long)core->size, core->n_segments, core->n_mapped, core->n_threads, (int)core->pid);
     if (core->pid <= 0)
         guess_pid(core);
     return r;

@@ -4,6 +4,7 @@
 #include "target/launch.h"
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "target/proc.h"
 #include "target/sudo_caller.h"
 
@@ -91,6 +92,7 @@ int launch_start(char *const argv[], const struct launch_options *options, struc
     close(report[0]);
     if (!error) {
         l.pidfd = proc_pidfd_open(l.pid);
+        log_info("launch", "started pid %d%s", (int)l.pid, l.adopts ? ", adopting its orphans" : "");
         *ret = l;
         return 0;
     }

@@ -4,6 +4,7 @@
  * A dump leaves out what its files have anyway: read-only parts of programs and libraries. Those are read from the
  * files, if they are the same still: equal build ids or, where there is none, equal program headers.
  */
+#include "base/log.h"
 #include "elf/build_id.h"
 #include "target/core_file.h"
 #include "target/files.h"
@@ -128,6 +129,10 @@ static int module_fd(struct mem_core *c, const struct core_mapped *m)
         module->state = MODULE_MISSING;
     else if (module->state == MODULE_NEW)
         module->state = is_same(c->core, module->start, module->fd) ? MODULE_GOOD : MODULE_OTHER;
+    log_often(LOG_LEVEL_DEBUG, "memory", m->module, "not in the core file, from %s: %s", m->path,
+              module->state == MODULE_GOOD    ? "read"
+              : module->state == MODULE_OTHER ? "another file"
+                                              : "missing");
     if (module->state != MODULE_GOOD) {
         if (module->fd >= 0)
             close(module->fd);

@@ -2,6 +2,7 @@
  * The memory of a running process. Reads only: there is no call here that could write.
  */
 #include "base/err.h"
+#include "base/log.h"
 #include "target/mem.h"
 #include "target/setuid_guard.h"
 
@@ -10,6 +11,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -32,6 +34,9 @@ static bool use_file(struct mem_live *live)
     }
     if (live->fd < 0)
         live->fd = setuid_guard_open_mem(live->pid);
+    log_changed(LOG_LEVEL_WARNING, "memory", live->pid, live->fd >= 0,
+                "pid %d: process_vm_readv is refused, /proc/PID/mem: %s", (int)live->pid,
+                live->fd >= 0 ? "opened" : strerror(errno));
     return live->fd >= 0;
 }
 
@@ -81,6 +86,9 @@ static size_t read_batch(struct mem_live *live, const struct mem_span *spans, si
     }
     got = process_vm_readv(live->pid, local, n, remote, n, 0);
     if (got < 0) {
+        log_often(LOG_LEVEL_DEBUG, "memory", live->pid,
+                  "pid %d: process_vm_readv of %zu ranges, the first at %#llx: %s", (int)live->pid, n,
+                  (unsigned long long)spans[0].addr, strerror(errno));
         if ((errno == EPERM || errno == ENOSYS) && use_file(live))
             return read_by_file(live, spans, n);
         return 0;
@@ -127,6 +135,7 @@ int mem_live_open(pid_t pid, struct mem **ret)
     if (!live)
         return ERR_NOMEM;
     *live = (struct mem_live){.mem = {&live_ops}, .pid = pid, .fd = -1};
+    log_changed(LOG_LEVEL_DEBUG, "memory", pid, 1, "pid %d: reading by process_vm_readv", (int)pid);
     *ret = &live->mem;
     return 0;
 }

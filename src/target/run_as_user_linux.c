@@ -7,6 +7,7 @@
 #include "target/run_as_user.h"
 
 #include "base/err.h"
+#include "base/log.h"
 #include "target/caps.h"
 #include "target/proc.h"
 
@@ -83,6 +84,8 @@ struct run_as_user *run_as_user_of(pid_t pid)
         return NULL;
     if (proc_status_read(pid, 0, &st) < 0 || !ids_are_one(&st) || (st.uid_real == 0 && st.gid_real == getgid()))
         return NULL;
+    log_info("access", "root without CAP_SYS_PTRACE: reading pid %d as uid %u, gid %u", (int)pid, (unsigned)st.uid_real,
+             (unsigned)st.gid_real);
     return run_as_user_new(pid, &st);
 }
 
@@ -116,6 +119,8 @@ void run_as_user_begin(struct run_as_user *b)
         be_root(b);
     else
         caps_set(b->caps, b->caps);
+    log_changed(LOG_LEVEL_DEBUG, "access", b->uid, b->is_on, "acting as uid %u: %s", (unsigned)b->uid,
+                b->is_on ? "done" : "refused");
 }
 
 void run_as_user_end(struct run_as_user *b)

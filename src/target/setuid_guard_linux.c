@@ -9,6 +9,7 @@
  */
 #include "target/setuid_guard.h"
 
+#include "base/log.h"
 #include "target/caps.h"
 #include "target/proc.h"
 
@@ -126,6 +127,9 @@ int setuid_guard_open_mem(pid_t pid)
         close(fd);
         fd = -1;
     }
+    if (setuid_guard_active())
+        log_often(LOG_LEVEL_INFO, "access", pid, "pid %d: /proc/PID/mem by the right of the file: %s", (int)pid,
+                  fd >= 0 ? "opened" : "refused, or not a process of the caller");
     if (dir >= 0)
         close(dir);
     if (fd < 0)
@@ -144,5 +148,7 @@ bool setuid_guard_seize(pid_t tid)
     }
     done = ptrace(PTRACE_SEIZE, tid, 0, 0) == 0;
     lower_right();
+    log_often(LOG_LEVEL_INFO, "access", tid, "tid %d: PTRACE_SEIZE by the right of the file: %s", (int)tid,
+              done ? "done" : strerror(errno));
     return done;
 }

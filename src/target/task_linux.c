@@ -4,8 +4,10 @@
 #include "target/task.h"
 
 #include "base/err.h"
+#include "base/log.h"
 #include "target/descriptors.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -25,6 +27,8 @@ void task_open(struct task *t, pid_t pid, pid_t tid)
     *t = (struct task){.pid = pid, .tid = tid};
     t->stat_fd = descriptors_keep(open_file(t, "stat"));
     t->sched_fd = descriptors_keep(open_file(t, "schedstat"));
+    if (t->sched_fd < 0)
+        log_often(LOG_LEVEL_DEBUG, "threads", 0, "tid %d: schedstat: %s", (int)tid, strerror(errno));
 }
 
 void task_close(struct task *t)

@@ -7,6 +7,7 @@
 
 #include "base/err.h"
 #include "base/grow.h"
+#include "base/log.h"
 #include "target/proc.h"
 
 #include <fcntl.h>
@@ -87,6 +88,7 @@ int new_pids_open(struct new_pids *b)
 {
     int fd = open_newest();
 
+    log_debug("tree", "new PIDs are found by %s", fd >= 0 ? "/proc/loadavg" : "listing /proc");
     if (fd < 0)
         return new_pids_open_listing(b);
     *b = (struct new_pids){.fd = fd, .last = newest_pid(fd)};

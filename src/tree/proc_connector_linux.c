@@ -7,6 +7,7 @@
 #include "tree/proc_connector.h"
 
 #include "base/err.h"
+#include "base/log.h"
 
 #include <errno.h>
 #include <linux/cn_proc.h>
@@ -91,15 +92,18 @@ bool proc_connector_open(struct proc_connector *f)
     int size = BUFFER;
 
     f->fd = -1;
+    log_debug("tree", "process connector: %s", kernel_forgets() ? "trying" : "not used before Linux 6.6");
     if (!kernel_forgets())
         return false;
     f->fd = socket(PF_NETLINK, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, NETLINK_CONNECTOR);
+    log_debug("tree", "process connector: socket: %s", f->fd >= 0 ? "open" : strerror(errno));
     if (f->fd < 0)
         return false;
     if (setsockopt(f->fd, SOL_SOCKET, SO_RCVBUFFORCE, &size, sizeof(size)) < 0)
         setsockopt(f->fd, SOL_SOCKET, SO_RCVBUF, &size, sizeof(size));
     if (bind(f->fd, (struct sockaddr *)&own, sizeof(own)) == 0 && is_heard(f->fd))
         return true;
+    log_info("tree", "process connector: refused, or no answer in this namespace");
     proc_connector_close(f);
     return false;
 }

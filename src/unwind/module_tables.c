@@ -6,6 +6,7 @@
 #include "unwind/module_tables.h"
 
 #include "base/err.h"
+#include "base/log.h"
 #include "elf/frame_section.h"
 
 #include <stdlib.h>
@@ -132,6 +133,7 @@ static int open_file(const struct modules *ms, const struct module *mod, struct 
         return ERR_READ;
     *ret = (struct frame_section_source){.root_fd = ms->files.root_fd, .path = mod->path};
     ret->fd = ms->files.open(ms->files.arg, mod, &ret->path);
+    log_debug("unwind", "%s: %s", mod->path, ret->fd < 0 ? "no file, or not the mapped one" : "opened for its tables");
     return ret->fd < 0 ? ERR_READ : 0;
 }
 
@@ -148,6 +150,11 @@ static void make_eh(struct modules *ms, struct module *mod, struct mem *m)
         }
     }
     mod->tried_eh = is_there(mod, m); /* else another time */
+    log_debug("unwind", "%s: %s, %zu entries", mod->path,
+              !made               ? "no .eh_frame"
+              : mod->header_bytes ? ".eh_frame by its header in memory"
+                                  : ".eh_frame by the file",
+              mod->eh.n_header + mod->eh.n_entries);
     if (!made || !mod->tried_eh)
         drop_eh(ms, mod);
 }
@@ -167,6 +174,7 @@ static void make_debug(struct modules *ms, struct module *mod)
         cfi_table_make_debug(&mod->debug, &frame, mod->bias);
         hold(ms, mod, mod->debug.n_entries * sizeof(struct cfi_entry));
     }
+    log_debug("unwind", "%s: .debug_frame, %zu entries", mod->path, mod->debug.n_entries);
     close(src.fd);
 }
 

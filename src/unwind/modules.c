@@ -5,6 +5,7 @@
 
 #include "base/err.h"
 #include "base/grow.h"
+#include "base/log.h"
 #include "unwind/module_tables.h"
 
 #include <elf.h>
@@ -250,6 +251,7 @@ static void put_gone(struct modules *ms, struct module *mod)
 {
     struct module **place = &ms->gone[ms->next_gone++ % MODULES_GONE];
 
+    log_debug("unwind", "module %s at %#llx is gone", mod->path, (unsigned long long)mod->start);
     mod->stale = false;
     module_free(ms, *place);
     *place = mod;
@@ -280,6 +282,11 @@ static struct module *module_make(struct modules *ms, struct mem *m, const struc
     else
         return module_free(ms, mod);
     keep_first_page(mod, m, map);
+    log_debug("unwind", "module %s at %#llx-%#llx, build ID %s, %s", mod->path[0] ? mod->path : "without a file",
+              (unsigned long long)mod->start, (unsigned long long)mod->end, build_id_show(&mod->id).text,
+              !mod->is_elf     ? "not ELF: generated code"
+              : mod->header_at ? "has .eh_frame_hdr"
+                               : "no .eh_frame_hdr");
     return mod;
 }
 

@@ -7,6 +7,7 @@
 #include "base/err.h"
 #include "base/grow.h"
 #include "base/hash.h"
+#include "base/log.h"
 #include "unwind/cfi_expr.h"
 #include "unwind/cpu.h"
 #include "unwind/module_tables.h"
@@ -330,6 +331,7 @@ static int walk_frames(struct walk *w, struct native_stack *s)
         if (!p)
             return pc ? ERR_NOMEM : 0;
         if (!p->module) {
+            log_often(LOG_LEVEL_DEBUG, "unwind", 0, "frame %zu: %#llx is in no module", s->n, (unsigned long long)pc);
             s->unknown = true;
             return 0;
         }
@@ -344,6 +346,8 @@ static int walk_frames(struct walk *w, struct native_stack *s)
             return 0;
         }
         if (step_to_caller(w, p, &f->cfa) < 0) {
+            log_often(LOG_LEVEL_DEBUG, "unwind", p->module->start, "frame %zu: %#llx in %s: no caller found, %s",
+                      s->n - 1, (unsigned long long)pc, p->module->path, p->has_row ? "bad row" : "no row");
             f->cfa = f->sp;
             return 0;
         }
