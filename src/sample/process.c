@@ -131,6 +131,7 @@ static int detect_once(struct process *p, struct err_note *note)
     struct proc_maps maps;
     int r = proc_maps_read(p->pid, &maps);
 
+    p->detected_ns = clock_now_ns();
     if (r == ERR_PERMISSION)
         return access_explain(p->pid, note);
     if (r < 0)
@@ -146,7 +147,6 @@ static int detect_once(struct process *p, struct err_note *note)
     if (r == ERR_NOT_PYTHON && has_program(&maps) && !access_can_read(p->mem, &maps))
         r = access_is_starting(p->pid) || can_read(p) ? ERR_STARTING : access_explain(p->pid, note);
     proc_maps_free(&maps);
-    p->detected_ns = clock_now_ns();
     return r;
 }
 
