@@ -1,6 +1,5 @@
 /*
- * str and bytes objects -> UTF-8. Called for names, file names and thread names.
- * A length that comes from the target is bounded before it is used.
+ * Reads str and bytes objects as UTF-8. Every length from the target is bounded before use.
  */
 #include "python/strings.h"
 
@@ -22,7 +21,7 @@ static int shape_of_bytes(const struct python *py, addr_t object, struct str_sha
     return size > INT64_MAX ? ERR_BOUNDS : 0;
 }
 
-/* The state's bit field is interned:2 kind:3 compact:1 ascii:1 in 3.6 to 3.15; its other bytes hold garbage. */
+/* The bit field `state` is interned:2 kind:3 compact:1 ascii:1 in 3.6 to 3.15; its other bytes are not initialised. */
 static int shape_of_str(const struct python *py, addr_t object, struct str_shape *ret)
 {
     const struct layout *l = &py->layout;
@@ -81,7 +80,7 @@ int strings_read(const struct python *py, addr_t object, const char **ret)
     r = mem_read(py->mem, shape.data, data, n * (size_t)shape.kind);
     if (r < 0)
         return r;
-    if (py->layout.str_state == NO) /* 2.7: bytes, most often UTF-8 */
+    if (py->layout.str_state == NO) /* 2.7: a byte string, usually UTF-8 */
         len = utf8_clean((const char *)data, n, text);
     else
         len = strings_to_utf8(data, n, shape.kind, text);

@@ -1,5 +1,5 @@
 /*
- * Runtime -> interpreters -> thread states. Called at each sample or dump.
+ * Walks the runtime: interpreters, their thread states, and the holder of the GIL.
  */
 #include "python/threads.h"
 
@@ -11,7 +11,7 @@
 
 #define STATE_BYTES   1024
 #define PTHREAD_BYTES 1024
-#define GLIBC_TID     720 /* struct pthread.tid, in every glibc for x86-64 so far */
+#define GLIBC_TID     720 /* offset of struct pthread.tid, the same in every glibc on x86-64 so far */
 
 static uint64_t word_at(const unsigned char *bytes, int at)
 {
@@ -115,7 +115,7 @@ void threads_free(struct py_threads *t)
     *t = (struct py_threads){0};
 }
 
-static addr_t holder_if_locked(const struct python *py, addr_t base, int holder_at, int locked_at)
+static addr_t gil_holder_if_locked(const struct python *py, addr_t base, int holder_at, int locked_at)
 {
     addr_t holder;
     int locked;
@@ -133,15 +133,15 @@ addr_t threads_gil_holder(const struct python *py, addr_t interp)
     if (l->in_gil != NO)
         return mem_read_addr(py->mem, interp + (addr_t)l->in_gil, &gil) < 0 || !gil
                    ? 0
-                   : holder_if_locked(py, gil, l->gil_holder, l->gil_locked);
+                   : gil_holder_if_locked(py, gil, l->gil_holder, l->gil_locked);
     if (l->rt_gil_holder != NO)
-        return holder_if_locked(py, py->runtime, l->rt_gil_holder, l->rt_gil_locked);
+        return gil_holder_if_locked(py, py->runtime, l->rt_gil_holder, l->rt_gil_locked);
     if (!py->current_thread || mem_read_addr(py->mem, py->current_thread, &gil) < 0)
         return 0;
     return gil;
 }
 
-static bool is_one_of(pid_t tid, const pid_t *tids, size_t n)
+static bool contains_tid(pid_t tid, const pid_t *tids, size_t n)
 {
     for (size_t i = 0; i < n; i++)
         if (tids[i] == tid)
@@ -149,16 +149,16 @@ static bool is_one_of(pid_t tid, const pid_t *tids, size_t n)
     return false;
 }
 
-/* Most threads have a living id there (one may just have ended), and no two the same. */
-static bool offset_fits(const struct python *py, const struct py_threads *t, int offset, const pid_t *tids, size_t n)
+/* At least three of four threads must have a live tid there (one may just have exited), and no two the same. */
+static bool is_tid_offset(const struct python *py, const struct py_threads *t, int offset, const pid_t *tids, size_t n)
 {
     pid_t seen[8];
     size_t checked = t->n < 8 ? t->n : 8, misses = 0;
 
     for (size_t i = 0; i < checked; i++) {
         seen[i] = threads_read_tid(py, t->items[i].thread_id, offset);
-        misses += !is_one_of(seen[i], tids, n);
-        if (is_one_of(seen[i], seen, i) && t->items[i].thread_id != t->items[0].thread_id)
+        misses += !contains_tid(seen[i], tids, n);
+        if (contains_tid(seen[i], seen, i) && t->items[i].thread_id != t->items[0].thread_id)
             return false;
     }
     return misses <= checked / 4;
@@ -166,10 +166,10 @@ static bool offset_fits(const struct python *py, const struct py_threads *t, int
 
 int threads_find_tid_offset(const struct python *py, const struct py_threads *t, const pid_t *tids, size_t n_tids)
 {
-    if (offset_fits(py, t, GLIBC_TID, tids, n_tids))
+    if (is_tid_offset(py, t, GLIBC_TID, tids, n_tids))
         return GLIBC_TID;
     for (int at = 0; at < PTHREAD_BYTES; at += 4)
-        if (offset_fits(py, t, at, tids, n_tids))
+        if (is_tid_offset(py, t, at, tids, n_tids))
             return at;
     return NO;
 }

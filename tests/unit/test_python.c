@@ -383,15 +383,15 @@ static void test_offsets_apply(void)
 {
     for (int minor = 13; minor <= 15; minor++) {
         unsigned char bytes[DEBUG_OFFSETS_BYTES];
-        const struct layout_told *told;
+        const struct debug_offset *told;
         struct layout l = *layout_of(3, minor), before = l;
 
         told_bytes(minor, bytes);
         CHECK_INT(debug_offsets_apply(bytes, sizeof(bytes), &l), 0);
         CHECK(memcmp(&l, &before, sizeof(l)) == 0); /* it told what the row has */
-        for (size_t i = 0; (told = layout_told_nth(i)); i++) {
+        for (size_t i = 0; (told = debug_offset_nth(i)); i++) {
             static const uint64_t bad[] = {UINT64_MAX, 1ull << 63, 1ull << 32, 5 << 20};
-            uint16_t at = told->at[minor - LAYOUT_TOLD_FIRST];
+            uint16_t at = told->at[minor - DEBUG_OFFSETS_FIRST_MINOR];
             unsigned char kept[8];
 
             memcpy(kept, bytes + at, 8);
@@ -433,10 +433,10 @@ static void test_offsets_sizes(void)
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         unsigned char bytes[DEBUG_OFFSETS_BYTES];
         struct layout l = *layout_of(3, 14);
-        const struct layout_told *told;
+        const struct debug_offset *told;
 
         told_bytes(14, bytes);
-        for (size_t k = 0; (told = layout_told_nth(k)); k++)
+        for (size_t k = 0; (told = debug_offset_nth(k)); k++)
             if (told->field == rows[i].field)
                 memcpy(bytes + told->at[1], &rows[i].value, 8);
         CHECK_INT(debug_offsets_apply(bytes, sizeof(bytes), &l), ERR_BOUNDS);
