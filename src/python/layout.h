@@ -32,8 +32,8 @@ enum order_kind {
 };
 
 /* Differences in repr() between versions; a set of bits. */
-enum repr_kind {
-    REPR_2 = 1,              /* 2.7: u'a', 1L, set([1]), <type 'int'> */
+enum repr_flag {
+    REPR_PY2 = 1,            /* 2.7: u'a', 1L, set([1]), <type 'int'> */
     REPR_ARGS_COMMA = 2,     /* up to 3.6: ValueError('a',) */
     REPR_DELTA_PLAIN = 4,    /* up to 3.6: timedelta(1, 2); later timedelta(days=1, seconds=2) */
     REPR_ORDERED_PAIRS = 8,  /* up to 3.11: OrderedDict([('a', 1)]); later OrderedDict({'a': 1}) */
@@ -106,7 +106,7 @@ struct layout {
     int ty_name, ty_itemsize, ty_members, ty_base, ty_dict;
     enum attr_kind attr_kind;
 
-    int reprs; /* set of enum repr_kind */
+    int repr_flags; /* set of enum repr_flag */
 };
 
 /* The row of a version, or NULL if it is not supported. */

@@ -114,7 +114,7 @@ static const struct layout rows[] = {
         .se_key = 8,
         .ba_start = 40,
         CALLS_27,
-        .reprs = REPR_2 | REPR_ARGS_COMMA | REPR_DELTA_PLAIN | REPR_ORDERED_PAIRS | REPR_ARRAY_QUOTES,
+        .repr_flags = REPR_PY2 | REPR_ARGS_COMMA | REPR_DELTA_PLAIN | REPR_ORDERED_PAIRS | REPR_ARRAY_QUOTES,
     },
     {
         .major = 3,
@@ -162,7 +162,7 @@ static const struct layout rows[] = {
         .order_kind = ORDER_OF_KEYS,
         ITEMS_3,
         CALLS_36,
-        .reprs = REPR_ARGS_COMMA | REPR_DELTA_PLAIN | REPR_ORDERED_PAIRS | REPR_ARRAY_QUOTES,
+        .repr_flags = REPR_ARGS_COMMA | REPR_DELTA_PLAIN | REPR_ORDERED_PAIRS | REPR_ARRAY_QUOTES,
     },
     {
         .major = 3,
@@ -212,7 +212,7 @@ static const struct layout rows[] = {
         .order_kind = ORDER_OF_KEYS,
         ITEMS_3,
         CALLS_36,
-        .reprs = REPR_ORDERED_PAIRS | REPR_ARRAY_QUOTES,
+        .repr_flags = REPR_ORDERED_PAIRS | REPR_ARRAY_QUOTES,
     },
     {
         .major = 3,
@@ -262,7 +262,7 @@ static const struct layout rows[] = {
         .order_kind = ORDER_OF_KEYS,
         ITEMS_3,
         CALLS_36,
-        .reprs = REPR_ORDERED_PAIRS | REPR_ARRAY_QUOTES,
+        .repr_flags = REPR_ORDERED_PAIRS | REPR_ARRAY_QUOTES,
     },
     {
         .major = 3,
@@ -312,7 +312,7 @@ static const struct layout rows[] = {
         .order_kind = ORDER_OF_KEYS,
         ITEMS_3,
         CALLS_36,
-        .reprs = REPR_ORDERED_PAIRS | REPR_ARRAY_QUOTES,
+        .repr_flags = REPR_ORDERED_PAIRS | REPR_ARRAY_QUOTES,
     },
     {
         .major = 3,
@@ -362,7 +362,7 @@ static const struct layout rows[] = {
         .order_kind = ORDER_OF_KEYS,
         ITEMS_3,
         CALLS_310,
-        .reprs = REPR_ORDERED_PAIRS | REPR_ARRAY_QUOTES,
+        .repr_flags = REPR_ORDERED_PAIRS | REPR_ARRAY_QUOTES,
     },
     {
         .major = 3,
@@ -416,7 +416,7 @@ static const struct layout rows[] = {
         .order_kind = ORDER_BEFORE,
         ITEMS_3,
         CALLS_311,
-        .reprs = REPR_ORDERED_PAIRS | REPR_ARRAY_QUOTES,
+        .repr_flags = REPR_ORDERED_PAIRS | REPR_ARRAY_QUOTES,
     },
     {
         .major = 3,
@@ -472,7 +472,7 @@ static const struct layout rows[] = {
         .order_kind = ORDER_BEFORE,
         ITEMS_3,
         CALLS_312,
-        .reprs = REPR_ARRAY_QUOTES,
+        .repr_flags = REPR_ARRAY_QUOTES,
     },
     {
         .major = 3,
@@ -528,7 +528,7 @@ static const struct layout rows[] = {
         .order_kind = ORDER_BEHIND,
         ITEMS_3,
         CALLS_312,
-        .reprs = REPR_ARRAY_QUOTES,
+        .repr_flags = REPR_ARRAY_QUOTES,
     },
     {
         .major = 3,
@@ -589,7 +589,7 @@ static const struct layout rows[] = {
         .se_key = 0,
         .ba_start = 40,
         CALLS_312,
-        .reprs = REPR_TAGGED_LOCALS | REPR_ARRAY_QUOTES,
+        .repr_flags = REPR_TAGGED_LOCALS | REPR_ARRAY_QUOTES,
     },
     {
         .major = 3,
@@ -650,7 +650,7 @@ static const struct layout rows[] = {
         .se_key = 0,
         .ba_start = 40,
         CALLS_312,
-        .reprs = REPR_TAGGED_LOCALS,
+        .repr_flags = REPR_TAGGED_LOCALS,
     },
 };
 

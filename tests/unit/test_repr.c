@@ -316,7 +316,7 @@ static void check_frame(struct world *w)
     CHECK(l.first[0] == 0 && l.first[1] == 2 && l.first[2] == 4);
     locals_drop(&l, 0);
     CHECK(l.n == 2 && l.first[1] == 0 && l.first[2] == 2 && is_var(&l, 0, "a", "7", true));
-    if (w->p.py.layout.reprs & REPR_TAGGED_LOCALS) {
+    if (w->p.py.layout.repr_flags & REPR_TAGGED_LOCALS) {
         put(w, frames[0].addr, w->p.py.layout.fr_slots, values[0] | 1); /* borrowed */
         put(w, frames[0].addr, w->p.py.layout.fr_slots + 8, 1);         /* NULL */
         put(w, frames[0].addr, w->p.py.layout.fr_slots + 16, 7);        /* an int without an object */

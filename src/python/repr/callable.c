@@ -1,6 +1,6 @@
 /*
- * Objects that stand for code -> text such as `<function f at 0x7f…>`. Called by values.c.
- * Offsets that are given as numbers are the same in 2.7 and 3.6 to 3.15; the others are in the layout.
+ * Functions, methods, generators, code objects, modules and the singletons: `<function f at 0x7f…>`.
+ * Literal offsets are the same in 2.7 and 3.6 to 3.15; the others come from the layout.
  */
 #include "python/repr/callable.h"
 
@@ -32,7 +32,7 @@ int callable_write_not_implemented(struct repr *v, addr_t object, const struct r
     return 0;
 }
 
-/* A str at `at` of the object. */
+/* Writes the str that the pointer at `object` + `at` refers to. */
 static int put_name_at(struct repr *v, addr_t object, int at)
 {
     addr_t name;
@@ -120,7 +120,7 @@ int callable_write_descriptor(struct repr *v, addr_t object, const struct repr_t
     return r;
 }
 
-/* 2.7: no name; the code object is at 32 (genobject.h). */
+/* A 2.7 generator has no name; its code object is at 32 (genobject.h). */
 static int put_generator_name(struct repr *v, addr_t object)
 {
     const struct layout *l = &v->py.layout;
