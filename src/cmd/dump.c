@@ -12,7 +12,7 @@
 #include "sample/process_tree.h"
 #include "target/access.h"
 #include "target/descriptors.h"
-#include "target/proc.h"
+#include "tree/profilers.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -250,7 +250,7 @@ int cmd_dump(const struct options *o)
     if (r == 0 && !o->pid)
         return report_missing_target(o);
     if (r == 0) {
-        proc_be_profiler(o->as_py_spy);
+        profilers_announce(o->as_py_spy);
         descriptors_raise_limit();
         tree.sampler = new_sampler(o);
         r = tree.sampler ? process_tree_add(&tree, o->pid, PATIENCE_NS, !o->subprocesses, &note) : ERR_NOMEM;
@@ -262,7 +262,7 @@ int cmd_dump(const struct options *o)
     if (r == 0)
         note_errors(tree.sampler, o->pid);
     if (r == ERR_NO_PROCESS || r == ERR_NOT_PYTHON)
-        access_hint_inner(o->pid, &note);
+        access_hint_container_pid(o->pid, &note);
     process_tree_free(&tree);
     sampler_free(tree.sampler);
     return r < 0 ? err_print(stderr, r, &note) : 0;

@@ -73,7 +73,7 @@ void summary_write(const struct account *a)
     if (l->missed && held < a->o->rate * BEHIND_SHARE)
         say(a, "Held %.1f of the %g samples a second asked for: %llu late ones were dropped. Try a lower --rate.", held,
             a->o->rate, (unsigned long long)l->missed);
-    if (l->late > l->ticks / LATE_SHARE && a->sampler->core.never_urgent)
+    if (l->late > l->ticks / LATE_SHARE && a->sampler->core.realtime_refused)
         say(a,
             "%llu samples were late: the kernel let others end their turn. Threads that sleep often are then seen too "
             "rarely. Run as root, or with CAP_SYS_NICE.",

@@ -1,6 +1,6 @@
 /*
- * Each system call that spyglass would like to use on a process -> open or refused, with the kernel's word. Called by
- * doctor, for a process that is given or for a child of our own.
+ * Tries each system call and /proc file that spyglass would like to use on a process, and records the
+ * error.
  */
 #include "pause/access_probe.h"
 
@@ -23,9 +23,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define HOLD_NS (200 * NS_PER_MS)
+#define ATTACH_TIMEOUT_NS (200 * NS_PER_MS)
 
-/* An address that is there to be read. */
+/* Finds a readable address. */
 static int find_addr(pid_t pid, addr_t *ret)
 {
     struct proc_maps maps;
@@ -84,15 +84,15 @@ static int try_ptrace(pid_t pid)
     int r;
 
     errno = 0;
-    r = tracer_attach(&s, pid, HOLD_NS, false);
+    r = tracer_attach(&s, pid, ATTACH_TIMEOUT_NS, false);
     if (r == 0)
         tracer_detach(&s);
-    else if (r == ERR_STOP) /* it is let go as soon as it stops */
+    else if (r == ERR_STOP) /* tracer_sweep() detaches it as soon as it stops */
         tracer_sweep(&s);
     return r == 0 ? 0 : r == ERR_PERMISSION ? EPERM : r == ERR_GONE ? ESRCH : ETIMEDOUT;
 }
 
-static int try_core(pid_t pid)
+static int try_own_core(pid_t pid)
 {
     struct cpu_affinity c = {.cpu = CPU_AFFINITY_ANY};
     int cpu = sched_getcpu();
@@ -108,16 +108,16 @@ static int try_core(pid_t pid)
 static int try_schedstat(pid_t pid)
 {
     struct task t;
-    struct sched_stats turns;
+    struct sched_stats stats;
     int r;
 
     task_open(&t, pid, pid);
-    r = task_sched_stats(&t, &turns);
+    r = task_sched_stats(&t, &stats);
     task_close(&t);
     return r < 0 ? ENOENT : 0;
 }
 
-/* Something that only needs to be opened. */
+/* Tries to open a file or directory of the process. */
 static int try_open(pid_t pid, const char *name, int flags)
 {
     char path[96];
@@ -174,7 +174,7 @@ static const struct {
     [ACCESS_PROBE_MEM] = {"/proc/PID/mem", "reads memory where process_vm_readv is refused", try_mem},
     [ACCESS_PROBE_PTRACE] = {"ptrace", "holds threads still: native stacks; else they are read from their own core",
                              try_ptrace},
-    [ACCESS_PROBE_CORE] = {"own core", "reads running threads without holding them; else by ptrace", try_core},
+    [ACCESS_PROBE_CORE] = {"own core", "reads running threads without holding them; else by ptrace", try_own_core},
     [ACCESS_PROBE_SCHEDSTAT] = {"schedstat", "tells whether a thread ran meanwhile; else by ptrace", try_schedstat},
     [ACCESS_PROBE_FILES] = {"/proc/PID/root", "the files of the process; else its memory must do", try_files},
     [ACCESS_PROBE_PIDFD] = {"pidfd_open", "tells a pid that is used again; else its start time does", try_pidfd},
@@ -188,9 +188,9 @@ void access_probe_try(pid_t pid, struct access_probe *ret)
         ret->items[i] = (struct access_method){table[i].name, table[i].use, table[i].attempt(pid)};
 }
 
-bool access_probe_can_read(const struct access_probe *w)
+bool access_probe_can_read(const struct access_probe *p)
 {
-    return !w->items[ACCESS_PROBE_READV].error || !w->items[ACCESS_PROBE_MEM].error;
+    return !p->items[ACCESS_PROBE_READV].error || !p->items[ACCESS_PROBE_MEM].error;
 }
 
 pid_t access_probe_start_child(void)

@@ -48,7 +48,7 @@ struct layout {
     int rt_interp_head, rt_gil_holder, rt_gil_locked;
 
     /* PyInterpreterState */
-    int in_next, in_threads, in_id, in_modules;
+    int in_next, in_threads, in_modules;
     int in_gil;                 /* 3.12+: pointer to struct _gil_runtime_state */
     int gil_holder, gil_locked; /* offsets in that struct */
 
@@ -103,7 +103,7 @@ struct layout {
 
     /* type */
     int ty_basicsize, ty_dictoffset, ty_flags, ty_cached_keys;
-    int ty_name, ty_itemsize, ty_members, ty_base, ty_dict;
+    int ty_name, ty_members, ty_base, ty_dict;
     enum attr_kind attr_kind;
 
     int repr_flags; /* set of enum repr_flag */
@@ -111,9 +111,6 @@ struct layout {
 
 /* The row of a version, or NULL if it is not supported. */
 const struct layout *layout_of(int major, int minor);
-
-/* The rows from the newest to the oldest, then NULL. */
-const struct layout *layout_nth(size_t i);
 
 /* One entry of _Py_DebugOffsets. */
 #define DEBUG_OFFSETS_FIRST_MINOR 13 /* 3.13 */

@@ -14,8 +14,8 @@
 #define STR_3  .str_length = 16, .str_state = 32, .by_size = 16, .by_data = 32
 #define DICT_3 .di_keys = 32, .di_values = 40, .di_used = 16
 #define TYPE_3                                                                                                         \
-    .ty_name = 24, .ty_basicsize = 32, .ty_itemsize = 40, .ty_flags = 168, .ty_members = 240, .ty_base = 256,          \
-    .ty_dict = 264, .ty_dictoffset = 288
+    .ty_name = 24, .ty_basicsize = 32, .ty_flags = 168, .ty_members = 240, .ty_base = 256, .ty_dict = 264,             \
+    .ty_dictoffset = 288
 #define ITEMS_3 .tu_items = 24, .li_items = 24, .se_mask = 32, .se_table = 40, .se_key = 0, .ba_start = 40
 
 /* up to 3.11, the text of a str that is not "ready" is in wstr (unicodeobject.h) */
@@ -66,7 +66,6 @@ static const struct layout rows[] = {
         NO_RUNTIME,
         .in_next = 0,
         .in_threads = 8,
-        .in_id = NO,
         .in_modules = 16,
         NO_GIL_STRUCT,
         .ts_next = 0,
@@ -122,7 +121,6 @@ static const struct layout rows[] = {
         NO_RUNTIME,
         .in_next = 0,
         .in_threads = 8,
-        .in_id = NO,
         .in_modules = 16,
         NO_GIL_STRUCT,
         .ts_next = 8,
@@ -172,7 +170,6 @@ static const struct layout rows[] = {
         .rt_gil_locked = 1280,
         .in_next = 0,
         .in_threads = 8,
-        .in_id = 16,
         .in_modules = 40,
         NO_GIL_STRUCT,
         .ts_next = 8,
@@ -222,7 +219,6 @@ static const struct layout rows[] = {
         .rt_gil_locked = 1168,
         .in_next = 0,
         .in_threads = 8,
-        .in_id = 16,
         .in_modules = 56,
         NO_GIL_STRUCT,
         .ts_next = 8,
@@ -272,7 +268,6 @@ static const struct layout rows[] = {
         .rt_gil_locked = 368,
         .in_next = 0,
         .in_threads = 8,
-        .in_id = 24,
         .in_modules = 856,
         NO_GIL_STRUCT,
         .ts_next = 8,
@@ -322,7 +317,6 @@ static const struct layout rows[] = {
         .rt_gil_locked = 368,
         .in_next = 0,
         .in_threads = 8,
-        .in_id = 24,
         .in_modules = 856,
         NO_GIL_STRUCT,
         .ts_next = 8,
@@ -372,7 +366,6 @@ static const struct layout rows[] = {
         .rt_gil_locked = 376,
         .in_next = 0,
         .in_threads = 16,
-        .in_id = 48,
         .in_modules = 888,
         NO_GIL_STRUCT,
         .ts_next = 8,
@@ -426,7 +419,6 @@ static const struct layout rows[] = {
         .rt_gil_locked = NO,
         .in_next = 0,
         .in_threads = 72,
-        .in_id = 8,
         .in_modules = 944,
         .in_gil = 384,
         .gil_holder = 8,
@@ -482,7 +474,6 @@ static const struct layout rows[] = {
         .rt_gil_locked = NO,
         .in_next = 7264,
         .in_threads = 7344,
-        .in_id = 7272,
         .in_modules = 7656,
         .in_gil = 16,
         .gil_holder = 8,
@@ -538,7 +529,6 @@ static const struct layout rows[] = {
         .rt_gil_locked = NO,
         .in_next = 7272,
         .in_threads = 7344,
-        .in_id = 7280,
         .in_modules = 7688,
         .in_gil = 16,
         .gil_holder = 8,
@@ -599,7 +589,6 @@ static const struct layout rows[] = {
         .rt_gil_locked = NO,
         .in_next = 7264,
         .in_threads = 7336,
-        .in_id = 7272,
         .in_modules = 7592,
         .in_gil = 16,
         .gil_holder = 8,
@@ -664,11 +653,6 @@ const struct layout *layout_of(int major, int minor)
     return NULL;
 }
 
-const struct layout *layout_nth(size_t i)
-{
-    return i < N_ROWS ? &rows[N_ROWS - 1 - i] : NULL;
-}
-
 /* Where _Py_DebugOffsets has each field of struct layout (pycore_debug_offsets.h; pycore_runtime.h in 3.13): its
  * byte offset in 3.13, 3.14 and 3.15. 0: that version has no such entry, and the row above applies. */
 #define OFFSET(field, v13, v14, v15)                                                                                   \
@@ -680,22 +664,22 @@ const struct layout *layout_nth(size_t i)
     }
 
 static const struct debug_offset debug_offsets[] = {
-    OFFSET(rt_interp_head, 40, 40, 40),  OFFSET(in_next, 64, 64, 64),         OFFSET(in_threads, 72, 72, 72),
-    OFFSET(in_id, 56, 56, 56),           OFFSET(in_modules, 88, 96, 96),      OFFSET(in_gil, 112, 120, 120),
-    OFFSET(ts_next, 168, 192, 192),      OFFSET(ts_interp, 176, 200, 200),    OFFSET(ts_frame, 184, 208, 208),
-    OFFSET(ts_thread_id, 192, 216, 240), OFFSET(ts_native_id, 200, 224, 248), OFFSET(ts_chunk, 208, 232, 256),
-    OFFSET(ts_holds_gil, 0, 0, 272),     OFFSET(fr_code, 240, 264, 328),      OFFSET(fr_back, 232, 256, 320),
-    OFFSET(fr_owner, 264, 288, 352),     OFFSET(fr_instr, 248, 272, 336),     OFFSET(fr_size, 224, 248, 312),
-    OFFSET(co_filename, 280, 320, 384),  OFFSET(co_name, 288, 328, 392),      OFFSET(co_qualname, 296, 336, 400),
-    OFFSET(co_lines, 304, 344, 408),     OFFSET(co_firstline, 312, 352, 416), OFFSET(co_bytecode, 344, 384, 448),
-    OFFSET(str_length, 552, 632, 728),   OFFSET(str_state, 544, 624, 720),    OFFSET(str_ascii, 560, 640, 736),
-    OFFSET(str_compact, 0, 0, 744),      OFFSET(by_size, 520, 600, 696),      OFFSET(by_data, 528, 608, 704),
-    OFFSET(di_keys, 456, 536, 632),      OFFSET(di_values, 464, 544, 640),    OFFSET(lo_tag, 496, 576, 672),
-    OFFSET(lo_digits, 504, 584, 680),    OFFSET(ty_flags, 392, 440, 504),     OFFSET(ty_basicsize, 0, 0, 512),
-    OFFSET(ty_dictoffset, 0, 0, 520),    OFFSET(ty_cached_keys, 0, 0, 536),   OFFSET(fr_slots, 256, 280, 344),
-    OFFSET(co_argcount, 320, 360, 424),  OFFSET(co_varnames, 328, 368, 432),  OFFSET(co_kinds, 336, 376, 440),
-    OFFSET(ty_name, 376, 424, 488),      OFFSET(tu_items, 408, 456, 552),     OFFSET(li_items, 432, 480, 576),
-    OFFSET(se_table, 0, 512, 608),       OFFSET(se_mask, 0, 520, 616),
+    OFFSET(rt_interp_head, 40, 40, 40),  OFFSET(in_next, 64, 64, 64),        OFFSET(in_threads, 72, 72, 72),
+    OFFSET(in_modules, 88, 96, 96),      OFFSET(in_gil, 112, 120, 120),      OFFSET(ts_next, 168, 192, 192),
+    OFFSET(ts_interp, 176, 200, 200),    OFFSET(ts_frame, 184, 208, 208),    OFFSET(ts_thread_id, 192, 216, 240),
+    OFFSET(ts_native_id, 200, 224, 248), OFFSET(ts_chunk, 208, 232, 256),    OFFSET(ts_holds_gil, 0, 0, 272),
+    OFFSET(fr_code, 240, 264, 328),      OFFSET(fr_back, 232, 256, 320),     OFFSET(fr_owner, 264, 288, 352),
+    OFFSET(fr_instr, 248, 272, 336),     OFFSET(fr_size, 224, 248, 312),     OFFSET(co_filename, 280, 320, 384),
+    OFFSET(co_name, 288, 328, 392),      OFFSET(co_qualname, 296, 336, 400), OFFSET(co_lines, 304, 344, 408),
+    OFFSET(co_firstline, 312, 352, 416), OFFSET(co_bytecode, 344, 384, 448), OFFSET(str_length, 552, 632, 728),
+    OFFSET(str_state, 544, 624, 720),    OFFSET(str_ascii, 560, 640, 736),   OFFSET(str_compact, 0, 0, 744),
+    OFFSET(by_size, 520, 600, 696),      OFFSET(by_data, 528, 608, 704),     OFFSET(di_keys, 456, 536, 632),
+    OFFSET(di_values, 464, 544, 640),    OFFSET(lo_tag, 496, 576, 672),      OFFSET(lo_digits, 504, 584, 680),
+    OFFSET(ty_flags, 392, 440, 504),     OFFSET(ty_basicsize, 0, 0, 512),    OFFSET(ty_dictoffset, 0, 0, 520),
+    OFFSET(ty_cached_keys, 0, 0, 536),   OFFSET(fr_slots, 256, 280, 344),    OFFSET(co_argcount, 320, 360, 424),
+    OFFSET(co_varnames, 328, 368, 432),  OFFSET(co_kinds, 336, 376, 440),    OFFSET(ty_name, 376, 424, 488),
+    OFFSET(tu_items, 408, 456, 552),     OFFSET(li_items, 432, 480, 576),    OFFSET(se_table, 0, 512, 608),
+    OFFSET(se_mask, 0, 520, 616),
 };
 
 const struct debug_offset *debug_offset_nth(size_t i)

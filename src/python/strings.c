@@ -52,7 +52,8 @@ int strings_shape(const struct python *py, addr_t object, struct str_shape *ret)
     return py->layout.str_state == NO ? shape_of_bytes(py, object, ret) : shape_of_str(py, object, ret);
 }
 
-size_t strings_to_utf8(const unsigned char *data, size_t n, int kind, char *out)
+/* Converts `n` characters of 1, 2 or 4 bytes to UTF-8. `out` has room for 4 * n bytes. Returns the length. */
+static size_t to_utf8(const unsigned char *data, size_t n, int kind, char *out)
 {
     size_t len = 0;
 
@@ -83,7 +84,7 @@ int strings_read(const struct python *py, addr_t object, const char **ret)
     if (py->layout.str_state == NO) /* 2.7: a byte string, usually UTF-8 */
         len = utf8_clean((const char *)data, n, text);
     else
-        len = strings_to_utf8(data, n, shape.kind, text);
+        len = to_utf8(data, n, shape.kind, text);
     if (n < shape.length)
         len += utf8_encode(0x2026, text + len);
     name = intern_bytes(py->names, text, len);

@@ -21,7 +21,4 @@ int strings_read(const struct python *py, addr_t object, const char **ret);
 /* True if the object is a str equal to `ascii`; false if it is unreadable. */
 bool strings_equal(const struct python *py, addr_t object, const char *ascii);
 
-/* Converts `n` characters of 1, 2 or 4 bytes to UTF-8. `out` has room for 4 * n bytes. Returns the length. */
-size_t strings_to_utf8(const unsigned char *data, size_t n, int kind, char *out);
-
 #endif

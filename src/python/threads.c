@@ -46,12 +46,9 @@ static int thread_read(const struct python *py, addr_t tstate, struct py_thread 
 static int interp_threads(const struct python *py, addr_t interp, struct py_threads *t)
 {
     const struct layout *l = &py->layout;
-    uint64_t id = 0;
     addr_t tstate;
     int r = mem_read_addr(py->mem, interp + (addr_t)l->in_threads, &tstate);
 
-    if (r == 0 && l->in_id != NO)
-        r = mem_read_addr(py->mem, interp + (addr_t)l->in_id, &id);
     while (r == 0 && tstate) {
         if (t->n == PY_MAX_THREADS)
             return ERR_CYCLE;
@@ -61,7 +58,7 @@ static int interp_threads(const struct python *py, addr_t interp, struct py_thre
         if (r == 0 && t->items[t->n].interp != interp)
             r = ERR_TORN;
         if (r == 0)
-            t->items[t->n++].interp_id = (int64_t)id;
+            t->n++;
     }
     return r;
 }

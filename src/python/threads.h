@@ -8,7 +8,6 @@
 
 struct py_thread {
     addr_t tstate, interp;
-    int64_t interp_id;
     uint64_t thread_id; /* pthread_t */
     uint64_t native_id; /* tid in the target's pid namespace; 0 if unknown (up to 3.10) */
 };

@@ -150,10 +150,10 @@ static bool is_back_at_rest(struct known_thread *k)
     struct sched_stats turns, after;
     uint64_t sp, pc;
 
-    if (!k->rests || task_sched_stats(&k->task, &turns) < 0 || turns.count != k->turns.count + 2)
+    if (!k->rests || task_sched_stats(&k->task, &turns) < 0 || turns.run_count != k->turns.run_count + 2)
         return false;
     if (task_waits_at(&k->task, &sp, &pc) < 0 || sp != k->rest_sp || pc != k->rest_pc ||
-        task_sched_stats(&k->task, &after) < 0 || after.count != turns.count)
+        task_sched_stats(&k->task, &after) < 0 || after.run_count != turns.run_count)
         return false;
     k->turns = turns;
     k->rests = false;
@@ -171,7 +171,7 @@ bool emit_unchanged(struct process *p, struct known_thread *k, process_sink sink
     k->still |= is_back_at_rest(k);
     if (!k->still || task_sched_stats(&k->task, &turns) < 0)
         return false;
-    if (turns.count != k->turns.count) {
+    if (turns.run_count != k->turns.run_count) {
         k->turns = turns;
         k->has_turns = true;
         return false;

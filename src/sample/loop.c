@@ -183,7 +183,7 @@ static void stay_apart_if_late(struct loop *l)
 
     if (s->hold_refused || s->apart) {
         s->apart = !s->hold_refused;
-    } else if (s->options.core && s->core.never_urgent && l->late > 5 + l->ticks / APART_SHARE &&
+    } else if (s->options.core && s->core.realtime_refused && l->late > 5 + l->ticks / APART_SHARE &&
                cpu_affinity_has_others(&s->core)) {
         cpu_affinity_move_away(&s->core);
         s->apart = true;

@@ -29,7 +29,7 @@ static bool ran_all_the_while(const struct pause *fz, const struct known_thread 
 bool pause_ran_only_before(const struct pause *fz, const struct known_thread *k, const struct sched_stats *after,
                            uint64_t now)
 {
-    return after->count == k->left.count + 1 && after->run_ns - k->left.run_ns > now - fz->since_ns &&
+    return after->run_count == k->left.run_count + 1 && after->run_ns - k->left.run_ns > now - fz->since_ns &&
            ran_all_the_while(fz, k, after);
 }
 
@@ -223,7 +223,7 @@ static int end_held(struct pause *fz, struct sampler *s, struct known_thread *k)
         part_from(s, k);
     count_hold(s, s->stop.last_ns);
     k->left_ns = 0;
-    if (fz->turns.count && s->core.cpu >= 0 && s->core.cpu == fz->look.cpu && fz->look.state == 'R') {
+    if (fz->turns.run_count && s->core.cpu >= 0 && s->core.cpu == fz->look.cpu && fz->look.state == 'R') {
         k->left_ns = clock_now_ns();
         k->left = fz->turns;
     }
@@ -234,7 +234,7 @@ static int end_held(struct pause *fz, struct sampler *s, struct known_thread *k)
 static void leave_here(const struct pause *fz, struct sampler *s, struct known_thread *k, uint64_t now)
 {
     count_hold(s, now - fz->since_ns);
-    k->steady = fz->cpu_word && fz->turns.count == k->left.count + 1;
+    k->steady = fz->cpu_word && fz->turns.run_count == k->left.run_count + 1;
     k->left = fz->turns;
     k->left_ns = now;
 }
@@ -265,7 +265,7 @@ int pause_end(struct pause *fz, struct sampler *s, struct known_thread *k)
         return ERR_TORN;
     }
     now = clock_now_ns();
-    still = fz->asks_after ? pause_ran_only_before(fz, k, &after, now) : after.count == fz->turns.count;
+    still = fz->asks_after ? pause_ran_only_before(fz, k, &after, now) : after.run_count == fz->turns.run_count;
     if (!still || fz->way != PAUSE_SAME_CORE)
         k->left_ns = 0;
     if (!still)

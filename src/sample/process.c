@@ -164,7 +164,7 @@ static int explain_failure(struct process *p, int r, struct err_note *note)
     if (st.state == 'Z' || st.state == 'X')
         return err_note_what(note, ERR_GONE, "process %d has ended and waits for its parent to notice", (int)p->pid);
     if (r == ERR_NOT_PYTHON)
-        access_describe(p->pid, note);
+        access_describe(p->pid, ERR_NOT_PYTHON, note);
     return r == ERR_STARTING && !can_read(p) ? access_explain(p->pid, note) : r;
 }
 
@@ -340,7 +340,7 @@ int process_open_core(struct sampler *s, const struct core_file *core, const str
         process_free(p);
         return r;
     }
-    p->info->core = core->where;
+    p->info->core = core->path;
     fill_signal(p, core_file_signalled(core));
     *ret = p;
     return 0;

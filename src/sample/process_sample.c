@@ -94,7 +94,7 @@ static int sample_thread(struct process *p, struct known_thread *k, process_sink
     if (r == ERR_NOMEM)
         return r;
     if (r < 0) {
-        p->replaced |= k->task.replaced;
+        p->replaced |= k->task.execed;
         p->listed_ns = 0; /* it may have ended: look at the list again */
         k->ended = r == ERR_GONE;
         if (r != ERR_GONE)
@@ -240,7 +240,7 @@ static bool rests(struct process *p)
     for (size_t i = 0; i < p->threads.n && are_few(p); i++) {
         struct known_thread *k = thread_table_find(&p->table, p->threads.items[i].tstate);
 
-        if (!k || !k->still || task_sched_stats(&k->task, &turns) < 0 || turns.count != k->turns.count)
+        if (!k || !k->still || task_sched_stats(&k->task, &turns) < 0 || turns.run_count != k->turns.run_count)
             return false;
     }
     return true;

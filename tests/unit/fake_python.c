@@ -130,13 +130,12 @@ addr_t fake_pthread(struct fake_python *p, int native_id)
     return block;
 }
 
-addr_t fake_interp_add(struct fake_python *p, uint64_t id)
+addr_t fake_interp_add(struct fake_python *p)
 {
     const struct layout *l = &p->py.layout;
     addr_t interp = fake_alloc(p, INTERP_SIZE), head = fake_mem_get(p->mem, p->interp_head);
 
     put_at(p, interp, l->in_next, head);
-    put_at(p, interp, l->in_id, id);
     if (l->in_gil != NO)
         put_at(p, interp, l->in_gil, fake_alloc(p, 64));
     fake_mem_put(p->mem, p->interp_head, interp);

@@ -45,8 +45,8 @@ static void build(struct hostile *h, int major, int minor)
 
     *h = (struct hostile){.random = 0x9e3779b97f4a7c15ull, .cache = code_cache_new()};
     fake_python_init(p, major, minor, ROOM);
-    interp[0] = fake_interp_add(p, 0);
-    interp[1] = fake_interp_add(p, 1);
+    interp[0] = fake_interp_add(p);
+    interp[1] = fake_interp_add(p);
     h->codes[0] = fake_code(p, "<module>", "/srv/app/main.py", 1);
     h->codes[1] = fake_code(p, "handle", "/srv/app/server.py", 40);
     h->codes[2] = fake_code(p, "Worker.stream", "/srv/app/worker.py", 7);

@@ -305,11 +305,6 @@ bool repr_derives(struct repr *v, const struct repr_type *t, const char *name)
 
 /* ---- values ---- */
 
-void repr_write_plain(struct repr *v, addr_t object, const struct repr_type *t)
-{
-    repr_printf(v, "<%s at 0x%" PRIx64 ">", t->name, object);
-}
-
 static int write_by_row(struct repr *v, addr_t object, const struct repr_type *t)
 {
     bool wraps = t->row->wraps && !t->exact;
@@ -351,7 +346,7 @@ void repr_write(struct repr *v, addr_t object)
         v->len = start;
         v->text[start] = '\0';
     }
-    repr_write_plain(v, object, t);
+    repr_printf(v, "<%s at 0x%" PRIx64 ">", t->name, object);
 }
 
 static bool is_none(struct repr *v, addr_t object)

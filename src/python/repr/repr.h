@@ -103,7 +103,5 @@ bool repr_is_heap_type(const struct repr_type *t);
 bool repr_derives(struct repr *v, const struct repr_type *t, const char *name);
 /* The part after the last dot. */
 const char *repr_short_name(const struct repr_type *t);
-/* `<Class at 0x…>` */
-void repr_write_plain(struct repr *v, addr_t object, const struct repr_type *t);
 
 #endif
