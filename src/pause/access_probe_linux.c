@@ -55,22 +55,17 @@ static int try_readv(pid_t pid)
     return process_vm_readv(pid, &local, 1, &remote, 1, 0) == 1 ? 0 : errno;
 }
 
-static int open_mem(pid_t pid)
-{
-    char path[64];
-    int fd;
-
-    snprintf(path, sizeof(path), "/proc/%d/mem", (int)pid);
-    fd = open(path, O_RDONLY | O_CLOEXEC);
-    return fd < 0 && setuid_guard_active() ? setuid_guard_open_mem(pid) : fd;
-}
-
 static int try_mem(pid_t pid)
 {
     addr_t addr = 0;
-    char byte;
-    int fd = open_mem(pid), error = fd < 0 ? errno : find_addr(pid, &addr);
+    char path[64], byte;
+    int fd, error;
 
+    snprintf(path, sizeof(path), "/proc/%d/mem", (int)pid);
+    fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0 && setuid_guard_active())
+        fd = setuid_guard_open_mem(pid);
+    error = fd < 0 ? errno : find_addr(pid, &addr);
     if (!error && pread(fd, &byte, 1, (off_t)addr) != 1)
         error = errno ? errno : EIO;
     if (fd >= 0)

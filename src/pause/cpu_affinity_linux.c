@@ -114,22 +114,18 @@ static void on_sigxcpu(int sig)
     set_realtime(false);
 }
 
-/* Protects the machine if something goes wrong: after this long without a sleep, fall back to normal priority. */
-static void set_watchdog(void)
+void cpu_affinity_use_realtime(struct cpu_affinity *c, bool realtime)
 {
     struct rlimit limit = {.rlim_cur = REALTIME_MAX_US, .rlim_max = RLIM_INFINITY};
     struct sigaction action = {.sa_handler = on_sigxcpu};
 
-    sigaction(SIGXCPU, &action, NULL);
-    setrlimit(RLIMIT_RTTIME, &limit);
-}
-
-void cpu_affinity_use_realtime(struct cpu_affinity *c, bool realtime)
-{
     if (c->realtime == realtime || (realtime && c->realtime_refused))
         return;
-    if (realtime)
-        set_watchdog();
+    /* Protects the machine if something goes wrong: after this long without a sleep, fall back to normal priority. */
+    if (realtime) {
+        sigaction(SIGXCPU, &action, NULL);
+        setrlimit(RLIMIT_RTTIME, &limit);
+    }
     if (set_realtime(realtime) == 0)
         c->realtime = realtime;
     else

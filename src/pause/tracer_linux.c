@@ -88,12 +88,6 @@ static int wait_stopped(struct tracer *s, pid_t tid, uint64_t timeout_ns, bool s
     }
 }
 
-static void late_add(struct tracer *s, pid_t tid)
-{
-    if (s->n_late < TRACER_LATE_MAX)
-        s->late[s->n_late++] = tid;
-}
-
 static bool late_has(const struct tracer *s, pid_t tid)
 {
     for (size_t i = 0; i < s->n_late; i++)
@@ -177,7 +171,7 @@ int tracer_attach(struct tracer *s, pid_t tid, uint64_t timeout_ns, bool same_co
     if (r == 0)
         s->attached = tid;
     else if (r != ERR_GONE)
-        late_add(s, tid);
+        s->late[s->n_late++] = tid; /* there is room: checked above */
     if (r == 0 && by_setuid && !setuid_guard_is_own(tid)) {
         tracer_detach(s);
         return ERR_PERMISSION;

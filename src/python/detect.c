@@ -22,15 +22,6 @@ struct found {
     struct debug_version version;
 };
 
-static bool has_symbols(struct mem *m, const struct image *img, struct found *f)
-{
-    if (image_symbol(m, img, "_PyRuntime", &f->runtime) < 0 &&
-        image_symbol(m, img, "_PyThreadState_Current", &f->current) < 0)
-        return false;
-    f->image = *img;
-    return true;
-}
-
 static const char *base_name(const char *path)
 {
     const char *slash = strrchr(path, '/');
@@ -75,7 +66,11 @@ static bool search_images(const struct files *files, struct mem *m, const struct
 static bool test_symbols(const struct files *files, struct mem *m, const struct image *img, struct found *f)
 {
     (void)files;
-    return has_symbols(m, img, f);
+    if (image_symbol(m, img, "_PyRuntime", &f->runtime) < 0 &&
+        image_symbol(m, img, "_PyThreadState_Current", &f->current) < 0)
+        return false;
+    f->image = *img;
+    return true;
 }
 
 static bool test_file_symbols(const struct files *files, struct mem *m, const struct image *img, struct found *f)

@@ -52,24 +52,18 @@ static bool visit_thread(const struct python *py, addr_t key, addr_t value, void
     return true;
 }
 
-static addr_t find_active(const struct python *py, addr_t interp)
-{
-    addr_t modules, module, dict, active;
-
-    if (mem_read_addr(py->mem, interp + (addr_t)py->layout.in_modules, &modules) < 0 || !modules ||
-        objects_dict_get(py, modules, "threading", &module) < 0 ||
-        mem_read_addr(py->mem, module + MODULE_DICT, &dict) < 0 || !dict ||
-        objects_dict_get(py, dict, "_active", &active) < 0)
-        return 0;
-    return active;
-}
-
 int names_read(const struct python *py, addr_t interp, struct thread_names *names)
 {
     struct collect c = {.names = names, .interp = interp, .deadline_ns = clock_cpu_ns() + CPU_BUDGET_NS};
+    addr_t modules, module, dict, active;
 
     if (!names->wanted || !names->active || names->interp != interp) {
-        names->active = find_active(py, interp);
+        bool found = mem_read_addr(py->mem, interp + (addr_t)py->layout.in_modules, &modules) == 0 && modules &&
+                     objects_dict_get(py, modules, "threading", &module) == 0 &&
+                     mem_read_addr(py->mem, module + MODULE_DICT, &dict) == 0 && dict &&
+                     objects_dict_get(py, dict, "_active", &active) == 0;
+
+        names->active = found ? active : 0;
         names->interp = interp;
     }
     if (names->active)

@@ -10,7 +10,6 @@
 #define CAPS_SETUID (UINT64_C(1) << 7)
 #define CAPS_PTRACE (UINT64_C(1) << 19)
 #define CAPS_ADMIN  (UINT64_C(1) << 21)
-#define CAPS_NICE   (UINT64_C(1) << 23)
 
 uint64_t caps_effective(void);
 uint64_t caps_permitted(void);

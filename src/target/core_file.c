@@ -99,16 +99,6 @@ static int check_header(const struct core_file *core, const Elf64_Ehdr *eh, stru
     return 0;
 }
 
-/* If there are too many segments for e_phnum, the first section header has the number (gABI, PN_XNUM). */
-static size_t count_program_headers(const struct core_file *core, const Elf64_Ehdr *eh)
-{
-    Elf64_Shdr sh;
-
-    if (eh->e_phnum != PN_XNUM)
-        return eh->e_phnum;
-    return read_at(core, eh->e_shoff, &sh, sizeof(sh)) ? sh.sh_info : 0;
-}
-
 static int add_segment(struct core_file *core, const Elf64_Phdr *ph)
 {
     struct core_segment s = {.start = ph->p_vaddr,
@@ -199,17 +189,10 @@ static void sort_segments(struct core_file *core)
     core->n_segments = kept;
 }
 
-/* Without NT_PRPSINFO, take the lowest tid as the pid. */
-static void guess_pid(struct core_file *core)
-{
-    for (size_t i = 0; i < core->n_threads; i++)
-        if (i == 0 || core->threads[i].tid < core->pid)
-            core->pid = core->threads[i].tid;
-}
-
 static int read_headers(struct core_file *core, struct err_note *note)
 {
     Elf64_Ehdr eh = {0};
+    Elf64_Shdr sh;
     Elf64_Phdr *ph;
     size_t n;
     int r;
@@ -221,7 +204,10 @@ static int read_headers(struct core_file *core, struct err_note *note)
     r = check_header(core, &eh, note);
     if (r < 0)
         return r;
-    n = count_program_headers(core, &eh);
+    n = eh.e_phnum;
+    /* If there are too many segments for e_phnum, the first section header has the number (gABI, PN_XNUM). */
+    if (n == PN_XNUM)
+        n = read_at(core, eh.e_shoff, &sh, sizeof(sh)) ? sh.sh_info : 0;
     if (!n || n > MAX_SEGMENTS || eh.e_phoff > core->size || n > (core->size - eh.e_phoff) / sizeof(*ph))
         return reject(note, core->path, "is cut off: its headers are not all there",
                       "Copy it again from where it was written; see ulimit -c if it was written so.");
@@ -233,8 +219,11 @@ static int read_headers(struct core_file *core, struct err_note *note)
     if (r == ERR_CORE)
         return reject(note, core->path, "cannot be read", "Look at the disk that it is on.");
     sort_segments(core);
+    /* Without NT_PRPSINFO, take the lowest tid as the pid. */
     if (core->pid <= 0)
-        guess_pid(core);
+        for (size_t i = 0; i < core->n_threads; i++)
+            if (i == 0 || core->threads[i].tid < core->pid)
+                core->pid = core->threads[i].tid;
     return r;
 }
 

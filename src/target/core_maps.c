@@ -170,23 +170,15 @@ static char *join_args(char *text, size_t len)
     return clean;
 }
 
-static char *read_command(const struct core_file *core, struct mem *m)
-{
-    addr_t start, end;
-    char *text, *command;
-
-    if (find_args(core, m, &start, &end) < 0)
-        return NULL;
-    text = malloc(end - start);
-    command = text && mem_read(m, start, text, end - start) == 0 ? join_args(text, end - start) : NULL;
-    free(text);
-    return command;
-}
-
 int core_file_command(const struct core_file *core, struct mem *m, char **ret)
 {
-    char args[sizeof(core->args)], *command = read_command(core, m);
+    char args[sizeof(core->args)], *text = NULL, *command = NULL;
+    addr_t start, end;
 
+    if (find_args(core, m, &start, &end) == 0 && (text = malloc(end - start)) &&
+        mem_read(m, start, text, end - start) == 0)
+        command = join_args(text, end - start);
+    free(text);
     if (!command || !command[0]) {
         free(command);
         memcpy(args, core->args[0] ? core->args : core->name, core->args[0] ? sizeof(args) : sizeof(core->name));

@@ -22,17 +22,6 @@
 #define MAX_NOTES   1024
 #define PAGE        4096ull
 
-static void add_writable(struct image *img, const Elf64_Phdr *ph)
-{
-    struct image_range *r;
-
-    if (ph->p_type != PT_LOAD || !(ph->p_flags & PF_W) || img->n_writable == IMAGE_MAX_WRITABLE)
-        return;
-    r = &img->writable[img->n_writable++];
-    r->start = img->bias + ph->p_vaddr;
-    r->end = r->start + ph->p_memsz;
-}
-
 /* The dynamic linker relocates these addresses in memory for libraries, but not for every program. */
 static addr_t dynamic_addr(const struct image *img, uint64_t value)
 {
@@ -97,7 +86,10 @@ int image_open(struct mem *m, const struct proc_map *map, struct image *ret)
             break;
         }
     for (size_t i = 0; i < eh.e_phnum; i++) {
-        add_writable(&img, &ph[i]);
+        addr_t start = img.bias + ph[i].p_vaddr;
+
+        if (ph[i].p_type == PT_LOAD && ph[i].p_flags & PF_W && img.n_writable < IMAGE_MAX_WRITABLE)
+            img.writable[img.n_writable++] = (struct image_range){start, start + ph[i].p_memsz};
         if (ph[i].p_type == PT_DYNAMIC)
             dynamic = &ph[i];
         if (ph[i].p_type == PT_NOTE)

@@ -35,14 +35,6 @@ static bool open_mem_file(struct mem_live *live)
     return live->fd >= 0;
 }
 
-/* An open /proc/PID/mem refers to one address space and reads as empty after an exec. Open it again. */
-static bool reopen_mem_file(struct mem_live *live)
-{
-    close(live->fd);
-    live->fd = -1;
-    return open_mem_file(live);
-}
-
 static size_t read_spans(const struct mem_live *live, const struct mem_span *spans, size_t n, bool *ret_empty)
 {
     for (size_t i = 0; i < n; i++) {
@@ -63,8 +55,13 @@ static size_t read_by_file(struct mem_live *live, const struct mem_span *spans, 
     bool empty = false;
     size_t done = read_spans(live, spans, n, &empty);
 
-    if (done == 0 && n && spans[0].len && empty && reopen_mem_file(live))
-        done = read_spans(live, spans, n, &empty);
+    /* An open /proc/PID/mem refers to one address space and reads as empty after an exec. Open it again. */
+    if (done == 0 && n && spans[0].len && empty) {
+        close(live->fd);
+        live->fd = -1;
+        if (open_mem_file(live))
+            done = read_spans(live, spans, n, &empty);
+    }
     return done;
 }
 

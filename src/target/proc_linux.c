@@ -156,26 +156,6 @@ const char *proc_status_field(const char *text, const char *name)
     return "";
 }
 
-static void status_parse_ns(const char *field, pid_t pid, struct proc_status *st)
-{
-    int columns = 0, value = 0;
-
-    st->ns_pid = pid;
-    while (*field == '\t' || *field == ' ' || isdigit((unsigned char)*field)) {
-        char *end;
-
-        value = (int)strtol(field, &end, 10);
-        if (end == field)
-            break;
-        columns++;
-        field = end;
-    }
-    if (columns > 1) {
-        st->ns_pid = value;
-        st->in_pid_ns = true;
-    }
-}
-
 static void status_parse(const char *text, struct proc_status *st)
 {
     sscanf(proc_status_field(text, "Uid"), "%u %u %u", &st->uid_real, &st->uid_effective, &st->uid_saved);
@@ -203,9 +183,21 @@ bool proc_same_namespace(pid_t pid, const char *name)
  * them. */
 static void status_read_ns(const char *text, pid_t pid, pid_t tid, struct proc_status *st)
 {
-    const char *field = proc_status_field(text, "NSpid");
+    const char *field = proc_status_field(text, "NSpid"), *p = field;
+    char *end;
 
-    status_parse_ns(field, tid ? tid : pid, st);
+    st->ns_pid = tid ? tid : pid;
+    /* One column per nested namespace; the last is the id in the innermost. */
+    for (int columns = 1; *p == '\t' || *p == ' ' || isdigit((unsigned char)*p); columns++, p = end) {
+        int id = (int)strtol(p, &end, 10);
+
+        if (end == p)
+            break;
+        if (columns > 1) {
+            st->ns_pid = id;
+            st->in_pid_ns = true;
+        }
+    }
     if (!*field && !proc_same_namespace(pid, "pid")) {
         st->in_pid_ns = true;
         st->ns_pid = 0;

@@ -67,19 +67,11 @@ static uint64_t parse_number(const char **p)
     return value;
 }
 
-/* exec places the stack at a new random address. */
-static bool has_execed(struct task *t, uint64_t stack)
-{
-    if (!t->stack)
-        t->stack = stack;
-    t->execed |= stack && stack != t->stack;
-    return t->execed;
-}
-
 int task_look(struct task *t, struct task_look *ret)
 {
     char buf[1024];
     const char *p, *stack, *cpu;
+    uint64_t start;
     ssize_t got = read_file(t, t->stat_fd, "stat", buf, sizeof(buf) - 1);
 
     if (got <= 0)
@@ -96,7 +88,14 @@ int task_look(struct task *t, struct task_look *ret)
     if (cpu)
         ret->cpu = (int)parse_number(&cpu);
     ret->is_realtime = cpu && cpu[0] == ' ' && cpu[1] >= '1' && cpu[1] <= '9';
-    return stack && has_execed(t, parse_number(&stack)) ? ERR_NO_PROCESS : 0;
+    if (!stack)
+        return 0;
+    /* exec places the stack at a new random address. */
+    start = parse_number(&stack);
+    if (!t->stack)
+        t->stack = start;
+    t->execed |= start && start != t->stack;
+    return t->execed ? ERR_NO_PROCESS : 0;
 }
 
 int task_sched_stats(struct task *t, struct sched_stats *ret)

@@ -22,7 +22,7 @@ struct new_pids {
     pid_t last; /* the newest pid at the last call */
     pid_t *items;
     size_t n, cap;
-    size_t n_repeated; /* the first so many items are repeated reports */
+    size_t n_repeated; /* the first n_repeated items are repeats */
     pid_t *listed;     /* without `fd`: all pids at the last call, sorted */
     size_t n_listed;
     struct new_pids_pending pending[NEW_PIDS_PENDING_MAX];

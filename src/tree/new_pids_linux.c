@@ -51,18 +51,6 @@ static bool proc_is_ours(void)
     return strtol(link, NULL, 10) == getpid();
 }
 
-static int open_newest(void)
-{
-    struct statfs fs;
-    int fd = open("/proc/loadavg", O_RDONLY | O_CLOEXEC);
-
-    if (fd >= 0 && fstatfs(fd, &fs) == 0 && fs.f_type == PROC_SUPER_MAGIC && proc_is_ours() && newest_pid(fd))
-        return fd;
-    if (fd >= 0)
-        close(fd);
-    return -1;
-}
-
 static int compare_pids(const void *a, const void *b)
 {
     pid_t x = *(const pid_t *)a, y = *(const pid_t *)b;
@@ -87,10 +75,14 @@ int new_pids_open_listing(struct new_pids *np)
 
 int new_pids_open(struct new_pids *np)
 {
-    int fd = open_newest();
+    int fd = open("/proc/loadavg", O_RDONLY | O_CLOEXEC);
+    struct statfs fs;
 
-    if (fd < 0)
+    if (fd < 0 || fstatfs(fd, &fs) < 0 || fs.f_type != PROC_SUPER_MAGIC || !proc_is_ours() || !newest_pid(fd)) {
+        if (fd >= 0)
+            close(fd);
         return new_pids_open_listing(np);
+    }
     *np = (struct new_pids){.fd = fd, .last = newest_pid(fd)};
     return 0;
 }
@@ -110,20 +102,6 @@ static int append_pid(struct new_pids *np, pid_t pid)
         return ERR_NOMEM;
     np->items[np->n++] = pid;
     return 0;
-}
-
-static int append_pending(struct new_pids *np)
-{
-    size_t kept = 0;
-    int r = 0;
-
-    for (size_t i = 0; i < np->n_pending && r == 0; i++)
-        r = append_pid(np, np->pending[i].pid);
-    for (size_t i = 0; i < np->n_pending; i++)
-        if (--np->pending[i].tries > 0)
-            np->pending[kept++] = np->pending[i];
-    np->n_pending = kept;
-    return r;
 }
 
 /* Pids wrap around: the lowest follows the highest. */
@@ -186,10 +164,16 @@ static int read_by_listing(struct new_pids *np)
 int new_pids_read(struct new_pids *np)
 {
     pid_t last = np->fd >= 0 ? newest_pid(np->fd) : 0;
-    int r;
+    size_t kept = 0;
+    int r = 0;
 
     np->n = 0;
-    r = append_pending(np);
+    for (size_t i = 0; i < np->n_pending && r == 0; i++)
+        r = append_pid(np, np->pending[i].pid);
+    for (size_t i = 0; i < np->n_pending; i++)
+        if (--np->pending[i].tries > 0)
+            np->pending[kept++] = np->pending[i];
+    np->n_pending = kept;
     np->n_repeated = np->n;
     if (r < 0)
         return r;

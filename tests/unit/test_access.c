@@ -96,7 +96,7 @@ static void test_other_gates(void)
     f.yama = 1;
     check_verdict(&f, "is not dumpable", "sudo");
     f = plain_facts();
-    f.target.cap_perm = CAPS_NICE;
+    f.target.cap_perm = CAPS_ADMIN;
     check_verdict(&f, "has capabilities that we lack", "sudo");
     f = plain_facts();
     f.same_user_ns = false;

@@ -158,15 +158,6 @@ static int read_descr(struct repr *v, addr_t descr, const struct item_type **ret
     return 0;
 }
 
-static int put_shape(struct repr *v, const uint64_t *shape, int n)
-{
-    repr_put(v, "(");
-    for (int i = 0; i < n; i++)
-        repr_printf(v, i ? ", %" PRId64 : "%" PRId64, (int64_t)shape[i]);
-    repr_put(v, n == 1 ? ",)" : ")");
-    return 0;
-}
-
 int arrays_write_ndarray(struct repr *v, addr_t object, const struct repr_type *t)
 {
     uint64_t shape[DIMENSIONS_MAX], stride = 0;
@@ -185,8 +176,10 @@ int arrays_write_ndarray(struct repr *v, addr_t object, const struct repr_type *
         r = repr_word(v, a.strides, &stride);
     if (r < 0)
         return r;
-    repr_printf(v, "<%s shape=", repr_short_name(t));
-    put_shape(v, shape, a.dimensions);
+    repr_printf(v, "<%s shape=(", repr_short_name(t));
+    for (int i = 0; i < a.dimensions; i++)
+        repr_printf(v, i ? ", %" PRId64 : "%" PRId64, (int64_t)shape[i]);
+    repr_put(v, a.dimensions == 1 ? ",)" : ")");
     repr_printf(v, " dtype=%s%s", swapped ? ">" : "", type ? type->name : "?");
     if (type && type->kind != ITEM_NONE && !swapped && a.dimensions <= 1 && (!a.dimensions || shape[0] < ITEMS_MAX)) {
         repr_put(v, a.dimensions ? ": [" : ": ");

@@ -120,25 +120,20 @@ int callable_write_descriptor(struct repr *v, addr_t object, const struct repr_t
     return r;
 }
 
-/* A 2.7 generator has no name; its code object is at 32 (genobject.h). */
-static int put_generator_name(struct repr *v, addr_t object)
+int callable_write_generator(struct repr *v, addr_t object, const struct repr_type *t)
 {
     const struct layout *l = &v->py.layout;
     addr_t code;
     int r;
 
-    if (l->ge_name != NO)
-        return put_name_at(v, object, l->ge_name);
-    r = repr_word(v, object + 32, &code);
-    return r < 0 ? r : put_name_at(v, code, l->co_name);
-}
-
-int callable_write_generator(struct repr *v, addr_t object, const struct repr_type *t)
-{
-    int r;
-
     repr_printf(v, "<%s object ", t->name);
-    r = put_generator_name(v, object);
+    if (l->ge_name != NO) {
+        r = put_name_at(v, object, l->ge_name);
+    } else { /* 2.7: no name, but the code object at 32 (genobject.h) */
+        r = repr_word(v, object + 32, &code);
+        if (r == 0)
+            r = put_name_at(v, code, l->co_name);
+    }
     repr_printf(v, " at 0x%" PRIx64 ">", object);
     return r;
 }

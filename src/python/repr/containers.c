@@ -305,26 +305,17 @@ static int walk_nodes(struct repr *v, addr_t object, uint64_t size, struct pairs
     return r;
 }
 
-static int walk_ordered(struct repr *v, addr_t object, struct pairs *pairs)
-{
-    const struct layout *l = &v->py.layout;
-    uint64_t used;
-
-    if (l->di_keys == NO || repr_word(v, object + (addr_t)l->di_used, &used) < 0 || used > NODES_MAX)
-        return objects_dict_walk(&v->py, object, put_pair, pairs);
-    return walk_nodes(v, object, (uint64_t)l->di_values + 8, pairs);
-}
-
 int containers_write_ordered(struct repr *v, addr_t object, const struct repr_type *t)
 {
-    bool as_pairs = v->py.layout.repr_flags & REPR_ORDERED_PAIRS;
+    const struct layout *l = &v->py.layout;
+    bool as_pairs = l->repr_flags & REPR_ORDERED_PAIRS;
     struct pairs pairs = {.v = v,
                           .first = true,
                           .open = as_pairs ? "(" : "",
                           .between = as_pairs ? ", " : ": ",
                           .close = as_pairs ? ")" : ""};
     uint64_t used;
-    int r = repr_word(v, object + (addr_t)v->py.layout.di_used, &used);
+    int r = repr_word(v, object + (addr_t)l->di_used, &used);
 
     if (r < 0)
         return r;
@@ -335,7 +326,10 @@ int containers_write_ordered(struct repr *v, addr_t object, const struct repr_ty
     }
     if (used) {
         repr_put(v, as_pairs ? "[" : "{");
-        r = walk_ordered(v, object, &pairs);
+        if (l->di_keys == NO || used > NODES_MAX)
+            r = objects_dict_walk(&v->py, object, put_pair, &pairs);
+        else
+            r = walk_nodes(v, object, (uint64_t)l->di_values + 8, &pairs);
         repr_put(v, as_pairs ? "]" : "}");
     }
     repr_put(v, ")");

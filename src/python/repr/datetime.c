@@ -13,11 +13,6 @@
 #define HAS_ZONE 24
 #define FIELDS   25
 
-static unsigned int read_microseconds(const unsigned char *b)
-{
-    return (unsigned int)b[0] << 16 | (unsigned int)b[1] << 8 | b[2];
-}
-
 int datetime_write_date(struct repr *v, addr_t object, const struct repr_type *t)
 {
     unsigned char b[4];
@@ -31,7 +26,7 @@ int datetime_write_date(struct repr *v, addr_t object, const struct repr_type *t
 /* Writes `, 4, 5, 6)`: seconds and microseconds unless they are 0, the fold, and the tzinfo at `zone_at`. */
 static int put_seconds_and_zone(struct repr *v, addr_t object, const unsigned char *seconds, int fold, addr_t zone_at)
 {
-    unsigned int us = read_microseconds(seconds + 1);
+    unsigned int us = (unsigned int)seconds[1] << 16 | (unsigned int)seconds[2] << 8 | seconds[3];
     unsigned char has_zone;
     addr_t zone;
     int r = repr_read(v, object + HAS_ZONE, &has_zone, 1);

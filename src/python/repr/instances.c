@@ -72,26 +72,19 @@ static bool put_members(struct attributes *a, addr_t object, const struct repr_t
     return true;
 }
 
-/* Members of the bases come first, since those are usually set first. */
-static void put_all_members(struct attributes *a, addr_t object, const struct repr_type *t)
-{
-    const struct repr_type *bases[BASES_MAX];
-    size_t n = 0;
-
-    for (; t && n < BASES_MAX; t = t->base ? repr_type(a->v, t->base) : NULL)
-        bases[n++] = t;
-    while (n > 0)
-        if (!put_members(a, object, bases[--n]))
-            return;
-}
-
 static void put_attributes(struct repr *v, addr_t object, const struct repr_type *t, const char *prefix)
 {
     struct attributes a = {.v = v, .first = true, .prefix = prefix};
+    const struct repr_type *bases[BASES_MAX];
+    size_t n = 0;
 
     if (!repr_enter(v, object))
         return;
-    put_all_members(&a, object, t);
+    /* Members of the bases come first, since those are usually set first. */
+    for (; t && n < BASES_MAX; t = t->base ? repr_type(v, t->base) : NULL)
+        bases[n++] = t;
+    while (n > 0 && put_members(&a, object, bases[n - 1]))
+        n--;
     if (repr_room(v))
         objects_attrs_walk(&v->py, object, visit_attribute, &a);
     repr_leave(v);

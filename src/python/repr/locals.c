@@ -192,16 +192,6 @@ static int add_vars(struct locals *l, bool args)
     return 0;
 }
 
-static int read_frame(struct locals *l, const struct py_frame *frame)
-{
-    int r = read_slots(l, frame);
-
-    if (r < 0)
-        return r == ERR_NOMEM ? r : 0;
-    r = add_vars(l, true);
-    return r < 0 ? r : add_vars(l, false);
-}
-
 int locals_read(struct locals *l, const struct python *py, const struct py_frame *frames, size_t n,
                 const struct locals_options *options)
 {
@@ -217,7 +207,15 @@ int locals_read(struct locals *l, const struct python *py, const struct py_frame
     repr_begin(l->repr, py, &limits);
     for (size_t i = 0; r == 0 && i < n; i++) {
         l->first[i] = l->n;
-        r = read_frame(l, &frames[i]);
+        r = read_slots(l, &frames[i]);
+        if (r < 0 && r != ERR_NOMEM) { /* unreadable: leave this frame without variables */
+            r = 0;
+            continue;
+        }
+        if (r == 0)
+            r = add_vars(l, true);
+        if (r == 0)
+            r = add_vars(l, false);
     }
     if (r < 0)
         return r;

@@ -125,21 +125,18 @@ static int write_digits(struct repr *v, addr_t object, const char *suffix)
     return 0;
 }
 
-/* 2.7: an int holds a C long. */
-static int write_c_long(struct repr *v, addr_t object)
+int numbers_write_int(struct repr *v, addr_t object, const struct repr_type *t)
 {
     uint64_t word;
-    int r = repr_word(v, object + 16, &word);
+    int r;
 
+    (void)t;
+    if (!(v->py.layout.repr_flags & REPR_PY2))
+        return write_digits(v, object, "");
+    r = repr_word(v, object + 16, &word); /* a C long */
     if (r == 0)
         repr_printf(v, "%" PRId64, (int64_t)word);
     return r;
-}
-
-int numbers_write_int(struct repr *v, addr_t object, const struct repr_type *t)
-{
-    (void)t;
-    return v->py.layout.repr_flags & REPR_PY2 ? write_c_long(v, object) : write_digits(v, object, "");
 }
 
 int numbers_write_long(struct repr *v, addr_t object, const struct repr_type *t)

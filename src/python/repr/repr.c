@@ -1,5 +1,5 @@
 /*
- * Converts objects of the target to text. The thread is paused meanwhile.
+ * Converts objects of the target to text while the thread is paused.
  *
  * Whatever the memory of the target holds, the text is valid UTF-8, the number of reads is bounded by the
  * budget of the cached memory, length and depth are bounded by the limits, and an object that makes no

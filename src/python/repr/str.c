@@ -198,27 +198,20 @@ static int put_quoted(struct repr *v, const struct str_shape *s, struct style st
     return 0;
 }
 
-static int put_bytes(struct repr *v, addr_t data, uint64_t length)
-{
-    struct str_shape shape = {.length = length, .kind = 1, .data = data};
-
-    return length > INT64_MAX ? ERR_BOUNDS : put_quoted(v, &shape, (struct style){.bytes = true});
-}
-
 /* ---- objects ---- */
 
 int str_write_bytes(struct repr *v, addr_t object, const struct repr_type *t)
 {
     const struct layout *l = &v->py.layout;
-    uint64_t size;
-    int r = repr_word(v, object + (addr_t)l->by_size, &size);
+    struct str_shape shape = {.kind = 1, .data = object + (addr_t)l->by_data};
+    int r = repr_word(v, object + (addr_t)l->by_size, &shape.length);
 
     (void)t;
-    if (r < 0)
-        return r;
+    if (r < 0 || shape.length > INT64_MAX)
+        return r < 0 ? r : ERR_BOUNDS;
     if (!(l->repr_flags & REPR_PY2))
         repr_put(v, "b");
-    return put_bytes(v, object + (addr_t)l->by_data, size);
+    return put_quoted(v, &shape, (struct style){.bytes = true});
 }
 
 int str_write(struct repr *v, addr_t object, const struct repr_type *t)
