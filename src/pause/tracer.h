@@ -20,7 +20,7 @@
 struct tracer {
     pid_t attached; /* the attached thread; 0: none */
     int signal;     /* a signal that arrived while we attached; tracer_detach() delivers it */
-    uint64_t since_ns;
+    uint64_t attached_at_ns;
     uint64_t last_ns; /* how long the last thread was stopped */
     /* Threads that did not stop in time because they sleep uninterruptibly in the kernel. tracer_sweep() detaches
      * them once they stop. */

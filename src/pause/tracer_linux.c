@@ -167,7 +167,7 @@ int tracer_attach(struct tracer *s, pid_t tid, uint64_t timeout_ns, bool same_co
             return attach_error(tid);
     }
     r = ptrace(PTRACE_INTERRUPT, tid, 0, 0) < 0 ? code_from_errno() : wait_stopped(s, tid, timeout_ns, same_core);
-    s->since_ns = clock_now_ns();
+    s->attached_at_ns = clock_now_ns();
     if (r == 0)
         s->attached = tid;
     else if (r != ERR_GONE)
@@ -185,7 +185,7 @@ void tracer_detach(struct tracer *s)
         return;
     /* PTRACE_DETACH takes the signal number in place of a pointer. */
     ptrace(PTRACE_DETACH, s->attached, 0, (void *)(uintptr_t)s->signal);
-    s->last_ns = clock_now_ns() - s->since_ns;
+    s->last_ns = clock_now_ns() - s->attached_at_ns;
     s->attached = 0;
 }
 

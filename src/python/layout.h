@@ -28,7 +28,7 @@ enum attr_kind {
 enum order_kind {
     ORDER_OF_KEYS, /* up to 3.10: the order of the keys */
     ORDER_BEFORE,  /* 3.11, 3.12: bytes in front of the values, in reverse */
-    ORDER_BEHIND,  /* 3.13+: bytes after the last value */
+    ORDER_AFTER,   /* 3.13+: bytes after the last value */
 };
 
 /* Differences in repr() between versions; a set of bits. */
@@ -61,8 +61,8 @@ struct layout {
 
     /* PyFrameObject up to 3.10, _PyInterpreterFrame from 3.11 on */
     int fr_code, fr_back, fr_owner, fr_is_entry;
-    int fr_state;     /* 3.6 to 3.10: a byte; the frame is executing if its value */
-    int fr_executing; /* is one of these (a bit each) */
+    int fr_state;     /* 3.6 to 3.10: a byte, the state of the frame */
+    int fr_executing; /* set of the states that mean executing, a bit each */
     int fr_lasti;     /* up to 3.10: an int */
     int fr_instr;     /* 3.11+: a pointer into the bytecode */
     int fr_size;      /* bytes that cover all of the above */

@@ -80,7 +80,7 @@ static void entries_order(const struct python *py, addr_t values, struct entries
     if (py->layout.order_kind == ORDER_BEFORE && mem_read(py->mem, values - 2, head, 2) == 0) {
         used = head[0];
         at = values - 2 - used;
-    } else if (py->layout.order_kind == ORDER_BEHIND && mem_read(py->mem, values, head, 2) == 0) {
+    } else if (py->layout.order_kind == ORDER_AFTER && mem_read(py->mem, values, head, 2) == 0) {
         used = head[1]; /* struct _dictvalues: capacity, size */
         at = values + (addr_t)py->layout.dv_values + head[0] * 8ull;
     }

@@ -97,8 +97,8 @@ const char *core_file_exe(const struct core_file *core)
     return m ? m->path : "";
 }
 
-/* Finds the auxiliary vector on the stack, by its contents in the note. It is below the strings that AT_RANDOM
- * points next to. 0: not found. */
+/* Finds the auxiliary vector on the stack by its contents, which NT_AUXV has. It is at a lower address than the
+ * random bytes that AT_RANDOM points to. 0: not found. */
 static addr_t find_aux(const struct core_file *core, struct mem *m)
 {
     addr_t below = core_file_aux(core, AT_RANDOM) & ~(addr_t)15, start;

@@ -10,9 +10,8 @@
 
 struct process_node {
     struct proc_info info;
-    struct process_node
-        *up;        /* the parent when the process was found; it does not change if the process is reparented */
-    unsigned depth; /* 0 at the root */
+    struct process_node *up; /* the parent at discovery; reparenting does not change it */
+    unsigned depth;          /* 0 at the root */
     size_t refs;
     bool pinned;
     char *own_command;             /* NULL if the command is interned */
