@@ -95,7 +95,7 @@ int main(int argc, char **argv)
     launch_origin_read(&origin);
     open_standard_fds();
     reset_signals();
-    int r = setuid_guard_settle(&note);
+    int r = setuid_guard_drop_privileges(&note);
     if (r == 0)
         r = args_parse(argc, argv, &o, &note);
     if (r < 0)

@@ -139,7 +139,7 @@ static void tell_ourselves(struct doctor *d)
     tell(d, "namespaces", "user %lu, pid %lu, mnt %lu", namespace_number(getpid(), "user"),
          namespace_number(getpid(), "pid"), namespace_number(getpid(), "mnt"));
     tell_cgroup(d);
-    tell_container(d, "container", getpid(), container_mark());
+    tell_container(d, "container", getpid(), container_evidence());
 }
 
 static void tell_ways(struct doctor *d)
@@ -229,7 +229,7 @@ static void try_dump(struct doctor *d, pid_t pid)
     else
         tell(d, "dump", "does not work (%s): %s", err_name(r), note.what);
     if (r == ERR_NO_PROCESS || r == ERR_NOT_PYTHON)
-        access_hint_inner(pid, &note);
+        access_hint_container_pid(pid, &note);
     if (r < 0 && note.hint[0])
         tell(d, "help", "%s", note.hint);
     log_session_counters(s, NULL);
@@ -266,7 +266,7 @@ static void tell_help(struct doctor *d)
         tell(d, "help",
              "Yama restricts tracing: run sudo sysctl kernel.yama.ptrace_scope=0, or launch "
              "the program with record -- PROGRAM");
-    else if (!capable && container_mark())
+    else if (!capable && container_evidence())
         tell(d, "help", "%s", capability_help);
     else if (!capable)
         tell(d, "help", "reading processes of other users requires root: sudo env \"PATH=$PATH\" %s …",

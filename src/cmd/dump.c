@@ -14,7 +14,7 @@
 #include "sample/process_tree.h"
 #include "target/access.h"
 #include "target/descriptors.h"
-#include "target/proc.h"
+#include "tree/profilers.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -252,7 +252,7 @@ int cmd_dump(const struct options *o)
     if (r == 0 && !o->pid)
         return report_missing_target(o);
     if (r == 0) {
-        proc_be_profiler(o->as_py_spy);
+        profilers_announce(o->as_py_spy);
         descriptors_raise_limit();
         tree.sampler = new_sampler(o);
         r = tree.sampler ? process_tree_add(&tree, o->pid, PATIENCE_NS, !o->subprocesses, &note) : ERR_NOMEM;
@@ -264,7 +264,7 @@ int cmd_dump(const struct options *o)
     if (r == 0)
         note_errors(tree.sampler, o->pid);
     if (r == ERR_NO_PROCESS || r == ERR_NOT_PYTHON)
-        access_hint_inner(o->pid, &note);
+        access_hint_container_pid(o->pid, &note);
     if (r < 0)
         log_error("dump", "pid %d: %s: %s", (int)o->pid, err_name(r), note.what);
     log_session_counters(tree.sampler, NULL);

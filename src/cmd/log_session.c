@@ -81,7 +81,7 @@ static void log_machine(void)
              sched_getaffinity(0, sizeof(cpus), &cpus) == 0 ? CPU_COUNT(&cpus) : 0, sysconf(_SC_NPROCESSORS_ONLN));
     log_info("start", "container: %s",
              container_of(getpid(), &c) ? c.id
-             : container_mark()         ? container_mark()
+             : container_evidence()     ? container_evidence()
                                         : "none");
 }
 

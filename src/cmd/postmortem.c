@@ -40,7 +40,7 @@ static int open_files(struct postmortem *pm, const char *root, const char *exe, 
         pm->files = (struct files){.root = -1};
         return r;
     }
-    pm->files.exe_own = exe;
+    pm->files.exe_override = exe;
     pm->files.exe_path = strdup(path);
     return pm->files.exe_path ? 0 : ERR_NOMEM;
 }
@@ -61,15 +61,15 @@ static void hint_not_python(const struct core_file *core, struct err_note *note)
 static int explain(const struct postmortem *pm, int r, struct err_note *note)
 {
     const struct core_file *core = pm->core;
-    struct mem_core_lack lack;
-    bool cut = core->size < core->wanted, lacks = mem_core_lacks(pm->mem, &lack);
+    struct mem_core_missing lack;
+    bool cut = core->size < core->expected_size, lacks = mem_core_find_missing(pm->mem, &lack);
 
     if (r == ERR_VERSION || r == ERR_NOMEM || r == ERR_CORE)
         return r;
     if (r == ERR_NOT_PYTHON)
-        err_note_what(note, r, "%s contains no Python interpreter", core->where);
+        err_note_what(note, r, "%s contains no Python interpreter", core->path);
     else
-        r = err_note_what(note, ERR_CORE, "%s contains a Python interpreter, but none of its threads", core->where);
+        r = err_note_what(note, ERR_CORE, "%s contains a Python interpreter, but none of its threads", core->path);
     if (cut)
         err_note_hint(note, "The file is truncated: copy the original again; if it is truncated too, raise ulimit -c.");
     else if (lacks)
@@ -96,7 +96,7 @@ int postmortem_open(struct postmortem *pm, struct sampler *s, const char *path, 
     if (r < 0)
         return r;
     if (exe)
-        mem_core_want(pm->mem, pm->files.exe_path);
+        mem_core_check_file(pm->mem, pm->files.exe_path);
     r = process_open_core(s, pm->core, &pm->files, pm->mem, &pm->process, note);
     return r < 0 ? explain(pm, r, note) : 0;
 }
@@ -108,16 +108,16 @@ int postmortem_sample(struct postmortem *pm, process_sink sink, void *arg, struc
     return r < 0 ? explain(pm, r, note) : 0;
 }
 
-static void report_lack(const struct postmortem *pm, const struct mem_core_lack *lack)
+static void report_lack(const struct postmortem *pm, const struct mem_core_missing *lack)
 {
     bool is_exe = strcmp(lack->path, core_file_exe(pm->core)) == 0;
 
     fputs("Note: ", stderr);
-    if (is_exe && pm->files.exe_own)
+    if (is_exe && pm->files.exe_override)
         fputs("the file given with --exe is not the executable of the dumped process; ", stderr);
     else {
         text_print_safe(stderr, lack->path);
-        fputs(lack->is_other ? " is not the file that the process had mapped" : " is missing here", stderr);
+        fputs(lack->is_different ? " is not the file that the process had mapped" : " is missing here", stderr);
         if (lack->n > 1)
             fprintf(stderr, " (and %zu more)", lack->n - 1);
         fputs("; ", stderr);
@@ -129,11 +129,11 @@ static void report_lack(const struct postmortem *pm, const struct mem_core_lack 
 
 void postmortem_report(const struct postmortem *pm)
 {
-    struct mem_core_lack lack;
+    struct mem_core_missing lack;
 
-    if (pm->core && pm->core->size < pm->core->wanted)
+    if (pm->core && pm->core->size < pm->core->expected_size)
         fprintf(stderr, "Note: the core file is truncated: it has %llu of %llu KB.\n",
-                (unsigned long long)pm->core->size >> 10, (unsigned long long)pm->core->wanted >> 10);
-    if (pm->mem && mem_core_lacks(pm->mem, &lack))
+                (unsigned long long)pm->core->size >> 10, (unsigned long long)pm->core->expected_size >> 10);
+    if (pm->mem && mem_core_find_missing(pm->mem, &lack))
         report_lack(pm, &lack);
 }

@@ -19,6 +19,7 @@
 #include "target/launch.h"
 #include "target/proc.h"
 #include "target/sudo_caller.h"
+#include "tree/profilers.h"
 #include "ui/progress.h"
 
 #include <fcntl.h>
@@ -521,13 +522,13 @@ int cmd_record(const struct options *o)
         return report_missing_target(o);
     if (r == 0) {
         signals_catch(o->origin);
-        proc_be_profiler(o->as_py_spy);
+        profilers_announce(o->as_py_spy);
         descriptors_raise_limit();
         rec.has_caller = sudo_caller_find(&rec.caller);
         r = run(&rec);
     }
     if (o->pid && (r == ERR_NO_PROCESS || r == ERR_NOT_PYTHON))
-        access_hint_inner(o->pid, &note);
+        access_hint_container_pid(o->pid, &note);
     status = exit_status(&rec, r < 0 ? err_print(stderr, r, &note) : 0);
     if (r < 0)
         log_error("record", "%s: %s", err_name(r), note.what);

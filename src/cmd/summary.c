@@ -74,7 +74,7 @@ void summary_write(const struct account *a)
     if (l->missed && held < a->o->rate * BEHIND_SHARE)
         say(a, "Reached %.1f of %g samples per second; dropped %llu late samples. Try a lower --rate.", held,
             a->o->rate, (unsigned long long)l->missed);
-    if (l->late > l->ticks / LATE_SHARE && a->sampler->pauser.affinity.never_urgent)
+    if (l->late > l->ticks / LATE_SHARE && a->sampler->pauser.affinity.realtime_refused)
         say(a,
             "%llu samples were late: the kernel did not preempt other threads, so threads that sleep often are "
             "undersampled. Run as root, or with CAP_SYS_NICE.",

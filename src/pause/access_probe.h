@@ -1,6 +1,6 @@
 /*
- * The ways into a process, each tried for real: what doctor shows. Nothing of the process is changed; its main thread is
- * held once, as for a sample.
+ * Tries each way to access a process, for `spyglass doctor`. Does not change the process; stops its main
+ * thread once, like a sample.
  */
 #ifndef PAUSE_ACCESS_PROBE_H
 #define PAUSE_ACCESS_PROBE_H
@@ -11,8 +11,8 @@
 
 struct access_method {
     const char *name; /* "process_vm_readv" */
-    const char *use;  /* what it is for, and what stands in for it */
-    int error;        /* 0: open; else the kernel's errno */
+    const char *use;  /* what it is for, and the fallback */
+    int error;        /* 0: works; else errno */
 };
 
 enum {
@@ -33,10 +33,10 @@ struct access_probe {
 };
 
 void access_probe_try(pid_t pid, struct access_probe *ret);
-/* True when memory can be read by one of them. */
-bool access_probe_can_read(const struct access_probe *w);
+/* True if memory can be read in one of the ways. */
+bool access_probe_can_read(const struct access_probe *p);
 
-/* A child that does nothing, for access_probe_try; -1 when there can be none. */
+/* Starts an idle child to probe; -1 on failure. */
 pid_t access_probe_start_child(void);
 void access_probe_end_child(pid_t pid);
 

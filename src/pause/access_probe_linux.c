@@ -1,6 +1,6 @@
 /*
- * Each system call that spyglass would like to use on a process -> open or refused, with the kernel's word. Called by
- * doctor, for a process that is given or for a child of our own.
+ * Tries each system call and /proc file that spyglass would like to use on a process, and records the
+ * error.
  */
 #include "pause/access_probe.h"
 
@@ -23,9 +23,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define HOLD_NS (200 * NS_PER_MS)
+#define ATTACH_TIMEOUT_NS (200 * NS_PER_MS)
 
-/* An address that is there to be read. */
+/* Finds a readable address. */
 static int find_addr(pid_t pid, addr_t *ret)
 {
     struct proc_maps maps;
@@ -55,22 +55,17 @@ static int try_readv(pid_t pid)
     return process_vm_readv(pid, &local, 1, &remote, 1, 0) == 1 ? 0 : errno;
 }
 
-static int open_mem(pid_t pid)
-{
-    char path[64];
-    int fd;
-
-    snprintf(path, sizeof(path), "/proc/%d/mem", (int)pid);
-    fd = open(path, O_RDONLY | O_CLOEXEC);
-    return fd < 0 && setuid_guard_active() ? setuid_guard_open_mem(pid) : fd;
-}
-
 static int try_mem(pid_t pid)
 {
     addr_t addr = 0;
-    char byte;
-    int fd = open_mem(pid), error = fd < 0 ? errno : find_addr(pid, &addr);
+    char path[64], byte;
+    int fd, error;
 
+    snprintf(path, sizeof(path), "/proc/%d/mem", (int)pid);
+    fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0 && setuid_guard_active())
+        fd = setuid_guard_open_mem(pid);
+    error = fd < 0 ? errno : find_addr(pid, &addr);
     if (!error && pread(fd, &byte, 1, (off_t)addr) != 1)
         error = errno ? errno : EIO;
     if (fd >= 0)
@@ -84,15 +79,15 @@ static int try_ptrace(pid_t pid)
     int r;
 
     errno = 0;
-    r = tracer_attach(&s, pid, HOLD_NS, false);
+    r = tracer_attach(&s, pid, ATTACH_TIMEOUT_NS, false);
     if (r == 0)
         tracer_detach(&s);
-    else if (r == ERR_STOP) /* it is let go as soon as it stops */
+    else if (r == ERR_STOP) /* tracer_sweep() detaches it as soon as it stops */
         tracer_sweep(&s);
     return r == 0 ? 0 : r == ERR_PERMISSION ? EPERM : r == ERR_GONE ? ESRCH : ETIMEDOUT;
 }
 
-static int try_core(pid_t pid)
+static int try_own_core(pid_t pid)
 {
     struct cpu_affinity c = {.cpu = CPU_AFFINITY_ANY};
     int cpu = sched_getcpu();
@@ -117,7 +112,7 @@ static int try_schedstat(pid_t pid)
     return r < 0 ? ENOENT : 0;
 }
 
-/* Something that only needs to be opened. */
+/* Tries to open a file or directory of the process. */
 static int try_open(pid_t pid, const char *name, int flags)
 {
     char path[96];
@@ -175,7 +170,7 @@ static const struct {
     [ACCESS_PROBE_PTRACE] = {"ptrace", "pauses threads, for native stacks; fallback: reading from the same core",
                              try_ptrace},
     [ACCESS_PROBE_CORE] = {"own core", "reads running threads from the same core, without ptrace; fallback: ptrace",
-                           try_core},
+                           try_own_core},
     [ACCESS_PROBE_SCHEDSTAT] = {"schedstat", "detects whether a thread ran during a read; fallback: ptrace",
                                 try_schedstat},
     [ACCESS_PROBE_FILES] = {"/proc/PID/root", "opens the files of the process; fallback: its memory only", try_files},
@@ -191,9 +186,9 @@ void access_probe_try(pid_t pid, struct access_probe *ret)
         ret->items[i] = (struct access_method){table[i].name, table[i].use, table[i].attempt(pid)};
 }
 
-bool access_probe_can_read(const struct access_probe *w)
+bool access_probe_can_read(const struct access_probe *p)
 {
-    return !w->items[ACCESS_PROBE_READV].error || !w->items[ACCESS_PROBE_MEM].error;
+    return !p->items[ACCESS_PROBE_READV].error || !p->items[ACCESS_PROBE_MEM].error;
 }
 
 pid_t access_probe_start_child(void)

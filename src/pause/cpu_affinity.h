@@ -1,5 +1,6 @@
 /*
- * Being on the CPU core of the thread that is read: it cannot run there while we do.
+ * CPU affinity and priority of our own thread. If we run on the core of the thread that we read, it
+ * cannot run meanwhile.
  */
 #ifndef PAUSE_CPU_AFFINITY_H
 #define PAUSE_CPU_AFFINITY_H
@@ -8,38 +9,38 @@
 #include <stdint.h>
 
 #define CPU_AFFINITY_CPUS 4096
-#define CPU_AFFINITY_ANY  (-1) /* we are not bound */
-#define CPU_AFFINITY_AWAY (-2) /* we may be anywhere but on one: see cpu_affinity_move_away */
+#define CPU_AFFINITY_ANY  (-1) /* not pinned */
+#define CPU_AFFINITY_AWAY (-2) /* any CPU but one: see cpu_affinity_move_away() */
 
 struct cpu_affinity {
-    int cpu;      /* where we are bound to, or one of the two below */
-    bool refused; /* a cpuset, or the user, keeps us off a core that we wanted */
-    bool known;   /* `allowed` is filled */
+    int cpu;    /* the CPU we are pinned to, or one of the two above */
+    bool known; /* `allowed` is valid */
     uint64_t allowed[CPU_AFFINITY_CPUS / 64];
-    bool urgent;       /* we run before everyone else when we wake up */
-    bool never_urgent; /* that was refused */
+    bool realtime;         /* we have real-time priority */
+    bool realtime_refused; /* real-time priority was refused */
 };
 
-/* Binds us to `cpu` and moves there. ERR_PERMISSION when it is not allowed. */
+/* Pins us to `cpu` and migrates there. ERR_PERMISSION if we may not. */
 int cpu_affinity_pin(struct cpu_affinity *c, int cpu);
 
-/* Unbinds: we may run where we could before. */
+/* Restores the original affinity. */
 void cpu_affinity_unpin(struct cpu_affinity *c);
 
-/* True when there is more than one CPU that we may run on, as far as is known: after the first cpu_affinity_pin. */
+/* True if we may run on more than one CPU. Valid after the first cpu_affinity_pin(). */
 bool cpu_affinity_has_others(const struct cpu_affinity *c);
 
-/* Goes to any other CPU than the one that we are on. */
+/* Migrates to any CPU but the current one. */
 void cpu_affinity_move_away(struct cpu_affinity *c);
 
-/* The CPU that we run on just now; -1: not told. */
+/* The CPU we run on now; -1 if unknown. */
 int cpu_affinity_current(void);
 
-/* Asks for short turns, which the kernel gives sooner (6.12 and later): who wakes up on a busy core waits there until a
- * turn of a millisecond or more has ended. Anyone may. */
+/* Requests a short time slice, which lets the scheduler (Linux 6.12 and later) run us sooner: otherwise a thread
+ * that wakes up on a busy core waits for the end of a time slice of a millisecond or more. Needs no privileges. */
 void cpu_affinity_use_short_slice(void);
 
-/* Asks the kernel to run us at once whenever we wake up: for high rates. Does nothing without the right to it. */
-void cpu_affinity_use_realtime(struct cpu_affinity *c, bool urgent);
+/* Requests real-time priority, to run as soon as we wake up, for high sampling rates. Does nothing without the
+ * privilege. */
+void cpu_affinity_use_realtime(struct cpu_affinity *c, bool realtime);
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * Affinity and priority of our own thread; nothing of the target is changed. Called by the sampler.
+ * Affinity and priority of our own thread. Does not touch the target.
  */
 #include "pause/cpu_affinity.h"
 
@@ -14,9 +14,9 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define URGENT_MAX_US 200000
+#define REALTIME_MAX_US 200000
 
-/* Where we were allowed to run when we started: the user's wish and the cpuset's. */
+/* The CPUs we could run on at start: the user's affinity mask within the cpuset. */
 static bool is_allowed(const struct cpu_affinity *c, int cpu)
 {
     return cpu >= 0 && cpu < CPU_AFFINITY_CPUS && c->allowed[cpu / 64] >> (cpu % 64) & 1;
@@ -30,19 +30,17 @@ int cpu_affinity_pin(struct cpu_affinity *c, int cpu)
         return 0;
     if (!c->known) {
         c->known = true;
-        /* The kernel fills what it has; our words are its words (sched_setaffinity(2)). */
+        /* The kernel fills in as many words as it has; its words are ours (sched_setaffinity(2)). */
         if (sched_getaffinity(0, sizeof(c->allowed), (cpu_set_t *)(void *)c->allowed) < 0)
             memset(c->allowed, 0, sizeof(c->allowed));
     }
     if (!is_allowed(c, cpu)) {
         log_often(LOG_LEVEL_INFO, "pause", cpu, "core %d: affinity or cpuset keeps us away from it", cpu);
-        c->refused = true;
         return ERR_PERMISSION;
     }
     set[cpu / 64] = 1ull << (cpu % 64);
     if (sched_setaffinity(0, sizeof(set), (const cpu_set_t *)(const void *)set) < 0) {
         log_often(LOG_LEVEL_INFO, "pause", cpu, "core %d: sched_setaffinity: %s", cpu, strerror(errno));
-        c->refused = true;
         return ERR_PERMISSION;
     }
     c->cpu = cpu;
@@ -84,7 +82,8 @@ void cpu_affinity_unpin(struct cpu_affinity *c)
     c->cpu = CPU_AFFINITY_ANY;
 }
 
-/* The kernel's struct sched_attr, as far as it is needed (include/uapi/linux/sched/types.h); glibc has none yet. */
+/* The kernel's struct sched_attr, as far as we need it (include/uapi/linux/sched/types.h); glibc does not have it
+ * yet. */
 struct attr {
     uint32_t size, policy;
     uint64_t flags;
@@ -108,39 +107,36 @@ void cpu_affinity_use_short_slice(void)
     syscall(SYS_sched_setattr, 0, &attr, 0);
 }
 
-static int set_urgent(bool urgent)
+static int set_realtime(bool realtime)
 {
-    struct sched_param param = {.sched_priority = urgent ? 1 : 0};
+    struct sched_param param = {.sched_priority = realtime ? 1 : 0};
 
-    /* A child of ours must not inherit it. */
-    return sched_setscheduler(0, (urgent ? SCHED_FIFO : SCHED_OTHER) | SCHED_RESET_ON_FORK, &param);
+    /* Children must not inherit it. */
+    return sched_setscheduler(0, (realtime ? SCHED_FIFO : SCHED_OTHER) | SCHED_RESET_ON_FORK, &param);
 }
 
-static void on_too_long(int sig)
+static void on_sigxcpu(int sig)
 {
     (void)sig;
-    set_urgent(false);
+    set_realtime(false);
 }
 
-/* Whatever goes wrong here, the machine must not suffer: after this long without a sleep we are like all others. */
-static void set_watchdog(void)
+void cpu_affinity_use_realtime(struct cpu_affinity *c, bool realtime)
 {
-    struct rlimit limit = {.rlim_cur = URGENT_MAX_US, .rlim_max = RLIM_INFINITY};
-    struct sigaction action = {.sa_handler = on_too_long};
+    struct rlimit limit = {.rlim_cur = REALTIME_MAX_US, .rlim_max = RLIM_INFINITY};
+    struct sigaction action = {.sa_handler = on_sigxcpu};
 
-    sigaction(SIGXCPU, &action, NULL);
-    setrlimit(RLIMIT_RTTIME, &limit);
-}
-
-void cpu_affinity_use_realtime(struct cpu_affinity *c, bool urgent)
-{
-    if (c->urgent == urgent || (urgent && c->never_urgent))
+    if (c->realtime == realtime || (realtime && c->realtime_refused))
         return;
-    if (urgent)
-        set_watchdog();
-    if (set_urgent(urgent) == 0)
-        c->urgent = urgent;
+    /* Protects the machine if something goes wrong: after this long without a sleep, fall back to normal priority. */
+    if (realtime) {
+        sigaction(SIGXCPU, &action, NULL);
+        setrlimit(RLIMIT_RTTIME, &limit);
+    }
+    if (set_realtime(realtime) == 0)
+        c->realtime = realtime;
     else
-        c->never_urgent = true;
-    log_debug("pause", "SCHED_FIFO %s: %s", urgent ? "on" : "off", c->urgent == urgent ? "done" : strerror(errno));
+        c->realtime_refused = true;
+    log_debug("pause", "SCHED_FIFO %s: %s", realtime ? "on" : "off",
+              c->realtime == realtime ? "done" : strerror(errno));
 }

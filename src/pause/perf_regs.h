@@ -1,11 +1,6 @@
 /*
- * The registers that a thread had when it was last taken off its CPU, as the kernel notes them at each such switch
- * (perf_event_open(2)). They are those of a thread that does not run now, without a call on it: nothing holds it for this.
- * Needs rights that root has, and others seldom.
- *
- *     perf_regs_open(&s, tid);              // from now on switches are noted
- *     … the thread does not run …
- *     perf_regs_read(&s, &regs);
+ * User-space registers of a thread at its last context switch, which perf records (perf_event_open(2)).
+ * While a thread is off-CPU they are its current registers, without stopping it. Usually requires root.
  */
 #ifndef PAUSE_PERF_REGS_H
 #define PAUSE_PERF_REGS_H
@@ -15,19 +10,17 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
-/* Zeroed at first. */
+/* Zero-initialise. */
 struct perf_regs {
-    void *ring; /* shared with the kernel; NULL: not open */
+    void *ring; /* ring buffer shared with the kernel; NULL: not open */
     bool tried;
 };
 
-/* Once; does nothing where it is not allowed. */
+/* Starts recording, once; does nothing without the privilege. */
 void perf_regs_open(struct perf_regs *s, pid_t tid);
 void perf_regs_close(struct perf_regs *s);
 
-/* True when a switch has been noted: from then on there is always a last one. */
-bool perf_regs_ready(const struct perf_regs *s);
-/* Of a thread that does not run now, and has not since its last switch. ERR_UNSUPPORTED when there is no note of it. */
+/* Registers of a thread that is off-CPU. ERR_UNSUPPORTED if no context switch was recorded yet. */
 int perf_regs_read(const struct perf_regs *s, struct regs *ret);
 
 #endif

@@ -89,7 +89,7 @@ static int ptrace_end(struct pauser *ps, struct os_thread *t, struct pause *p)
     if (ps->avoid_cores && task_look(&t->task, &look) == 0 && look.cpu == cpu_affinity_current())
         cpu_affinity_move_away(&ps->affinity);
     t->left_ns = 0;
-    if (p->stats.count && ps->affinity.cpu >= 0 && ps->affinity.cpu == p->look.cpu && p->look.state == 'R') {
+    if (p->stats.run_count && ps->affinity.cpu >= 0 && ps->affinity.cpu == p->look.cpu && p->look.state == 'R') {
         t->left_ns = clock_now_ns();
         t->left = p->stats;
     }

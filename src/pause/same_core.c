@@ -26,7 +26,7 @@ bool same_core_ran_throughout(const struct pause *p, const struct os_thread *t, 
 bool same_core_ran_only_before(const struct pause *p, const struct os_thread *t, const struct sched_stats *after,
                                uint64_t now)
 {
-    return after->count == t->left.count + 1 && after->run_ns - t->left.run_ns > now - p->since_ns &&
+    return after->run_count == t->left.run_count + 1 && after->run_ns - t->left.run_ns > now - p->since_ns &&
            same_core_ran_throughout(p, t, after);
 }
 
@@ -53,7 +53,7 @@ static int same_core_begin(struct pauser *ps, struct os_thread *t, struct pause 
     int r;
 
     for (int i = 0; i < MOVES_MAX; i++) {
-        if (p->look.state != 'R' || !p->stats.count)
+        if (p->look.state != 'R' || !p->stats.run_count)
             return ERR_UNSUPPORTED;
         p->method = PAUSE_SAME_CORE;
         if (p->look.is_realtime) { /* it would not let us run beside it */
@@ -84,7 +84,7 @@ static int same_core_end(struct pauser *ps, struct os_thread *t, struct pause *p
         return ERR_TORN;
     }
     now = clock_now_ns();
-    if (p->check_after ? !same_core_ran_only_before(p, t, &after, now) : after.count != p->stats.count) {
+    if (p->check_after ? !same_core_ran_only_before(p, t, &after, now) : after.run_count != p->stats.run_count) {
         t->left_ns = 0;
         if (p->check_after) { /* the retry reads schedstat first, and these are it */
             t->steady = false;
@@ -94,7 +94,7 @@ static int same_core_end(struct pauser *ps, struct os_thread *t, struct pause *p
         return ERR_TORN;
     }
     p->stats = after;
-    t->steady = p->cpu_word && after.count == t->left.count + 1;
+    t->steady = p->cpu_word && after.run_count == t->left.run_count + 1;
     t->left = after;
     t->left_ns = now;
     return 0;

@@ -1,6 +1,6 @@
 /*
- * Holding threads by ptrace. Uses SEIZE, INTERRUPT and DETACH only: no register and no byte of the
- * target is written.
+ * Attaches to threads with ptrace. Uses only SEIZE, INTERRUPT, GETREGSET and DETACH; never writes a
+ * register or memory of the target.
  */
 #include "pause/tracer.h"
 
@@ -23,75 +23,70 @@
 #define SPIN_NS (50 * NS_PER_US)
 #define WAIT_NS (20 * NS_PER_MS)
 
-#define SEIZE_LOOKS      12
-#define SEIZE_LOOKS_LENT 3 /* there is another way, and each time it comes to that */
-#define SEIZE_PAUSE_NS   (200 * NS_PER_US)
+#define SEIZE_TRIES        12
+#define SEIZE_TRIES_SETUID 3 /* give up early: every attach then falls back to setuid_guard_seize() */
+#define SEIZE_RETRY_NS     (200 * NS_PER_US)
 
-#define SETTLE_PAUSE_NS (1000 * NS_PER_US)
+#define SETTLE_RETRY_NS (1000 * NS_PER_US)
 
 static int code_from_errno(void)
 {
     return errno == ESRCH ? ERR_GONE : errno == EPERM || errno == EACCES ? ERR_PERMISSION : ERR_STOP;
 }
 
-/* A wait status: held, or gone. Sets the signal to pass on at release. */
-static int status_take(struct tracer *s, pid_t tid, int status)
+/* Interprets a wait status: stopped, or exited. Sets the signal to deliver at detach. */
+static int handle_wait_status(struct tracer *s, pid_t tid, int status)
 {
     if (!WIFSTOPPED(status)) {
-        if (tid == s->child) { /* others of our children may end before anyone asks */
+        if (tid == s->child) { /* report it; other children may be reaped unnoticed */
             s->exited = tid;
             s->exit_status = status;
         }
         return ERR_GONE;
     }
-    /* A stop that is not ours is a signal on its way in: the thread stands still all the same. */
+    /* A stop other than ours is a signal delivery; the thread has stopped all the same. */
     s->signal = status >> 16 == PTRACE_EVENT_STOP ? 0 : WSTOPSIG(status);
     return 0;
 }
 
-/* Sleeps until a child or a held thread changes. The signal is kept blocked, so that none is missed. */
-static void wait_signal(struct tracer *s, uint64_t ns)
+/* Sleeps until a child or a tracee changes state. SIGCHLD stays blocked, so none is missed. */
+static void wait_sigchld(struct tracer *s, uint64_t ns)
 {
-    struct timespec most = {.tv_nsec = (long)ns};
+    struct timespec timeout = {.tv_nsec = (long)ns};
     sigset_t set;
 
     sigemptyset(&set);
     sigaddset(&set, SIGCHLD);
-    if (!s->blocked)
+    if (!s->sigchld_blocked)
         sigprocmask(SIG_BLOCK, &set, NULL);
-    s->blocked = true;
-    sigtimedwait(&set, NULL, &most);
+    s->sigchld_blocked = true;
+    sigtimedwait(&set, NULL, &timeout);
 }
 
-/* From another core the thread stops at once, and to sleep would take longer; on its own core it goes on only when we
- * sleep. */
+/* A thread on another core stops at once, so spinning is faster than sleeping. A thread on our own core can only run
+ * to its stop while we sleep. */
 static int wait_stopped(struct tracer *s, pid_t tid, uint64_t timeout_ns, bool same_core)
 {
     uint64_t begin = clock_now_ns();
     int status;
 
-    /* It cannot have stopped yet, since we run; unless it was on another core after all: then its signal is there. */
-    if (same_core && s->blocked)
-        wait_signal(s, WAIT_NS);
+    /* It cannot have stopped yet, since we occupy its core. If it was on another core after all, SIGCHLD is already
+     * pending. */
+    if (same_core && s->sigchld_blocked)
+        wait_sigchld(s, WAIT_NS);
     for (;;) {
         pid_t got = waitpid(tid, &status, __WALL | WNOHANG);
         uint64_t waited = clock_now_ns() - begin;
 
         if (got == tid)
-            return status_take(s, tid, status);
+            return handle_wait_status(s, tid, status);
         if (got < 0 && errno != EINTR)
             return ERR_GONE;
         if (waited >= timeout_ns)
             return ERR_STOP;
         if (same_core || waited > SPIN_NS)
-            wait_signal(s, WAIT_NS);
+            wait_sigchld(s, WAIT_NS);
     }
-}
-
-static void late_add(struct tracer *s, pid_t tid)
-{
-    if (s->n_late < TRACER_LATE_MAX)
-        s->late[s->n_late++] = tid;
 }
 
 static bool late_has(const struct tracer *s, pid_t tid)
@@ -102,8 +97,9 @@ static bool late_has(const struct tracer *s, pid_t tid)
     return false;
 }
 
-/* Why it was refused. The kernel says EPERM also of a thread that is just ending, which is no want of rights. */
-static int code_of_refusal(pid_t tid)
+/* Maps errno of a refused attach. The kernel also says EPERM for a thread that is exiting, which is not a lack of
+ * permission. */
+static int attach_error(pid_t tid)
 {
     struct proc_stat st;
     int r = code_from_errno();
@@ -113,7 +109,7 @@ static int code_of_refusal(pid_t tid)
     return r;
 }
 
-/* Is this tracer one of us? One that has ended since it was named, or hides, is not. */
+/* True if the tracer is spyglass or py-spy. A tracer that has exited, or is hidden, is neither that nor a debugger. */
 static bool is_profiler(pid_t pid, bool *ret_debugger)
 {
     char *name = NULL;
@@ -129,24 +125,23 @@ static bool is_profiler(pid_t pid, bool *ret_debugger)
     return is;
 }
 
-/*
- * A thread has one tracer at a time. Another of our kind lets it go in a moment, as we do: two who press a button at
- * once both get an answer. A debugger keeps it. Returns 0, or an error with errno set by ptrace.
- */
+/* A thread has one tracer at a time. Another sampling profiler detaches within moments, so retry: two users who run
+ * spyglass at once both get an answer. A debugger stays attached, so give up. Returns 0, or an error with errno set
+ * by ptrace. */
 static int seize(pid_t tid, uint64_t timeout_ns)
 {
     uint64_t end = clock_now_ns() + timeout_ns;
     struct proc_status st;
-    int unseen = 0;
+    int no_tracer = 0;
 
     while (ptrace(PTRACE_SEIZE, tid, 0, 0) < 0) {
         int error = errno;
         bool debugger = false, known = error == EPERM && proc_status_read(tid, 0, &st) == 0;
 
-        /* No tracer: it was let go since, and taken by the next before us, or else nobody may. */
+        /* No tracer: either it has just detached and another one was faster than us, or we lack permission. */
         if (known)
-            unseen = is_profiler(st.tracer, &debugger) ? 0 : unseen + 1;
-        if (!known || debugger || unseen > (setuid_guard_active() ? SEIZE_LOOKS_LENT : SEIZE_LOOKS)) {
+            no_tracer = is_profiler(st.tracer, &debugger) ? 0 : no_tracer + 1;
+        if (!known || debugger || no_tracer > (setuid_guard_active() ? SEIZE_TRIES_SETUID : SEIZE_TRIES)) {
             log_often(LOG_LEVEL_WARNING, "pause", tid, "tid %d: PTRACE_SEIZE: %s%s", (int)tid, strerror(error),
                       debugger ? ", another tracer has it" : "");
             errno = error;
@@ -154,14 +149,14 @@ static int seize(pid_t tid, uint64_t timeout_ns)
         }
         if (clock_now_ns() > end)
             return ERR_STOP;
-        clock_sleep_ns(SEIZE_PAUSE_NS);
+        clock_sleep_ns(SEIZE_RETRY_NS);
     }
     return 0;
 }
 
 int tracer_attach(struct tracer *s, pid_t tid, uint64_t timeout_ns, bool same_core)
 {
-    bool lent = false;
+    bool by_setuid = false;
     int r;
 
     if (late_has(s, tid) || s->n_late == TRACER_LATE_MAX)
@@ -170,17 +165,17 @@ int tracer_attach(struct tracer *s, pid_t tid, uint64_t timeout_ns, bool same_co
     if (r == ERR_STOP)
         return r;
     if (r < 0) {
-        lent = errno == EPERM && setuid_guard_seize(tid);
-        if (!lent)
-            return code_of_refusal(tid);
+        by_setuid = errno == EPERM && setuid_guard_seize(tid);
+        if (!by_setuid)
+            return attach_error(tid);
     }
     r = ptrace(PTRACE_INTERRUPT, tid, 0, 0) < 0 ? code_from_errno() : wait_stopped(s, tid, timeout_ns, same_core);
-    s->since_ns = clock_now_ns();
+    s->attached_at_ns = clock_now_ns();
     if (r == 0)
-        s->held = tid;
+        s->attached = tid;
     else if (r != ERR_GONE)
-        late_add(s, tid);
-    if (r == 0 && lent && !setuid_guard_is_own(tid)) {
+        s->late[s->n_late++] = tid; /* there is room: checked above */
+    if (r == 0 && by_setuid && !setuid_guard_is_own(tid)) {
         log_warning("pause", "tid %d: no longer a process of the caller, detaching", (int)tid);
         tracer_detach(s);
         return ERR_PERMISSION;
@@ -190,12 +185,12 @@ int tracer_attach(struct tracer *s, pid_t tid, uint64_t timeout_ns, bool same_co
 
 void tracer_detach(struct tracer *s)
 {
-    if (!s->held)
+    if (!s->attached)
         return;
-    /* The kernel takes the number of a signal to pass on in place of a pointer. */
-    ptrace(PTRACE_DETACH, s->held, 0, (void *)(uintptr_t)s->signal);
-    s->last_ns = clock_now_ns() - s->since_ns;
-    s->held = 0;
+    /* PTRACE_DETACH takes the signal number in place of a pointer. */
+    ptrace(PTRACE_DETACH, s->attached, 0, (void *)(uintptr_t)s->signal);
+    s->last_ns = clock_now_ns() - s->attached_at_ns;
+    s->attached = 0;
 }
 
 int tracer_regs(const struct tracer *s, struct regs *ret, uint64_t *ret_base)
@@ -203,7 +198,8 @@ int tracer_regs(const struct tracer *s, struct regs *ret, uint64_t *ret_base)
     struct user_regs_struct u;
     struct iovec iov = {&u, sizeof(u)};
 
-    if (!s->held || ptrace(PTRACE_GETREGSET, s->held, (void *)NT_PRSTATUS, &iov) < 0 || iov.iov_len != sizeof(u))
+    if (!s->attached || ptrace(PTRACE_GETREGSET, s->attached, (void *)NT_PRSTATUS, &iov) < 0 ||
+        iov.iov_len != sizeof(u))
         return ERR_GONE;
     *ret = (struct regs){{u.rax, u.rdx, u.rcx, u.rbx, u.rsi, u.rdi, u.rbp, u.rsp, u.r8, u.r9, u.r10, u.r11, u.r12,
                           u.r13, u.r14, u.r15, u.rip}};
@@ -222,16 +218,16 @@ void tracer_sweep(struct tracer *s)
             i++;
             continue;
         }
-        if (got == tid && status_take(s, tid, status) == 0)
+        if (got == tid && handle_wait_status(s, tid, status) == 0)
             ptrace(PTRACE_DETACH, tid, 0, (void *)(uintptr_t)s->signal);
         s->late[i] = s->late[--s->n_late];
     }
 }
 
-void tracer_settle(struct tracer *s, uint64_t most_ns)
+void tracer_settle(struct tracer *s, uint64_t timeout_ns)
 {
-    uint64_t end = clock_now_ns() + most_ns;
+    uint64_t end = clock_now_ns() + timeout_ns;
 
     for (tracer_sweep(s); s->n_late && clock_now_ns() < end; tracer_sweep(s))
-        clock_sleep_ns(SETTLE_PAUSE_NS);
+        clock_sleep_ns(SETTLE_RETRY_NS);
 }

@@ -1,6 +1,6 @@
 /*
- * Code objects -> names and lines. Called for each stack, while its thread is held: a code object that
- * a held thread's frame points to cannot die.
+ * Cache of code objects: address -> name, file name and line table. Code objects are read while the
+ * thread is paused: a code object that a frame of a paused thread points to cannot be freed.
  */
 #include "python/code.h"
 
@@ -13,21 +13,21 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The parts of the mark: the fields of the code object; length and hash of its name and file name, and the ends of
- * both, which need not be hashed; size and start of the line table. From 3.12 on the fields hold a number that is
- * given to each code object once: then they are enough. */
-#define MARK_CODE  128
-#define MARK_STR   16
-#define MARK_TAIL  24
-#define MARK_LINES (CODE_MARK_BYTES - MARK_CODE - 2 * (MARK_STR + MARK_TAIL))
-#define SPANS      6
-#define BATCH      64
+/* Parts of the fingerprint: the fields of the code object; length and hash of its name and file name; the last bytes
+ * of both, since a str need not be hashed yet; the size and the start of the line table. From 3.12 on, co_version is
+ * unique per code object, so the fields alone are enough. */
+#define FINGERPRINT_FIELDS 128
+#define FINGERPRINT_STR    16
+#define FINGERPRINT_TAIL   24
+#define FINGERPRINT_LINES  (CODE_FINGERPRINT_BYTES - FINGERPRINT_FIELDS - 2 * (FINGERPRINT_STR + FINGERPRINT_TAIL))
+#define SPANS              6
+#define BATCH              64
 
-/* Bounds on what a target can make us keep and do: no real stack comes near them. Above half of the first two the
- * cache is emptied before the next round. */
+/* Bounds on what a target can make us store and do; no real stack comes near them. If the cache is more than half
+ * full by either of the first two, code_cache_round() clears it. */
 #define MAX_CODES      32768
-#define MAX_ROW_BYTES  ((size_t)32 * 1024 * 1024) /* of decoded line tables */
-#define MAX_READ_BYTES ((size_t)16 * 1024 * 1024) /* of line tables in one round */
+#define MAX_ROW_BYTES  ((size_t)32 * 1024 * 1024) /* bytes of decoded line tables */
+#define MAX_READ_BYTES ((size_t)16 * 1024 * 1024) /* bytes of line tables read per round */
 
 struct code_cache {
     struct code **slots;
@@ -35,7 +35,7 @@ struct code_cache {
     size_t row_bytes, read_bytes;
     uint64_t round;
     uint64_t serial;
-    bool brief; /* in this round the fields and the name are looked at, not all the rest */
+    bool short_check; /* this round compares the fields and the name only */
 };
 
 struct code_cache *code_cache_new(void)
@@ -75,7 +75,7 @@ struct code_cache *code_cache_free(struct code_cache *cache)
 void code_cache_round(struct code_cache *cache, bool calm)
 {
     cache->round++;
-    cache->brief = calm;
+    cache->short_check = calm;
     cache->read_bytes = 0;
     if (cache->n > MAX_CODES / 2 || cache->row_bytes > MAX_ROW_BYTES / 2)
         cache_empty(cache);
@@ -106,7 +106,7 @@ static int cache_double(struct code_cache *cache)
     return 0;
 }
 
-/* The entry of an address; a new one is empty. ERR_NOMEM, or ERR_BOUNDS when there are too many. */
+/* Looks up an address and adds an empty entry if there is none. ERR_NOMEM, or ERR_BOUNDS if the cache is full. */
 static int cache_entry(struct code_cache *cache, addr_t addr, struct code **ret)
 {
     size_t at;
@@ -132,36 +132,39 @@ static size_t size_min(size_t a, size_t b)
     return a < b ? a : b;
 }
 
-/* 3.11 counts a code object's warm-up below 56; the rest up to co_lines does not change. */
-static size_t mark_spans(const struct python *py, const struct code *c, bool brief, unsigned char *mark,
-                         struct mem_span *spans)
+/* 3.11 keeps the warm-up counter of a code object below offset 56; everything from there up to co_lines is constant. */
+static size_t fingerprint_spans(const struct python *py, const struct code *c, bool short_check,
+                                unsigned char *fingerprint, struct mem_span *spans)
 {
     const struct layout *l = &py->layout;
     size_t from = l->co_bytecode == NO ? 16 : 56, to = (size_t)l->co_size;
     size_t head = (size_t)(l->by_data - l->by_size);
 
-    spans[0] = (struct mem_span){c->addr + from, mark, size_min(to > from ? to - from : 0, MARK_CODE)};
-    if (c->versioned)
+    spans[0] = (struct mem_span){c->addr + from, fingerprint, size_min(to > from ? to - from : 0, FINGERPRINT_FIELDS)};
+    if (c->has_version)
         return 1;
-    mark += MARK_CODE;
-    spans[1] = (struct mem_span){c->name_at + (addr_t)l->str_length, mark, MARK_STR};
-    if (brief)
+    fingerprint += FINGERPRINT_FIELDS;
+    spans[1] = (struct mem_span){c->name_at + (addr_t)l->str_length, fingerprint, FINGERPRINT_STR};
+    if (short_check)
         return 2;
-    mark += MARK_STR;
-    spans[2] = (struct mem_span){c->file_at + (addr_t)l->str_length, mark, MARK_STR};
-    mark += MARK_STR;
-    spans[3] = (struct mem_span){c->name_tail_at, mark, c->name_tail_len};
-    mark += MARK_TAIL;
-    spans[4] = (struct mem_span){c->file_tail_at, mark, c->file_tail_len};
-    mark += MARK_TAIL;
-    spans[5] = (struct mem_span){c->lines_at + (addr_t)l->by_size, mark, size_min(head + c->lines_len, MARK_LINES)};
+    fingerprint += FINGERPRINT_STR;
+    spans[2] = (struct mem_span){c->file_at + (addr_t)l->str_length, fingerprint, FINGERPRINT_STR};
+    fingerprint += FINGERPRINT_STR;
+    spans[3] = (struct mem_span){c->name_tail_at, fingerprint, c->name_tail_len};
+    fingerprint += FINGERPRINT_TAIL;
+    spans[4] = (struct mem_span){c->file_tail_at, fingerprint, c->file_tail_len};
+    fingerprint += FINGERPRINT_TAIL;
+    spans[5] = (struct mem_span){c->lines_at + (addr_t)l->by_size, fingerprint,
+                                 size_min(head + c->lines_len, FINGERPRINT_LINES)};
     return SPANS;
 }
 
-/* How much of the mark those spans fill. */
-static size_t mark_len(const struct code *c, bool brief)
+/* Returns how many bytes of the fingerprint those spans fill. */
+static size_t fingerprint_len(const struct code *c, bool short_check)
 {
-    return c->versioned ? MARK_CODE : brief ? MARK_CODE + MARK_STR : CODE_MARK_BYTES;
+    return c->has_version ? FINGERPRINT_FIELDS
+           : short_check  ? FINGERPRINT_FIELDS + FINGERPRINT_STR
+                          : CODE_FINGERPRINT_BYTES;
 }
 
 static int find_tail(const struct python *py, addr_t object, addr_t *ret_at, size_t *ret_len)
@@ -171,12 +174,12 @@ static int find_tail(const struct python *py, addr_t object, addr_t *ret_at, siz
 
     if (r < 0)
         return r;
-    *ret_len = size_min(shape.length * (size_t)shape.kind, MARK_TAIL);
+    *ret_len = size_min(shape.length * (size_t)shape.kind, FINGERPRINT_TAIL);
     *ret_at = shape.data + shape.length * (size_t)shape.kind - *ret_len;
     return 0;
 }
 
-/* The numbers may run out: then it is 0 (Objects/codeobject.c). */
+/* co_version is 0 if CPython ran out of version numbers (Objects/codeobject.c). */
 static bool has_version(const struct layout *l, const unsigned char *bytes)
 {
     uint32_t version = 0;
@@ -201,7 +204,7 @@ static int read_fields(const struct python *py, struct code *c)
     memcpy(&c->first_line, bytes + l->co_firstline, sizeof(c->first_line));
     if (c->first_line < 0)
         c->first_line = 0;
-    c->versioned = has_version(l, bytes);
+    c->has_version = has_version(l, bytes);
     r = strings_read(py, c->name_at, &c->name);
     if (r == 0)
         r = strings_read(py, c->file_at, &c->filename);
@@ -210,7 +213,7 @@ static int read_fields(const struct python *py, struct code *c)
     return r < 0 ? r : find_tail(py, c->file_at, &c->file_tail_at, &c->file_tail_len);
 }
 
-/* A line table that cannot be read or is too large leaves the first line: the frame itself is kept. */
+/* If the line table is unreadable or too large, the frame is kept and gets the first line of the function. */
 static int read_lines(struct code_cache *cache, const struct python *py, struct code *c)
 {
     unsigned char *bytes;
@@ -248,34 +251,35 @@ static int code_read(struct code_cache *cache, const struct python *py, struct c
         r = read_lines(cache, py, c);
     if (r < 0)
         return r;
-    memset(c->mark, 0, sizeof(c->mark));
-    n = mark_spans(py, c, false, c->mark, spans);
+    memset(c->fingerprint, 0, sizeof(c->fingerprint));
+    n = fingerprint_spans(py, c, false, c->fingerprint, spans);
     if (mem_readv(py->mem, spans, n) != n)
         return ERR_READ;
     c->serial = ++cache->serial;
     return 0;
 }
 
-/* Reads the marks of known code objects in one call and renews those that differ. Empties the batch. */
+/* Reads the fingerprints of known code objects in one call, rereads those that differ, and empties the batch. */
 static int check_batch(struct code_cache *cache, const struct python *py, struct code **codes, size_t *n_codes)
 {
     struct mem_span spans[BATCH * SPANS];
-    unsigned char marks[BATCH][CODE_MARK_BYTES];
+    unsigned char fingerprints[BATCH][CODE_FINGERPRINT_BYTES];
     size_t n = *n_codes, n_spans = 0, whole, ends[BATCH];
 
     if (!n)
         return 0;
     *n_codes = 0;
-    memset(marks, 0, n * sizeof(marks[0]));
+    memset(fingerprints, 0, n * sizeof(fingerprints[0]));
     for (size_t i = 0; i < n; i++) {
-        n_spans += mark_spans(py, codes[i], cache->brief, marks[i], spans + n_spans);
+        n_spans += fingerprint_spans(py, codes[i], cache->short_check, fingerprints[i], spans + n_spans);
         ends[i] = n_spans;
     }
     whole = mem_readv(py->mem, spans, n_spans);
     for (size_t i = 0; i < n; i++) {
         int r = 0;
 
-        if (ends[i] > whole || memcmp(marks[i], codes[i]->mark, mark_len(codes[i], cache->brief)) != 0)
+        if (ends[i] > whole ||
+            memcmp(fingerprints[i], codes[i]->fingerprint, fingerprint_len(codes[i], cache->short_check)) != 0)
             r = code_read(cache, py, codes[i]);
         if (r == ERR_NOMEM)
             return r;
@@ -285,16 +289,16 @@ static int check_batch(struct code_cache *cache, const struct python *py, struct
     return 0;
 }
 
-/* Makes one entry good for this round: reads a new one, puts a known one off for the batch. One that cannot be read
- * has no name, and is tried once in each call of code_cache_get. */
-static int entry_prepare(struct code_cache *cache, const struct python *py, struct code *c, struct code **stale,
+/* Makes one entry valid for this round: reads a new one, queues a known one for the batch. An unreadable code object
+ * has no name; each call of code_cache_get() tries it once. */
+static int prepare_entry(struct code_cache *cache, const struct python *py, struct code *c, struct code **stale,
                          size_t *n_stale)
 {
     int r;
 
-    if (c->checked == cache->round)
+    if (c->checked_round == cache->round)
         return 0;
-    c->checked = cache->round; /* once a round */
+    c->checked_round = cache->round;
     if (c->name) {
         stale[(*n_stale)++] = c;
         return *n_stale < BATCH ? 0 : check_batch(cache, py, stale, n_stale);
@@ -305,8 +309,8 @@ static int entry_prepare(struct code_cache *cache, const struct python *py, stru
     return r == ERR_NOMEM ? r : 0;
 }
 
-/* What was given out as const is ours to change. */
-static struct code *code_of(const struct code *code)
+/* Entries are handed out as const, but the cache owns them. */
+static struct code *writable_code(const struct code *code)
 {
     return (struct code *)(uintptr_t)code;
 }
@@ -324,7 +328,7 @@ int code_cache_get(struct code_cache *cache, const struct python *py, const addr
         r = cache_entry(cache, addrs[i], &c);
         ret[i] = c;
         if (r == 0)
-            r = entry_prepare(cache, py, c, stale, &n_stale);
+            r = prepare_entry(cache, py, c, stale, &n_stale);
         else if (r == ERR_BOUNDS)
             r = 0;
     }
@@ -332,7 +336,7 @@ int code_cache_get(struct code_cache *cache, const struct python *py, const addr
         r = check_batch(cache, py, stale, &n_stale);
     for (size_t i = 0; i < n && r == 0; i++)
         if (ret[i] && !ret[i]->name) {
-            code_of(ret[i])->checked = 0;
+            writable_code(ret[i])->checked_round = 0;
             ret[i] = NULL;
         }
     return r;
@@ -345,7 +349,7 @@ uint64_t code_cache_reads(const struct code_cache *cache)
 
 void code_set_func(const struct code *code, const void *func)
 {
-    code_of(code)->func = func;
+    writable_code(code)->func = func;
 }
 
 int code_line(const struct code *code, int64_t at)

@@ -1,6 +1,6 @@
 /*
- * Code objects, by address: names, file and lines, read once and checked again at each use, since an
- * address is used anew when its code object has died.
+ * Cache of code objects by address: name, file name and lines. CPython reuses the address of a freed code
+ * object, so each use compares a fingerprint of the object.
  */
 #ifndef PYTHON_CODE_H
 #define PYTHON_CODE_H
@@ -10,44 +10,44 @@
 
 struct code_cache;
 
-#define CODE_MARK_BYTES 256
+#define CODE_FINGERPRINT_BYTES 256
 
-/* One code object. Strings are interned. */
+/* Strings are interned. */
 struct code {
     addr_t addr;
-    const char *name; /* qualified from 3.11 on */
+    const char *name; /* co_qualname from 3.11 on, co_name before */
     const char *filename;
     int first_line;
     struct line_table lines;
-    const void *func; /* for the caller: what this code is in its own terms; NULL when new or renewed */
-    /* What was there when it was read: parts of the code object, its names and its line table. */
+    const void *func; /* owned by the caller, see code_set_func(); NULL when the code object is new or was reread */
+    /* What the fingerprint covers. */
     addr_t name_at, file_at, name_tail_at, file_tail_at, lines_at;
     size_t name_tail_len, file_tail_len, lines_len;
-    bool versioned; /* its version number alone tells it from any other */
-    unsigned char mark[CODE_MARK_BYTES];
-    uint64_t checked; /* the round in which it was found unchanged */
-    uint64_t serial;  /* another one each time that it is read anew */
+    bool has_version; /* co_version is set and identifies the code object */
+    unsigned char fingerprint[CODE_FINGERPRINT_BYTES];
+    uint64_t checked_round; /* the last round that compared the fingerprint */
+    uint64_t serial;        /* changes each time the code object is read */
 };
 
 struct code_cache *code_cache_new(void);
 struct code_cache *code_cache_free(struct code_cache *cache);
 
-/* Begins a round: code objects are checked again, once each; less thoroughly while the program is `calm`, that is,
- * while no new ones come. */
+/* Starts a round. Each round compares the fingerprint of each code object once. `calm`: the program creates no new
+ * code objects at the moment, so a shorter fingerprint is enough. */
 void code_cache_round(struct code_cache *cache, bool calm);
 
-/* The code objects at `n` addresses, checked in one go. An entry is NULL where it could not be read.
- * Pointers are good until the next call. 0 or ERR_NOMEM. */
+/* Looks up the code objects at `n` addresses; known ones are compared in batches. Sets an entry to NULL if it is
+ * unreadable. Pointers are valid until the next call. Returns 0 or ERR_NOMEM. */
 int code_cache_get(struct code_cache *cache, const struct python *py, const addr_t *addrs, size_t n,
                    const struct code **ret);
 
-/* For the caller's own use of `func`. */
+/* Attaches a pointer of the caller's to a code object. */
 void code_set_func(const struct code *code, const void *func);
 
-/* How many code objects were read so far, new ones and those whose address was used anew. */
+/* Number of code objects read so far, including addresses that were reused. */
 uint64_t code_cache_reads(const struct code_cache *cache);
 
-/* The line at `at` bytes into the bytecode. */
+/* Line number at byte offset `at` of the bytecode. */
 int code_line(const struct code *code, int64_t at);
 
 #endif

@@ -1,5 +1,6 @@
 /*
- * Debug offsets -> a layout row. Pure; the bytes are the target's and may hold anything.
+ * _Py_DebugOffsets -> struct layout. Pure functions; the bytes come from the target and may hold
+ * anything.
  */
 #include "python/debug_offsets.h"
 
@@ -9,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define OFFSET_MAX (4 * 1024 * 1024) /* the interpreter's state is some 300 KB */
+#define OFFSET_MAX (4 * 1024 * 1024) /* PyInterpreterState is about 300 KB */
 
 static uint64_t word_at(const unsigned char *bytes, size_t at)
 {
@@ -46,7 +47,7 @@ bool debug_offsets_version(const unsigned char *bytes, size_t len, struct debug_
     return true;
 }
 
-static int told_value(const unsigned char *bytes, size_t len, size_t at, int *ret)
+static int read_offset(const unsigned char *bytes, size_t len, size_t at, int *ret)
 {
     uint64_t value;
 
@@ -62,21 +63,22 @@ static int told_value(const unsigned char *bytes, size_t len, size_t at, int *re
     return 0;
 }
 
-/* The GIL's fields are told relative to the interpreter; a shared GIL lies in another one. */
+/* The offsets of the GIL are relative to PyInterpreterState, but a shared GIL belongs to another interpreter. Make
+ * them relative to the GIL itself. */
 static int apply_gil(const unsigned char *bytes, size_t len, size_t column, struct layout *l)
 {
-    static const uint16_t start[LAYOUT_TOLD_N] = {120, 128, 128};
+    static const uint16_t start[DEBUG_OFFSETS_VERSIONS] = {120, 128, 128};
     int gil, locked, holder;
 
-    if (told_value(bytes, len, start[column], &gil) < 0 || told_value(bytes, len, start[column] + 16, &locked) < 0 ||
-        told_value(bytes, len, start[column] + 24, &holder) < 0 || locked < gil || holder < gil)
+    if (read_offset(bytes, len, start[column], &gil) < 0 || read_offset(bytes, len, start[column] + 16, &locked) < 0 ||
+        read_offset(bytes, len, start[column] + 24, &holder) < 0 || locked < gil || holder < gil)
         return ERR_BOUNDS;
     l->gil_locked = locked - gil;
     l->gil_holder = holder - gil;
     return 0;
 }
 
-/* What is read at once must hold every field that is looked at. */
+/* Each buffer that is read in one go must contain every field that is used from it. */
 static bool sizes_fit(const struct layout *l)
 {
     return l->fr_size >= 16 && l->fr_size <= 512 && l->fr_code + 8 <= l->fr_size && l->fr_back + 8 <= l->fr_size &&
@@ -94,19 +96,19 @@ static int max_of(int a, int b)
 int debug_offsets_apply(const unsigned char *bytes, size_t len, struct layout *l)
 {
     struct layout out = *l;
-    size_t column = (size_t)(l->minor - LAYOUT_TOLD_FIRST);
-    const struct layout_told *told;
+    size_t column = (size_t)(l->minor - DEBUG_OFFSETS_FIRST_MINOR);
+    const struct debug_offset *entry;
 
-    if (l->minor < LAYOUT_TOLD_FIRST || column >= LAYOUT_TOLD_N)
+    if (l->minor < DEBUG_OFFSETS_FIRST_MINOR || column >= DEBUG_OFFSETS_VERSIONS)
         return ERR_VERSION;
-    for (size_t i = 0; (told = layout_told_nth(i)); i++) {
+    for (size_t i = 0; (entry = debug_offset_nth(i)); i++) {
         int value;
 
-        if (!told->at[column])
+        if (!entry->at[column])
             continue;
-        if (told_value(bytes, len, told->at[column], &value) < 0)
+        if (read_offset(bytes, len, entry->at[column], &value) < 0)
             return ERR_BOUNDS;
-        memcpy((char *)&out + told->field, &value, sizeof(value));
+        memcpy((char *)&out + entry->field, &value, sizeof(value));
     }
     out.co_size = max_of(max_of(out.co_filename, out.co_name), max_of(out.co_qualname, out.co_lines)) + 8;
     out.co_size = max_of(out.co_size, out.co_firstline + 4);

@@ -1,5 +1,5 @@
 /*
- * _Py_DebugOffsets: what a CPython from 3.13 on tells of itself, at the very start of _PyRuntime.
+ * _Py_DebugOffsets: the table of field offsets at the start of _PyRuntime, from CPython 3.13 on.
  */
 #ifndef PYTHON_DEBUG_OFFSETS_H
 #define PYTHON_DEBUG_OFFSETS_H
@@ -7,22 +7,22 @@
 #include "python/layout.h"
 
 #define DEBUG_OFFSETS_COOKIE "xdebugpy"
-#define DEBUG_OFFSETS_BYTES  1024 /* more than any known version has */
+#define DEBUG_OFFSETS_BYTES  1024 /* larger than in any known version */
 
 struct debug_version {
     int major, minor, patch;
     char suffix[8];
-    bool final; /* not an alpha, beta or candidate */
+    bool final; /* not an alpha, beta or release candidate */
     bool free_threaded;
 };
 
-/* True when `bytes` begin with the cookie and a version that can be. */
+/* True if `bytes` start with the cookie and a plausible version. */
 bool debug_offsets_version(const unsigned char *bytes, size_t len, struct debug_version *ret);
 
-/* Replaces the numbers in `l` by those that are told. ERR_BOUNDS when one cannot be right. */
+/* Overrides `l` with the offsets from the table. ERR_BOUNDS if one is implausible. */
 int debug_offsets_apply(const unsigned char *bytes, size_t len, struct layout *l);
 
-/* PY_VERSION_HEX -> parts: 0x030b07f0 is 3.11.7. */
+/* Splits PY_VERSION_HEX: 0x030b07f0 is 3.11.7. */
 void debug_offsets_split_version(uint64_t hex, struct debug_version *ret);
 
 #endif

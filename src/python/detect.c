@@ -1,5 +1,5 @@
 /*
- * maps + memory -> struct python. Called when a process is attached.
+ * Finds CPython in a process: memory maps and memory -> struct python.
  */
 #include "python/detect.h"
 
@@ -16,21 +16,12 @@
 
 struct found {
     struct image image;
-    addr_t runtime;     /* _PyRuntime, or 0 */
-    addr_t interp_head; /* where that pointer is, or 0 */
-    addr_t current;     /* _PyThreadState_Current, or 0 */
-    const char *how;    /* what was looked at */
+    addr_t runtime;     /* address of _PyRuntime, or 0 */
+    addr_t interp_head; /* address of the pointer to the first interpreter, or 0 */
+    addr_t current;     /* address of _PyThreadState_Current, or 0 */
+    const char *how;    /* where it was found, for messages */
     struct debug_version version;
 };
-
-static bool has_symbols(struct mem *m, const struct image *img, struct found *f)
-{
-    if (image_symbol(m, img, "_PyRuntime", &f->runtime) < 0 &&
-        image_symbol(m, img, "_PyThreadState_Current", &f->current) < 0)
-        return false;
-    f->image = *img;
-    return true;
-}
 
 static const char *base_name(const char *path)
 {
@@ -39,8 +30,8 @@ static const char *base_name(const char *path)
     return slash ? slash + 1 : path;
 }
 
-/* The program first (a copied symbol of a library lies in it), then what is called libpython, then the rest. */
-static int rank_of(const struct proc_map *map, const char *exe)
+/* The program first (copy relocations put symbols of a library there), then libpython, then everything else. */
+static int image_rank(const struct proc_map *map, const char *exe)
 {
     if (strcmp(map->path, exe) == 0)
         return 0;
@@ -57,15 +48,15 @@ static bool is_image_start(const struct proc_maps *maps, size_t i)
 
 typedef bool (*image_test)(const struct files *files, struct mem *m, const struct image *img, struct found *f);
 
-/* The first image, in the order of rank_of, that passes. */
-static bool first_image(const struct files *files, struct mem *m, const struct proc_maps *maps, const char *exe,
-                        image_test test, struct found *f)
+/* Runs `test` on each image in the order of image_rank() until it succeeds. */
+static bool search_images(const struct files *files, struct mem *m, const struct proc_maps *maps, const char *exe,
+                          image_test test, struct found *f)
 {
     for (int rank = 0; rank <= 2; rank++)
         for (size_t i = 0; i < maps->n; i++) {
             struct image img;
 
-            if (!is_image_start(maps, i) || rank_of(&maps->items[i], exe) != rank)
+            if (!is_image_start(maps, i) || image_rank(&maps->items[i], exe) != rank)
                 continue;
             if (image_open(m, &maps->items[i], &img) == 0 && test(files, m, &img, f))
                 return true;
@@ -78,10 +69,13 @@ static bool test_symbols(const struct files *files, struct mem *m, const struct 
     (void)files;
     log_changed(LOG_LEVEL_DEBUG, "image", img->start ^ (uint64_t)files->pid, 1, "considering %s at %#llx, build ID %s",
                 img->path, (unsigned long long)img->start, build_id_show(&img->id).text);
-    return has_symbols(m, img, f);
+    if (image_symbol(m, img, "_PyRuntime", &f->runtime) < 0 &&
+        image_symbol(m, img, "_PyThreadState_Current", &f->current) < 0)
+        return false;
+    f->image = *img;
+    return true;
 }
 
-/* A file worth reading whole: big enough to be an interpreter and with data that could hold one. */
 static bool test_file_symbols(const struct files *files, struct mem *m, const struct image *img, struct found *f)
 {
     (void)m;
@@ -101,7 +95,7 @@ static bool test_search(const struct files *files, struct mem *m, const struct i
     return true;
 }
 
-/* "libpython3.9.so.1.0", "python3.9": the last resort, without the patch level. */
+/* "libpython3.9.so.1.0", "python3.9": the last resort, since it lacks the patch level. */
 static bool version_by_name(const char *path, struct debug_version *ret)
 {
     const char *at = strstr(base_name(path), "python");
@@ -137,9 +131,8 @@ static bool find_version(const struct files *files, struct mem *m, struct found 
     return search_version(m, &f->image, &f->version) == 0 || version_by_name(f->image.path, &f->version);
 }
 
-/* 2.7 and 3.6: interp_head is a local symbol; without it, a running thread's state knows the interpreter, and a
- * search of the data finds the pointer. */
-static int find_old_head(const struct files *files, struct mem *m, struct found *f)
+/* 2.7 and 3.6: interp_head is a static variable, so only .symtab has it. Without .symtab, search the data for it. */
+static int find_interp_head(const struct files *files, struct mem *m, struct found *f)
 {
     if (image_file_symbol(files, &f->image, "interp_head", &f->interp_head) == 0)
         return 0;
@@ -156,7 +149,7 @@ static int refuse_version(const struct debug_version *v, struct err_note *note)
     return err_note_what(note, ERR_VERSION, "%d.%d.%d%s", v->major, v->minor, v->patch, v->suffix);
 }
 
-/* Fills the layout, from the target's own numbers where it tells them. */
+/* Takes the layout from the table and overrides it with the debug offsets of the target, if it has any. */
 static int fill_layout(struct mem *m, const struct found *f, struct python *py, struct err_note *note)
 {
     const struct layout *row = layout_of(f->version.major, f->version.minor);
@@ -169,9 +162,9 @@ static int fill_layout(struct mem *m, const struct found *f, struct python *py, 
     if (!row || f->version.free_threaded)
         return refuse_version(&f->version, note);
     py->layout = *row;
-    if (row->major < 3 || row->minor < LAYOUT_TOLD_FIRST)
+    if (row->major < 3 || row->minor < DEBUG_OFFSETS_FIRST_MINOR)
         return 0;
-    /* Betas moved fields of the debug offsets themselves: a wrong answer is worse than none. */
+    /* Betas moved fields of _Py_DebugOffsets itself. A wrong answer is worse than none. */
     if (!f->version.final && strncmp(f->version.suffix, "rc", 2) != 0)
         return refuse_version(&f->version, note);
     r = mem_read(m, f->runtime, bytes, sizeof(bytes));
@@ -185,7 +178,7 @@ static int fill_layout(struct mem *m, const struct found *f, struct python *py, 
     return r;
 }
 
-/* An interpreter with a thread is there. */
+/* Checks that there is an interpreter with at least one thread. */
 static int check_started(const struct python *py)
 {
     addr_t interp, thread, back;
@@ -212,7 +205,7 @@ static bool find_image(const struct files *files, struct mem *m, const struct pr
     files_exe_read(files, &exe);
     for (size_t i = 0; i < sizeof(tests) / sizeof(tests[0]) && !ok; i++) {
         f->how = tests[i].how;
-        ok = first_image(files, m, maps, exe ? exe : "", tests[i].test, f);
+        ok = search_images(files, m, maps, exe ? exe : "", tests[i].test, f);
         log_changed(LOG_LEVEL_DEBUG, "image", (uintptr_t)f->how ^ (uint64_t)files->pid, ok, "pid %d: by %s %s: %s",
                     (int)files->pid, f->how, ok ? f->image.path : "all images", ok ? "found" : "no interpreter");
     }
@@ -220,7 +213,7 @@ static bool find_image(const struct files *files, struct mem *m, const struct pr
     return ok;
 }
 
-static const char *describe(struct intern *names, const struct found *f)
+static const char *describe_source(struct intern *names, const struct found *f)
 {
     char text[4096 + 64];
     const char *s;
@@ -230,8 +223,8 @@ static const char *describe(struct intern *names, const struct found *f)
     return s ? s : "";
 }
 
-/* glibc 2.35 and later tell where their part of the agreement with the kernel lies: rseq(2), cpu_id behind
- * cpu_id_start. The dynamic loader has the symbols. */
+/* glibc 2.35 and later publish where each thread keeps its struct rseq (rseq(2)); cpu_id is its second word. The
+ * dynamic loader defines the symbols. */
 static int find_cpu_word(struct mem *m, const struct proc_maps *maps)
 {
     struct image img;
@@ -245,7 +238,7 @@ static int find_cpu_word(struct mem *m, const struct proc_maps *maps)
             image_symbol(m, &img, "__rseq_size", &size_at) < 0 || mem_read_addr(m, offset_at, &offset) < 0 ||
             mem_read(m, size_at, &size, sizeof(size)) < 0)
             return NO;
-        /* Size 0: it was not agreed on. The offset is a small one, to either side. */
+        /* Size 0: rseq is not registered. The offset is small and may be negative. */
         return size && (int64_t)offset > -65536 && (int64_t)offset < 65536 ? (int)(int64_t)offset + 4 : NO;
     }
     return NO;
@@ -279,11 +272,11 @@ int detect_python(const struct files *files, struct mem *mem, const struct proc_
     py.current_thread = f.current;
     if (f.runtime)
         f.interp_head = f.runtime + (addr_t)py.layout.rt_interp_head;
-    if (!f.interp_head && find_old_head(files, mem, &f) < 0)
+    if (!f.interp_head && find_interp_head(files, mem, &f) < 0)
         return ERR_STARTING;
     py.interp_head = f.interp_head;
     py.image = f.image.start;
-    py.how = describe(names, &f);
+    py.how = describe_source(names, &f);
     py.cpu_word = find_cpu_word(mem, maps);
     r = check_started(&py);
     log_changed(LOG_LEVEL_INFO, "python", files->pid, py.interp_head + (addr_t)-r,

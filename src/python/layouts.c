@@ -1,8 +1,8 @@
 /*
- * One row per CPython: ADD A PYTHON HERE (docs/add-a-python.md).
+ * One row per CPython version: ADD A PYTHON HERE (docs/add-a-python.md).
  *
- * The numbers are byte offsets on x86-64, read from each interpreter's own debug information and
- * checked live against it by tests/live. A row holds numbers only; what they mean is in layout.h.
+ * The numbers are byte offsets on x86-64, taken from the debug information of each interpreter;
+ * tests/live compares them with real interpreters. layout.h says what each field means.
  */
 #include "python/layout.h"
 
@@ -10,19 +10,19 @@
 #define NO_GIL_STRUCT .in_gil = NO, .gil_holder = NO, .gil_locked = NO
 #define NO_CFRAME     .cf_frame = NO, .cf_previous = NO
 
-/* The same in all of 3.x that is known. */
+/* The same in every supported 3.x. */
 #define STR_3  .str_length = 16, .str_state = 32, .by_size = 16, .by_data = 32
 #define DICT_3 .di_keys = 32, .di_values = 40, .di_used = 16
 #define TYPE_3                                                                                                         \
-    .ty_name = 24, .ty_basicsize = 32, .ty_itemsize = 40, .ty_flags = 168, .ty_members = 240, .ty_base = 256,          \
-    .ty_dict = 264, .ty_dictoffset = 288
+    .ty_name = 24, .ty_basicsize = 32, .ty_flags = 168, .ty_members = 240, .ty_base = 256, .ty_dict = 264,             \
+    .ty_dictoffset = 288
 #define ITEMS_3 .tu_items = 24, .li_items = 24, .se_mask = 32, .se_table = 40, .se_key = 0, .ba_start = 40
 
-/* a str that is not "ready" has its text in wstr: up to 3.11 (unicodeobject.h) */
+/* up to 3.11, the text of a str that is not "ready" is in wstr (unicodeobject.h) */
 #define WSTR_3  .str_wstr = 40, .str_wstr_length = 64
 #define NO_WSTR .str_wstr = NO, .str_wstr_length = NO
 
-/* the variables of a code object (code.h, 3.11 on cpython/code.h) */
+/* local variables of a code object (code.h; cpython/code.h from 3.11 on) */
 #define VARS_27                                                                                                        \
     .co_argcount = 16, .co_kwonly = NO, .co_flags = 28, .co_varnames = 56, .co_freevars = 64, .co_cellvars = 72,       \
     .co_kinds = NO
@@ -39,24 +39,24 @@
     .co_argcount = 52, .co_kwonly = 60, .co_flags = 48, .co_varnames = 96, .co_freevars = NO, .co_cellvars = NO,       \
     .co_kinds = 104
 
-/* names of functions and generators (funcobject.h, genobject.h); a generator of 2.7 has its code object only */
+/* names of functions and generators (funcobject.h, genobject.h); a generator of 2.7 has no name of its own */
 #define CALLS_27  .fu_name = 56, .ge_name = NO
 #define CALLS_36  .fu_name = 104, .ge_name = 56
 #define CALLS_310 .fu_name = 40, .ge_name = 48
 #define CALLS_311 .fu_name = 40, .ge_name = 40
 #define CALLS_312 .fu_name = 40, .ge_name = 32
 
-/* dict keys: 3.6 to 3.10 (dict-common.h), 3.11 on (pycore_dict.h) */
+/* dict keys: 3.6 to 3.10 (dict-common.h), 3.11 and later (pycore_dict.h) */
 #define KEYS_36                                                                                                        \
     .dk_size = 8, .dk_log2_size = NO, .dk_log2_index = NO, .dk_kind = NO, .dk_nentries = 32, .dk_indices = 40
 #define KEYS_311                                                                                                       \
     .dk_size = NO, .dk_log2_size = 8, .dk_log2_index = 9, .dk_kind = 10, .dk_nentries = 24, .dk_indices = 32
 
-/* int: ob_size and 30-bit digits; 3.12 on a tag word (longintrepr.h) */
+/* int: ob_size and 30-bit digits; from 3.12 on a tag word (longintrepr.h) */
 #define INT_3   .lo_tag = NO, .lo_digits = 24
 #define INT_312 .lo_tag = 16, .lo_digits = 24
 
-/* 3.6 to 3.10: frames are objects in the heap (frameobject.h) */
+/* up to 3.10, frames are heap objects (frameobject.h) */
 #define FRAME_OBJECT .fr_back = 24, .fr_code = 32, .fr_owner = NO, .fr_is_entry = NO, .fr_instr = NO
 
 static const struct layout rows[] = {
@@ -66,7 +66,6 @@ static const struct layout rows[] = {
         NO_RUNTIME,
         .in_next = 0,
         .in_threads = 8,
-        .in_id = NO,
         .in_modules = 16,
         NO_GIL_STRUCT,
         .ts_next = 0,
@@ -114,7 +113,7 @@ static const struct layout rows[] = {
         .se_key = 8,
         .ba_start = 40,
         CALLS_27,
-        .reprs = REPR_2 | REPR_ARGS_COMMA | REPR_DELTA_PLAIN | REPR_ORDERED_PAIRS | REPR_ARRAY_QUOTES,
+        .repr_flags = REPR_PY2 | REPR_ARGS_COMMA | REPR_DELTA_PLAIN | REPR_ORDERED_PAIRS | REPR_ARRAY_QUOTES,
     },
     {
         .major = 3,
@@ -122,7 +121,6 @@ static const struct layout rows[] = {
         NO_RUNTIME,
         .in_next = 0,
         .in_threads = 8,
-        .in_id = NO,
         .in_modules = 16,
         NO_GIL_STRUCT,
         .ts_next = 8,
@@ -162,7 +160,7 @@ static const struct layout rows[] = {
         .order_kind = ORDER_OF_KEYS,
         ITEMS_3,
         CALLS_36,
-        .reprs = REPR_ARGS_COMMA | REPR_DELTA_PLAIN | REPR_ORDERED_PAIRS | REPR_ARRAY_QUOTES,
+        .repr_flags = REPR_ARGS_COMMA | REPR_DELTA_PLAIN | REPR_ORDERED_PAIRS | REPR_ARRAY_QUOTES,
     },
     {
         .major = 3,
@@ -172,7 +170,6 @@ static const struct layout rows[] = {
         .rt_gil_locked = 1280,
         .in_next = 0,
         .in_threads = 8,
-        .in_id = 16,
         .in_modules = 40,
         NO_GIL_STRUCT,
         .ts_next = 8,
@@ -212,7 +209,7 @@ static const struct layout rows[] = {
         .order_kind = ORDER_OF_KEYS,
         ITEMS_3,
         CALLS_36,
-        .reprs = REPR_ORDERED_PAIRS | REPR_ARRAY_QUOTES,
+        .repr_flags = REPR_ORDERED_PAIRS | REPR_ARRAY_QUOTES,
     },
     {
         .major = 3,
@@ -222,7 +219,6 @@ static const struct layout rows[] = {
         .rt_gil_locked = 1168,
         .in_next = 0,
         .in_threads = 8,
-        .in_id = 16,
         .in_modules = 56,
         NO_GIL_STRUCT,
         .ts_next = 8,
@@ -262,7 +258,7 @@ static const struct layout rows[] = {
         .order_kind = ORDER_OF_KEYS,
         ITEMS_3,
         CALLS_36,
-        .reprs = REPR_ORDERED_PAIRS | REPR_ARRAY_QUOTES,
+        .repr_flags = REPR_ORDERED_PAIRS | REPR_ARRAY_QUOTES,
     },
     {
         .major = 3,
@@ -272,7 +268,6 @@ static const struct layout rows[] = {
         .rt_gil_locked = 368,
         .in_next = 0,
         .in_threads = 8,
-        .in_id = 24,
         .in_modules = 856,
         NO_GIL_STRUCT,
         .ts_next = 8,
@@ -312,7 +307,7 @@ static const struct layout rows[] = {
         .order_kind = ORDER_OF_KEYS,
         ITEMS_3,
         CALLS_36,
-        .reprs = REPR_ORDERED_PAIRS | REPR_ARRAY_QUOTES,
+        .repr_flags = REPR_ORDERED_PAIRS | REPR_ARRAY_QUOTES,
     },
     {
         .major = 3,
@@ -322,7 +317,6 @@ static const struct layout rows[] = {
         .rt_gil_locked = 368,
         .in_next = 0,
         .in_threads = 8,
-        .in_id = 24,
         .in_modules = 856,
         NO_GIL_STRUCT,
         .ts_next = 8,
@@ -335,7 +329,7 @@ static const struct layout rows[] = {
         NO_CFRAME,
         FRAME_OBJECT,
         .fr_state = 108,
-        .fr_executing = 1 << 0 | 1 << 2, /* executing, unwinding */
+        .fr_executing = 1 << 0 | 1 << 2, /* FRAME_EXECUTING, FRAME_UNWINDING */
         .fr_lasti = 96,
         .fr_size = 112,
         .fr_slots = 352,
@@ -362,7 +356,7 @@ static const struct layout rows[] = {
         .order_kind = ORDER_OF_KEYS,
         ITEMS_3,
         CALLS_310,
-        .reprs = REPR_ORDERED_PAIRS | REPR_ARRAY_QUOTES,
+        .repr_flags = REPR_ORDERED_PAIRS | REPR_ARRAY_QUOTES,
     },
     {
         .major = 3,
@@ -372,7 +366,6 @@ static const struct layout rows[] = {
         .rt_gil_locked = 376,
         .in_next = 0,
         .in_threads = 16,
-        .in_id = 48,
         .in_modules = 888,
         NO_GIL_STRUCT,
         .ts_next = 8,
@@ -416,7 +409,7 @@ static const struct layout rows[] = {
         .order_kind = ORDER_BEFORE,
         ITEMS_3,
         CALLS_311,
-        .reprs = REPR_ORDERED_PAIRS | REPR_ARRAY_QUOTES,
+        .repr_flags = REPR_ORDERED_PAIRS | REPR_ARRAY_QUOTES,
     },
     {
         .major = 3,
@@ -426,7 +419,6 @@ static const struct layout rows[] = {
         .rt_gil_locked = NO,
         .in_next = 0,
         .in_threads = 72,
-        .in_id = 8,
         .in_modules = 944,
         .in_gil = 384,
         .gil_holder = 8,
@@ -472,7 +464,7 @@ static const struct layout rows[] = {
         .order_kind = ORDER_BEFORE,
         ITEMS_3,
         CALLS_312,
-        .reprs = REPR_ARRAY_QUOTES,
+        .repr_flags = REPR_ARRAY_QUOTES,
     },
     {
         .major = 3,
@@ -482,7 +474,6 @@ static const struct layout rows[] = {
         .rt_gil_locked = NO,
         .in_next = 7264,
         .in_threads = 7344,
-        .in_id = 7272,
         .in_modules = 7656,
         .in_gil = 16,
         .gil_holder = 8,
@@ -525,10 +516,10 @@ static const struct layout rows[] = {
         .ty_cached_keys = 880,
         .dv_values = 8,
         .attr_kind = ATTRS_INLINE_VALUES,
-        .order_kind = ORDER_BEHIND,
+        .order_kind = ORDER_AFTER,
         ITEMS_3,
         CALLS_312,
-        .reprs = REPR_ARRAY_QUOTES,
+        .repr_flags = REPR_ARRAY_QUOTES,
     },
     {
         .major = 3,
@@ -538,7 +529,6 @@ static const struct layout rows[] = {
         .rt_gil_locked = NO,
         .in_next = 7272,
         .in_threads = 7344,
-        .in_id = 7280,
         .in_modules = 7688,
         .in_gil = 16,
         .gil_holder = 8,
@@ -581,7 +571,7 @@ static const struct layout rows[] = {
         .ty_cached_keys = 880,
         .dv_values = 8,
         .attr_kind = ATTRS_INLINE_VALUES,
-        .order_kind = ORDER_BEHIND,
+        .order_kind = ORDER_AFTER,
         .tu_items = 32,
         .li_items = 24,
         .se_mask = 32,
@@ -589,7 +579,7 @@ static const struct layout rows[] = {
         .se_key = 0,
         .ba_start = 40,
         CALLS_312,
-        .reprs = REPR_TAGGED_LOCALS | REPR_ARRAY_QUOTES,
+        .repr_flags = REPR_TAGGED_LOCALS | REPR_ARRAY_QUOTES,
     },
     {
         .major = 3,
@@ -599,7 +589,6 @@ static const struct layout rows[] = {
         .rt_gil_locked = NO,
         .in_next = 7264,
         .in_threads = 7336,
-        .in_id = 7272,
         .in_modules = 7592,
         .in_gil = 16,
         .gil_holder = 8,
@@ -642,7 +631,7 @@ static const struct layout rows[] = {
         .ty_cached_keys = 888,
         .dv_values = 8,
         .attr_kind = ATTRS_INLINE_VALUES,
-        .order_kind = ORDER_BEHIND,
+        .order_kind = ORDER_AFTER,
         .tu_items = 32,
         .li_items = 24,
         .se_mask = 32,
@@ -650,7 +639,7 @@ static const struct layout rows[] = {
         .se_key = 0,
         .ba_start = 40,
         CALLS_312,
-        .reprs = REPR_TAGGED_LOCALS,
+        .repr_flags = REPR_TAGGED_LOCALS,
     },
 };
 
@@ -664,16 +653,9 @@ const struct layout *layout_of(int major, int minor)
     return NULL;
 }
 
-const struct layout *layout_nth(size_t i)
-{
-    return i < N_ROWS ? &rows[N_ROWS - 1 - i] : NULL;
-}
-
-/*
- * Where _Py_DebugOffsets (pycore_debug_offsets.h; pycore_runtime.h in 3.13) tells a field of struct layout:
- * byte offsets in it for 3.13, 3.14 and 3.15; 0 where that version does not tell it and the row's number stands.
- */
-#define TELLS(field, v13, v14, v15)                                                                                    \
+/* Where _Py_DebugOffsets has each field of struct layout (pycore_debug_offsets.h; pycore_runtime.h in 3.13): its
+ * byte offset in 3.13, 3.14 and 3.15. 0: that version has no such entry, and the row above applies. */
+#define OFFSET(field, v13, v14, v15)                                                                                   \
     {                                                                                                                  \
         offsetof(struct layout, field),                                                                                \
         {                                                                                                              \
@@ -681,26 +663,26 @@ const struct layout *layout_nth(size_t i)
         }                                                                                                              \
     }
 
-static const struct layout_told told[] = {
-    TELLS(rt_interp_head, 40, 40, 40),  TELLS(in_next, 64, 64, 64),         TELLS(in_threads, 72, 72, 72),
-    TELLS(in_id, 56, 56, 56),           TELLS(in_modules, 88, 96, 96),      TELLS(in_gil, 112, 120, 120),
-    TELLS(ts_next, 168, 192, 192),      TELLS(ts_interp, 176, 200, 200),    TELLS(ts_frame, 184, 208, 208),
-    TELLS(ts_thread_id, 192, 216, 240), TELLS(ts_native_id, 200, 224, 248), TELLS(ts_chunk, 208, 232, 256),
-    TELLS(ts_holds_gil, 0, 0, 272),     TELLS(fr_code, 240, 264, 328),      TELLS(fr_back, 232, 256, 320),
-    TELLS(fr_owner, 264, 288, 352),     TELLS(fr_instr, 248, 272, 336),     TELLS(fr_size, 224, 248, 312),
-    TELLS(co_filename, 280, 320, 384),  TELLS(co_name, 288, 328, 392),      TELLS(co_qualname, 296, 336, 400),
-    TELLS(co_lines, 304, 344, 408),     TELLS(co_firstline, 312, 352, 416), TELLS(co_bytecode, 344, 384, 448),
-    TELLS(str_length, 552, 632, 728),   TELLS(str_state, 544, 624, 720),    TELLS(str_ascii, 560, 640, 736),
-    TELLS(str_compact, 0, 0, 744),      TELLS(by_size, 520, 600, 696),      TELLS(by_data, 528, 608, 704),
-    TELLS(di_keys, 456, 536, 632),      TELLS(di_values, 464, 544, 640),    TELLS(lo_tag, 496, 576, 672),
-    TELLS(lo_digits, 504, 584, 680),    TELLS(ty_flags, 392, 440, 504),     TELLS(ty_basicsize, 0, 0, 512),
-    TELLS(ty_dictoffset, 0, 0, 520),    TELLS(ty_cached_keys, 0, 0, 536),   TELLS(fr_slots, 256, 280, 344),
-    TELLS(co_argcount, 320, 360, 424),  TELLS(co_varnames, 328, 368, 432),  TELLS(co_kinds, 336, 376, 440),
-    TELLS(ty_name, 376, 424, 488),      TELLS(tu_items, 408, 456, 552),     TELLS(li_items, 432, 480, 576),
-    TELLS(se_table, 0, 512, 608),       TELLS(se_mask, 0, 520, 616),
+static const struct debug_offset debug_offsets[] = {
+    OFFSET(rt_interp_head, 40, 40, 40),  OFFSET(in_next, 64, 64, 64),        OFFSET(in_threads, 72, 72, 72),
+    OFFSET(in_modules, 88, 96, 96),      OFFSET(in_gil, 112, 120, 120),      OFFSET(ts_next, 168, 192, 192),
+    OFFSET(ts_interp, 176, 200, 200),    OFFSET(ts_frame, 184, 208, 208),    OFFSET(ts_thread_id, 192, 216, 240),
+    OFFSET(ts_native_id, 200, 224, 248), OFFSET(ts_chunk, 208, 232, 256),    OFFSET(ts_holds_gil, 0, 0, 272),
+    OFFSET(fr_code, 240, 264, 328),      OFFSET(fr_back, 232, 256, 320),     OFFSET(fr_owner, 264, 288, 352),
+    OFFSET(fr_instr, 248, 272, 336),     OFFSET(fr_size, 224, 248, 312),     OFFSET(co_filename, 280, 320, 384),
+    OFFSET(co_name, 288, 328, 392),      OFFSET(co_qualname, 296, 336, 400), OFFSET(co_lines, 304, 344, 408),
+    OFFSET(co_firstline, 312, 352, 416), OFFSET(co_bytecode, 344, 384, 448), OFFSET(str_length, 552, 632, 728),
+    OFFSET(str_state, 544, 624, 720),    OFFSET(str_ascii, 560, 640, 736),   OFFSET(str_compact, 0, 0, 744),
+    OFFSET(by_size, 520, 600, 696),      OFFSET(by_data, 528, 608, 704),     OFFSET(di_keys, 456, 536, 632),
+    OFFSET(di_values, 464, 544, 640),    OFFSET(lo_tag, 496, 576, 672),      OFFSET(lo_digits, 504, 584, 680),
+    OFFSET(ty_flags, 392, 440, 504),     OFFSET(ty_basicsize, 0, 0, 512),    OFFSET(ty_dictoffset, 0, 0, 520),
+    OFFSET(ty_cached_keys, 0, 0, 536),   OFFSET(fr_slots, 256, 280, 344),    OFFSET(co_argcount, 320, 360, 424),
+    OFFSET(co_varnames, 328, 368, 432),  OFFSET(co_kinds, 336, 376, 440),    OFFSET(ty_name, 376, 424, 488),
+    OFFSET(tu_items, 408, 456, 552),     OFFSET(li_items, 432, 480, 576),    OFFSET(se_table, 0, 512, 608),
+    OFFSET(se_mask, 0, 520, 616),
 };
 
-const struct layout_told *layout_told_nth(size_t i)
+const struct debug_offset *debug_offset_nth(size_t i)
 {
-    return i < sizeof(told) / sizeof(told[0]) ? &told[i] : NULL;
+    return i < sizeof(debug_offsets) / sizeof(debug_offsets[0]) ? &debug_offsets[i] : NULL;
 }

@@ -1,5 +1,5 @@
 /*
- * The three kinds of line table of CPython. Called once for each code object; fuzzed.
+ * Decodes the line tables of CPython: co_lnotab, PEP 626 ranges and PEP 657 locations.
  */
 #include "python/lines.h"
 
@@ -28,7 +28,7 @@ static int row_add(struct line_table *t, uint32_t start, int64_t line)
     return 0;
 }
 
-/* Up to 3.9: pairs of (bytes of bytecode, lines) to add; signed lines from 3.6 on. */
+/* Up to 3.9: pairs of (bytecode bytes, lines) to add; lines are signed from 3.6 on. */
 static int decode_lnotab(struct cursor c, bool is_signed, int first_line, struct line_table *t)
 {
     uint32_t at = 0;
@@ -43,7 +43,7 @@ static int decode_lnotab(struct cursor c, bool is_signed, int first_line, struct
     return r;
 }
 
-/* 3.10: pairs of (length in bytes, signed lines); -128: no line. A range of length 0 only moves the line. */
+/* 3.10: pairs of (length in bytes, signed lines); -128 means no line. A range of length 0 only changes the line. */
 static int decode_ranges(struct cursor c, int first_line, struct line_table *t)
 {
     uint32_t at = 0;
@@ -88,7 +88,7 @@ static bool read_signed_varint(struct cursor *c, int64_t *ret)
     return true;
 }
 
-/* One entry of 3.11's table past its first byte: how much the line moves, and whether there is one. */
+/* Reads one entry of the 3.11 format after its first byte: the line delta, and whether the entry has no line. */
 static bool read_location(struct cursor *c, unsigned int code, int64_t *ret_delta, bool *ret_none)
 {
     uint64_t skipped;
@@ -107,7 +107,7 @@ static bool read_location(struct cursor *c, unsigned int code, int64_t *ret_delt
     return true;
 }
 
-/* 3.11 on: entries of (1 code:4 length-1:3), length in code units of two bytes. */
+/* 3.11 and later: the first byte of an entry is 1, code:4, length-1:3, with the length in two-byte code units. */
 static int decode_locations(struct cursor c, int first_line, struct line_table *t)
 {
     uint32_t at = 0;

@@ -1,6 +1,6 @@
 /*
- * sys.modules["threading"]._active -> names. Called when threads are seen for the first time and from time to
- * time after; reads a dict that may change meanwhile, so that each step may fail and a name be missing.
+ * Reads thread names from sys.modules["threading"]._active. The dict may change while it is read, so
+ * every step may fail and a name may be missing.
  */
 #include "python/names.h"
 
@@ -14,12 +14,12 @@
 
 #define MODULE_DICT 16 /* PyModuleObject.md_dict, Objects/moduleobject.c */
 
-#define WORK_NS (500 * NS_PER_MS) /* of CPU time: a dict may be made to cost hours; some names are missing then */
+#define CPU_BUDGET_NS (500 * NS_PER_MS) /* CPU time; a hostile dict could cost hours, so give up and leave names out */
 
 struct collect {
     struct thread_names *names;
     addr_t interp;
-    uint64_t end_ns; /* by clock_cpu_ns() */
+    uint64_t deadline_ns; /* on the clock of clock_cpu_ns() */
     int r;
 };
 
@@ -38,7 +38,7 @@ static bool visit_thread(const struct python *py, addr_t key, addr_t value, void
     struct thread_name item = {.interp = c->interp};
     addr_t name;
 
-    if (names->n >= PY_MAX_THREADS || clock_cpu_ns() > c->end_ns)
+    if (names->n >= PY_MAX_THREADS || clock_cpu_ns() > c->deadline_ns)
         return false;
     if (objects_int_read(py, key, &item.thread_id) < 0 || !is_wanted(names, item.thread_id) ||
         objects_attr_get(py, value, py->major == 2 ? "_Thread__name" : "_name", &name) < 0 ||
@@ -52,24 +52,18 @@ static bool visit_thread(const struct python *py, addr_t key, addr_t value, void
     return true;
 }
 
-static addr_t find_active(const struct python *py, addr_t interp)
-{
-    addr_t modules, module, dict, active;
-
-    if (mem_read_addr(py->mem, interp + (addr_t)py->layout.in_modules, &modules) < 0 || !modules ||
-        objects_dict_get(py, modules, "threading", &module) < 0 ||
-        mem_read_addr(py->mem, module + MODULE_DICT, &dict) < 0 || !dict ||
-        objects_dict_get(py, dict, "_active", &active) < 0)
-        return 0;
-    return active;
-}
-
 int names_read(const struct python *py, addr_t interp, struct thread_names *names)
 {
-    struct collect c = {.names = names, .interp = interp, .end_ns = clock_cpu_ns() + WORK_NS};
+    struct collect c = {.names = names, .interp = interp, .deadline_ns = clock_cpu_ns() + CPU_BUDGET_NS};
+    addr_t modules, module, dict, active;
 
     if (!names->wanted || !names->active || names->interp != interp) {
-        names->active = find_active(py, interp);
+        bool found = mem_read_addr(py->mem, interp + (addr_t)py->layout.in_modules, &modules) == 0 && modules &&
+                     objects_dict_get(py, modules, "threading", &module) == 0 &&
+                     mem_read_addr(py->mem, module + MODULE_DICT, &dict) == 0 && dict &&
+                     objects_dict_get(py, dict, "_active", &active) == 0;
+
+        names->active = found ? active : 0;
         names->interp = interp;
     }
     if (names->active)

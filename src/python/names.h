@@ -1,5 +1,6 @@
 /*
- * Names of threads: threading._active of each interpreter, ident -> Thread -> its name.
+ * Thread names: threading._active of each interpreter maps the ident to a Thread object, which has the
+ * name.
  */
 #ifndef PYTHON_NAMES_H
 #define PYTHON_NAMES_H
@@ -15,20 +16,20 @@ struct thread_name {
 struct thread_names {
     struct thread_name *items;
     size_t n, cap;
-    /* The threads whose names are wanted; NULL: all. For a few, threading._active is taken to be where it was found last:
-     * it takes a walk through all modules to find it. */
+    /* Which threads to look up; NULL: all. For selected threads the last address of threading._active is reused,
+     * since finding it means searching sys.modules. */
     const uint64_t *wanted;
     size_t n_wanted;
     addr_t interp, active;
 };
 
-/* Adds the names in one interpreter. Without the threading module there are none, which is no error. */
+/* Adds the names from one interpreter. If the threading module is not loaded there are none; that is not an error. */
 int names_read(const struct python *py, addr_t interp, struct thread_names *names);
 
-/* Sorts them, for names_find. */
+/* Call it before names_find(). */
 void names_sort(struct thread_names *names);
 
-/* NULL when there is none. */
+/* NULL if there is none. */
 const char *names_find(const struct thread_names *names, addr_t interp, uint64_t thread_id);
 
 #endif

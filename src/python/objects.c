@@ -1,6 +1,5 @@
 /*
- * dict, int and instances of a target. Called by names.c and, for local variables, by containers.c and instances.c;
- * seldom: not part of the sampling loop.
+ * Reads dicts, ints and the attributes of instances from a target. Not on the sampling path.
  */
 #include "python/objects.h"
 
@@ -16,17 +15,18 @@
 #define OFFSET_MAX       (1ll << 20)
 #define ORDER_MAX        32 /* a split dict has at most 30 values (SHARED_KEYS_MAX_SIZE) */
 
-/* A dict's table: entries of `stride` bytes with the key at `key_at`, values beside the key or apart. */
+/* The entries of a dict: `stride` bytes each, with the key at `key_at`; the values are next to the keys or in an
+ * array of their own. */
 struct entries {
     addr_t at;
     size_t n, stride, key_at;
-    addr_t values;                  /* 0: beside the key */
-    unsigned char order[ORDER_MAX]; /* which entry was set first, second … */
-    size_t n_order;                 /* 0: as they lie */
+    addr_t values;                  /* 0: next to the key */
+    unsigned char order[ORDER_MAX]; /* indices in insertion order */
+    size_t n_order;                 /* 0: in memory order */
 };
 
-/* 2.7: one table of (hash, key, value), with holes (Include/dictobject.h). */
-static int entries_of_table(const struct python *py, addr_t dict, struct entries *ret)
+/* 2.7: one table of (hash, key, value) with empty slots (Include/dictobject.h). */
+static int entries_from_table(const struct python *py, addr_t dict, struct entries *ret)
 {
     uint64_t mask_and_table[2];
     int r = mem_read(py->mem, dict + 32, mask_and_table, sizeof(mask_and_table));
@@ -41,8 +41,8 @@ static int entries_of_table(const struct python *py, addr_t dict, struct entries
     return 0;
 }
 
-/* 3.6 on: a sparse index, then the dense entries (dict-common.h, pycore_dict.h). */
-static int entries_of_keys(const struct python *py, addr_t keys, struct entries *ret)
+/* 3.6 and later: a sparse index, then dense entries (dict-common.h, pycore_dict.h). */
+static int entries_from_keys(const struct python *py, addr_t keys, struct entries *ret)
 {
     const struct layout *l = &py->layout;
     unsigned char head[48];
@@ -61,7 +61,7 @@ static int entries_of_keys(const struct python *py, addr_t keys, struct entries 
             return ERR_BOUNDS;
         size = 1ull << head[l->dk_log2_size];
         index_bytes = 1ull << head[l->dk_log2_index];
-        if (head[l->dk_kind] != 0) /* all keys are str: no hash is kept */
+        if (head[l->dk_kind] != 0) /* all keys are str: the entries have no hash */
             *ret = (struct entries){.stride = 16, .key_at = 0};
     }
     if (n > size || size > DICT_SIZE_MAX)
@@ -71,7 +71,7 @@ static int entries_of_keys(const struct python *py, addr_t keys, struct entries 
     return 0;
 }
 
-/* The order in which the values at `values` were set; without it they are taken as they lie. */
+/* Reads the insertion order of the values at `values`. If that fails, memory order applies. */
 static void entries_order(const struct python *py, addr_t values, struct entries *e)
 {
     unsigned char head[8], used = 0, bytes[ORDER_MAX];
@@ -80,7 +80,7 @@ static void entries_order(const struct python *py, addr_t values, struct entries
     if (py->layout.order_kind == ORDER_BEFORE && mem_read(py->mem, values - 2, head, 2) == 0) {
         used = head[0];
         at = values - 2 - used;
-    } else if (py->layout.order_kind == ORDER_BEHIND && mem_read(py->mem, values, head, 2) == 0) {
+    } else if (py->layout.order_kind == ORDER_AFTER && mem_read(py->mem, values, head, 2) == 0) {
         used = head[1]; /* struct _dictvalues: capacity, size */
         at = values + (addr_t)py->layout.dv_values + head[0] * 8ull;
     }
@@ -94,19 +94,19 @@ static void entries_order(const struct python *py, addr_t values, struct entries
     e->n_order = used;
 }
 
-static int entries_of_dict(const struct python *py, addr_t dict, struct entries *ret)
+static int entries_from_dict(const struct python *py, addr_t dict, struct entries *ret)
 {
     const struct layout *l = &py->layout;
     addr_t keys, values;
     int r;
 
     if (l->di_keys == NO)
-        return entries_of_table(py, dict, ret);
+        return entries_from_table(py, dict, ret);
     r = mem_read_addr(py->mem, dict + (addr_t)l->di_keys, &keys);
     if (r == 0)
         r = mem_read_addr(py->mem, dict + (addr_t)l->di_values, &values);
     if (r == 0)
-        r = entries_of_keys(py, keys, ret);
+        r = entries_from_keys(py, keys, ret);
     if (r == 0 && values) {
         ret->values = values + (addr_t)l->dv_values;
         entries_order(py, values, ret);
@@ -114,7 +114,7 @@ static int entries_of_dict(const struct python *py, addr_t dict, struct entries 
     return r;
 }
 
-/* A split dict's few values, in the order in which they were set. */
+/* Visits the values of a split dict in insertion order. */
 static int entries_walk_ordered(const struct python *py, const struct entries *e, objects_visit visit, void *arg)
 {
     bool more = true;
@@ -167,19 +167,19 @@ static int entries_walk(const struct python *py, const struct entries *e, object
 int objects_dict_walk(const struct python *py, addr_t dict, objects_visit visit, void *arg)
 {
     struct entries e;
-    int r = entries_of_dict(py, dict, &e);
+    int r = entries_from_dict(py, dict, &e);
 
     return r < 0 ? r : entries_walk(py, &e, visit, arg);
 }
 
-struct wanted {
+struct lookup {
     const char *key;
     addr_t value;
 };
 
-static bool visit_wanted(const struct python *py, addr_t key, addr_t value, void *arg)
+static bool visit_key(const struct python *py, addr_t key, addr_t value, void *arg)
 {
-    struct wanted *w = arg;
+    struct lookup *w = arg;
 
     if (!strings_equal(py, key, w->key))
         return true;
@@ -187,7 +187,7 @@ static bool visit_wanted(const struct python *py, addr_t key, addr_t value, void
     return false;
 }
 
-static int wanted_result(int r, const struct wanted *w, addr_t *ret_value)
+static int lookup_result(int r, const struct lookup *w, addr_t *ret_value)
 {
     if (r < 0)
         return r;
@@ -199,21 +199,21 @@ static int wanted_result(int r, const struct wanted *w, addr_t *ret_value)
 
 int objects_dict_get(const struct python *py, addr_t dict, const char *key, addr_t *ret_value)
 {
-    struct wanted w = {.key = key};
-    int r = objects_dict_walk(py, dict, visit_wanted, &w);
+    struct lookup w = {.key = key};
+    int r = objects_dict_walk(py, dict, visit_key, &w);
 
-    return wanted_result(r, &w, ret_value);
+    return lookup_result(r, &w, ret_value);
 }
 
-/* The keys that all instances of a class share, with the values at `values`. */
-static int repr_walk(const struct python *py, addr_t type, addr_t values, objects_visit visit, void *arg)
+/* Visits the attributes of an instance whose keys belong to the class and whose values are at `values`. */
+static int values_walk(const struct python *py, addr_t type, addr_t values, objects_visit visit, void *arg)
 {
     struct entries e;
     addr_t keys;
     int r = mem_read_addr(py->mem, type + (addr_t)py->layout.ty_cached_keys, &keys);
 
     if (r == 0)
-        r = entries_of_keys(py, keys, &e);
+        r = entries_from_keys(py, keys, &e);
     if (r < 0)
         return r;
     e.values = values + (addr_t)py->layout.dv_values;
@@ -221,9 +221,9 @@ static int repr_walk(const struct python *py, addr_t type, addr_t values, object
     return entries_walk(py, &e, visit, arg);
 }
 
-/* 3.11 on: the dict or the values lie before the object, or the values behind it (pycore_object.h). */
-static int managed_walk(const struct python *py, addr_t object, addr_t type, uint64_t flags, objects_visit visit,
-                        void *arg)
+/* 3.11 and later: the dict or the values precede the object, or the values follow it (pycore_object.h). */
+static int managed_dict_walk(const struct python *py, addr_t object, addr_t type, uint64_t flags, objects_visit visit,
+                             void *arg)
 {
     addr_t before[2]; /* at -32 and -24 */
     uint64_t size;
@@ -234,11 +234,11 @@ static int managed_walk(const struct python *py, addr_t object, addr_t type, uin
     switch (py->layout.attr_kind) {
     case ATTRS_TWO_POINTERS:
         if (before[0])
-            return repr_walk(py, type, before[0], visit, arg);
+            return values_walk(py, type, before[0], visit, arg);
         break;
     case ATTRS_TAGGED_POINTER:
         if (before[1] & 1)
-            return repr_walk(py, type, before[1] + 1, visit, arg);
+            return values_walk(py, type, before[1] + 1, visit, arg);
         break;
     case ATTRS_INLINE_VALUES:
         if (before[1] || !(flags & TP_INLINE_VALUES))
@@ -246,14 +246,14 @@ static int managed_walk(const struct python *py, addr_t object, addr_t type, uin
         r = mem_read_addr(py->mem, type + (addr_t)py->layout.ty_basicsize, &size);
         if (r < 0)
             return r;
-        return repr_walk(py, type, object + size, visit, arg);
+        return values_walk(py, type, object + size, visit, arg);
     case ATTRS_DICTOFFSET:
         break;
     }
     return before[1] ? objects_dict_walk(py, before[1], visit, arg) : 0;
 }
 
-/* A negative offset counts from the end of an object of many items: up to 3.11 (_PyObject_GetDictPtr, object.c). */
+/* Up to 3.11 a negative offset counts from the end of a variable-size object (_PyObject_GetDictPtr, object.c). */
 static int dict_offset(const struct python *py, addr_t object, addr_t type, int64_t *ret)
 {
     const struct layout *l = &py->layout;
@@ -289,7 +289,7 @@ int objects_attrs_walk(const struct python *py, addr_t object, objects_visit vis
     if (r == 0)
         r = mem_read_addr(py->mem, type + (addr_t)l->ty_flags, &flags);
     if (r == 0 && l->attr_kind != ATTRS_DICTOFFSET && (flags & TP_MANAGED_DICT))
-        return managed_walk(py, object, type, flags, visit, arg);
+        return managed_dict_walk(py, object, type, flags, visit, arg);
     if (r == 0)
         r = dict_offset(py, object, type, &offset);
     if (r < 0 || !offset)
@@ -300,10 +300,10 @@ int objects_attrs_walk(const struct python *py, addr_t object, objects_visit vis
 
 int objects_attr_get(const struct python *py, addr_t object, const char *name, addr_t *ret_value)
 {
-    struct wanted w = {.key = name};
-    int r = objects_attrs_walk(py, object, visit_wanted, &w);
+    struct lookup w = {.key = name};
+    int r = objects_attrs_walk(py, object, visit_key, &w);
 
-    return wanted_result(r, &w, ret_value);
+    return lookup_result(r, &w, ret_value);
 }
 
 int objects_int_read(const struct python *py, addr_t object, uint64_t *ret)
@@ -314,8 +314,8 @@ int objects_int_read(const struct python *py, addr_t object, uint64_t *ret)
 
     if (r < 0)
         return r;
-    /* A plain int of 2.7 holds its value where others have the number of digits: its type tells, but a
-     * thread's ident is far beyond any number of digits. */
+    /* A 2.7 int holds its value where a long holds the number of digits. The type would tell them apart, but a
+     * thread ident is always larger than any number of digits. */
     if (py->major == 2 && size > 3) {
         *ret = size;
         return 0;

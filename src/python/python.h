@@ -1,6 +1,6 @@
 /*
- * One CPython in one target: where its runtime is and what it looks like. Made by detect.c, used by
- * everything in python/. Holds no C pointer into the target.
+ * One CPython in one process: where its runtime is and which layout it has. detect.c fills it in; it
+ * holds no C pointer into the target.
  */
 #ifndef PYTHON_PYTHON_H
 #define PYTHON_PYTHON_H
@@ -17,20 +17,20 @@ struct python {
     struct layout layout;
     int major, minor, patch;
     char suffix[8];        /* "", "rc1", "b2" */
-    addr_t interp_head;    /* where the pointer to the first interpreter lies */
-    addr_t runtime;        /* _PyRuntime; 0 on 2.7 and 3.6 */
-    addr_t current_thread; /* where _PyThreadState_Current lies: 2.7 and 3.6; 0 when not found */
-    const char *how;       /* how it was found, for people; interned */
-    addr_t image;          /* where the program or library that it is begins */
-    int cpu_word;          /* where a thread's pthread_t has the number of its CPU; NO when it is not kept */
+    addr_t interp_head;    /* address of the pointer to the first interpreter */
+    addr_t runtime;        /* address of _PyRuntime; 0 on 2.7 and 3.6 */
+    addr_t current_thread; /* address of _PyThreadState_Current on 2.7 and 3.6; 0 if not found */
+    const char *how;       /* how it was found, for messages; interned */
+    addr_t image;          /* start of the program or library that contains the interpreter */
+    int cpu_word;          /* offset of rseq's cpu_id from a thread's pthread_t; NO if it has none */
 };
 
 /* Bounds on what a target can make us read. */
 #define PY_MAX_INTERPRETERS 4096
 #define PY_MAX_THREADS      65536
 #define PY_MAX_FRAMES       262144
-#define PY_MAX_NAME         4096              /* characters of a name or path that are shown */
-#define PY_MAX_LINES        (4 * 1024 * 1024) /* bytes of a line table; decoded it can be eight times as large */
-#define PY_MAX_DICT         131072            /* entries of a dict that are looked through */
+#define PY_MAX_NAME         4096              /* characters of a name or path */
+#define PY_MAX_LINES        (4 * 1024 * 1024) /* bytes of a line table; decoding multiplies the size by up to eight */
+#define PY_MAX_DICT         131072            /* entries of a dict */
 
 #endif

@@ -1,5 +1,6 @@
 /*
- * Searches the writable data of one image. Slow (milliseconds): called when the symbols say nothing.
+ * Finds an interpreter without symbols by searching the writable data of one image. Takes milliseconds,
+ * so detect.c tries the dynamic symbols first.
  */
 #include "python/search.h"
 
@@ -17,7 +18,7 @@ struct data {
     unsigned char *bytes;
 };
 
-/* Reads what can be read: the end of .bss may not be there yet. */
+/* Copies as much as is readable: the end of .bss may not be mapped. */
 static int data_read(struct mem *m, const struct image_range *range, struct data *ret)
 {
     size_t len = range->end - range->start;
@@ -78,15 +79,15 @@ bool search_parse_version(const char *text, size_t len, struct debug_version *re
     return (v.major == 2 && v.minor == 7) || (v.major == 3 && v.minor >= 3);
 }
 
-/* What a search looks for in one range of data. */
-struct quest {
+/* State of one search through a range of data. */
+struct search {
     struct mem *m;
     const struct layout *layout;
     struct debug_version version;
     addr_t at;
 };
 
-static bool version_in(const struct data *d, struct quest *q)
+static bool find_version(const struct data *d, struct search *s)
 {
     const unsigned char *end = d->bytes + d->len, *dot = d->bytes;
 
@@ -94,22 +95,22 @@ static bool version_in(const struct data *d, struct quest *q)
         size_t left = (size_t)(end - dot) + 1;
 
         if ((dot[-1] == '2' || dot[-1] == '3') &&
-            search_parse_version((const char *)dot - 1, left < 32 ? left : 32, &q->version))
+            search_parse_version((const char *)dot - 1, left < 32 ? left : 32, &s->version))
             return true;
     }
     return false;
 }
 
-/* The first writable range of the image in which `test` finds what it looks for. */
-static int search_ranges(const struct image *img, bool (*test)(const struct data *, struct quest *), struct quest *q)
+/* Runs `test` on each writable range of the image until it succeeds. */
+static int search_ranges(const struct image *img, bool (*test)(const struct data *, struct search *), struct search *s)
 {
     for (size_t i = 0; i < img->n_writable; i++) {
         struct data d;
         bool ok;
 
-        if (data_read(q->m, &img->writable[i], &d) < 0)
+        if (data_read(s->m, &img->writable[i], &d) < 0)
             continue;
-        ok = test(&d, q);
+        ok = test(&d, s);
         free(d.bytes);
         if (ok)
             return 0;
@@ -119,27 +120,27 @@ static int search_ranges(const struct image *img, bool (*test)(const struct data
 
 int search_version(struct mem *m, const struct image *img, struct debug_version *ret)
 {
-    struct quest q = {.m = m};
-    int r = search_ranges(img, version_in, &q);
+    struct search s = {.m = m};
+    int r = search_ranges(img, find_version, &s);
 
     if (r == 0)
-        *ret = q.version;
+        *ret = s.version;
     return r;
 }
 
-/* An interpreter is what its own first thread points back to. Type objects and allocators' lists look alike, but
- * a thread also has the address of its thread control block, which begins with that same address (on x86-64, with
- * glibc and musl). */
+/* An interpreter's first thread state points back to it. Type objects and free lists can look like that, too, so also
+ * check that thread_id is the address of a thread control block: on x86-64 (glibc and musl) its first word is its own
+ * address. */
 static bool is_interpreter(struct mem *m, const struct layout *l, addr_t interp)
 {
-    addr_t thread, back, block, self;
+    addr_t thread, interp_of_thread, tcb, self;
 
     if (!interp || interp & 7)
         return false;
     return mem_read_addr(m, interp + (addr_t)l->in_threads, &thread) == 0 && thread && !(thread & 7) &&
-           thread != interp && mem_read_addr(m, thread + (addr_t)l->ts_interp, &back) == 0 && back == interp &&
-           mem_read_addr(m, thread + (addr_t)l->ts_thread_id, &block) == 0 && block > 4096 && !(block & 7) &&
-           mem_read_addr(m, block, &self) == 0 && self == block;
+           thread != interp && mem_read_addr(m, thread + (addr_t)l->ts_interp, &interp_of_thread) == 0 &&
+           interp_of_thread == interp && mem_read_addr(m, thread + (addr_t)l->ts_thread_id, &tcb) == 0 && tcb > 4096 &&
+           !(tcb & 7) && mem_read_addr(m, tcb, &self) == 0 && self == tcb;
 }
 
 static addr_t word_at(const struct data *d, size_t at)
@@ -150,10 +151,10 @@ static addr_t word_at(const struct data *d, size_t at)
     return value;
 }
 
-/* From 3.7 on the runtime has the newest interpreter and the main one side by side; most often they are one. */
-static bool head_in(const struct data *d, struct quest *q)
+/* From 3.7 on, the runtime has the newest interpreter next to the main interpreter; usually both are the same. */
+static bool find_head(const struct data *d, struct search *s)
 {
-    const struct layout *l = q->layout;
+    const struct layout *l = s->layout;
     bool pair = l->rt_interp_head != NO;
 
     for (size_t at = 0; at + 16 <= d->len; at += 8) {
@@ -161,8 +162,8 @@ static bool head_in(const struct data *d, struct quest *q)
 
         if (word < 4096 || word >> 47 || (pair && word_at(d, at + 8) < 4096))
             continue;
-        if (is_interpreter(q->m, l, word) && (!pair || is_interpreter(q->m, l, word_at(d, at + 8)))) {
-            q->at = d->start + at;
+        if (is_interpreter(s->m, l, word) && (!pair || is_interpreter(s->m, l, word_at(d, at + 8)))) {
+            s->at = d->start + at;
             return true;
         }
     }
@@ -171,19 +172,19 @@ static bool head_in(const struct data *d, struct quest *q)
 
 int search_interp_head(struct mem *m, const struct image *img, const struct layout *l, addr_t *ret)
 {
-    struct quest q = {.m = m, .layout = l};
-    int r = l ? search_ranges(img, head_in, &q) : ERR_VERSION;
+    struct search s = {.m = m, .layout = l};
+    int r = l ? search_ranges(img, find_head, &s) : ERR_VERSION;
 
     if (r == 0)
-        *ret = q.at;
+        *ret = s.at;
     return r;
 }
 
-static bool cookie_in(const struct data *d, struct quest *q)
+static bool find_cookie(const struct data *d, struct search *s)
 {
     for (size_t at = 0; at + 24 <= d->len; at += 8)
-        if (debug_offsets_version(d->bytes + at, d->len - at, &q->version)) {
-            q->at = d->start + at;
+        if (debug_offsets_version(d->bytes + at, d->len - at, &s->version)) {
+            s->at = d->start + at;
             return true;
         }
     return false;
@@ -192,22 +193,22 @@ static bool cookie_in(const struct data *d, struct quest *q)
 int search_runtime(struct mem *m, const struct image *img, struct debug_version *ret_version, addr_t *ret_runtime,
                    addr_t *ret_head)
 {
-    struct quest q = {.m = m};
+    struct search s = {.m = m};
     const struct layout *l;
 
-    if (search_ranges(img, cookie_in, &q) == 0) {
-        *ret_version = q.version;
-        *ret_runtime = q.at;
+    if (search_ranges(img, find_cookie, &s) == 0) {
+        *ret_version = s.version;
+        *ret_runtime = s.at;
         return 0;
     }
-    if (search_ranges(img, version_in, &q) < 0)
+    if (search_ranges(img, find_version, &s) < 0)
         return ERR_READ;
-    l = layout_of(q.version.major, q.version.minor);
-    if (!l || search_interp_head(m, img, l, &q.at) < 0)
+    l = layout_of(s.version.major, s.version.minor);
+    if (!l || search_interp_head(m, img, l, &s.at) < 0)
         return ERR_READ;
-    *ret_version = q.version;
-    *ret_head = q.at;
+    *ret_version = s.version;
+    *ret_head = s.at;
     if (l->rt_interp_head != NO)
-        *ret_runtime = q.at - (addr_t)l->rt_interp_head;
+        *ret_runtime = s.at - (addr_t)l->rt_interp_head;
     return 0;
 }

@@ -1,5 +1,5 @@
 /*
- * Finding a runtime without symbols: by what the data of an image looks like.
+ * Finds a runtime without symbols, by the contents of an image's data.
  */
 #ifndef PYTHON_SEARCH_H
 #define PYTHON_SEARCH_H
@@ -7,17 +7,17 @@
 #include "python/debug_offsets.h"
 #include "target/image.h"
 
-/* The text "3.9.18 (main, …" that Py_GetVersion keeps in the interpreter's data. ERR_READ when there is none. */
+/* Finds the text "3.9.18 (main, …" that Py_GetVersion keeps in the data. ERR_READ if it is not there. */
 int search_version(struct mem *m, const struct image *img, struct debug_version *ret);
 
-/* The place of the pointer to the first interpreter, for a known layout. */
+/* Finds the address of the pointer to the first interpreter, for a known layout. */
 int search_interp_head(struct mem *m, const struct image *img, const struct layout *l, addr_t *ret);
 
-/* Everything: version, and the runtime (3.7+) or the place of the pointer to the first interpreter. */
+/* Finds the version, and the runtime (3.7+) or the address of the pointer to the first interpreter. */
 int search_runtime(struct mem *m, const struct image *img, struct debug_version *ret_version, addr_t *ret_runtime,
                    addr_t *ret_head);
 
-/* "3.9.18 (", "3.8.0rc1 (" at `text` -> version. */
+/* Parses "3.9.18 (", "3.8.0rc1 (". */
 bool search_parse_version(const char *text, size_t len, struct debug_version *ret);
 
 #endif

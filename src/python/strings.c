@@ -1,6 +1,5 @@
 /*
- * str and bytes objects -> UTF-8. Called for names, file names and thread names.
- * A length that comes from the target is bounded before it is used.
+ * Reads str and bytes objects as UTF-8. Every length from the target is bounded before use.
  */
 #include "python/strings.h"
 
@@ -22,7 +21,7 @@ static int shape_of_bytes(const struct python *py, addr_t object, struct str_sha
     return size > INT64_MAX ? ERR_BOUNDS : 0;
 }
 
-/* The state's bit field is interned:2 kind:3 compact:1 ascii:1 in 3.6 to 3.15; its other bytes hold garbage. */
+/* The bit field `state` is interned:2 kind:3 compact:1 ascii:1 in 3.6 to 3.15; its other bytes are not initialised. */
 static int shape_of_str(const struct python *py, addr_t object, struct str_shape *ret)
 {
     const struct layout *l = &py->layout;
@@ -53,7 +52,8 @@ int strings_shape(const struct python *py, addr_t object, struct str_shape *ret)
     return py->layout.str_state == NO ? shape_of_bytes(py, object, ret) : shape_of_str(py, object, ret);
 }
 
-size_t strings_to_utf8(const unsigned char *data, size_t n, int kind, char *out)
+/* Converts `n` characters of 1, 2 or 4 bytes to UTF-8. `out` has room for 4 * n bytes. Returns the length. */
+static size_t to_utf8(const unsigned char *data, size_t n, int kind, char *out)
 {
     size_t len = 0;
 
@@ -81,10 +81,10 @@ int strings_read(const struct python *py, addr_t object, const char **ret)
     r = mem_read(py->mem, shape.data, data, n * (size_t)shape.kind);
     if (r < 0)
         return r;
-    if (py->layout.str_state == NO) /* 2.7: bytes, most often UTF-8 */
+    if (py->layout.str_state == NO) /* 2.7: a byte string, usually UTF-8 */
         len = utf8_clean((const char *)data, n, text);
     else
-        len = strings_to_utf8(data, n, shape.kind, text);
+        len = to_utf8(data, n, shape.kind, text);
     if (n < shape.length)
         len += utf8_encode(0x2026, text + len);
     name = intern_bytes(py->names, text, len);

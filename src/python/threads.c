@@ -1,5 +1,5 @@
 /*
- * Runtime -> interpreters -> thread states. Called at each sample or dump.
+ * Walks the runtime: interpreters, their thread states, and the holder of the GIL.
  */
 #include "python/threads.h"
 
@@ -11,7 +11,7 @@
 
 #define STATE_BYTES   1024
 #define PTHREAD_BYTES 1024
-#define GLIBC_TID     720 /* struct pthread.tid, in every glibc for x86-64 so far */
+#define GLIBC_TID     720 /* offset of struct pthread.tid, the same in every glibc on x86-64 so far */
 
 static uint64_t word_at(const unsigned char *bytes, int at)
 {
@@ -46,12 +46,9 @@ static int thread_read(const struct python *py, addr_t tstate, struct py_thread 
 static int interp_threads(const struct python *py, addr_t interp, struct py_threads *t)
 {
     const struct layout *l = &py->layout;
-    uint64_t id = 0;
     addr_t tstate;
     int r = mem_read_addr(py->mem, interp + (addr_t)l->in_threads, &tstate);
 
-    if (r == 0 && l->in_id != NO)
-        r = mem_read_addr(py->mem, interp + (addr_t)l->in_id, &id);
     while (r == 0 && tstate) {
         if (t->n == PY_MAX_THREADS)
             return ERR_CYCLE;
@@ -61,7 +58,7 @@ static int interp_threads(const struct python *py, addr_t interp, struct py_thre
         if (r == 0 && t->items[t->n].interp != interp)
             r = ERR_TORN;
         if (r == 0)
-            t->items[t->n++].interp_id = (int64_t)id;
+            t->n++;
     }
     return r;
 }
@@ -115,7 +112,7 @@ void threads_free(struct py_threads *t)
     *t = (struct py_threads){0};
 }
 
-static addr_t holder_if_locked(const struct python *py, addr_t base, int holder_at, int locked_at)
+static addr_t gil_holder_if_locked(const struct python *py, addr_t base, int holder_at, int locked_at)
 {
     addr_t holder;
     int locked;
@@ -133,15 +130,15 @@ addr_t threads_gil_holder(const struct python *py, addr_t interp)
     if (l->in_gil != NO)
         return mem_read_addr(py->mem, interp + (addr_t)l->in_gil, &gil) < 0 || !gil
                    ? 0
-                   : holder_if_locked(py, gil, l->gil_holder, l->gil_locked);
+                   : gil_holder_if_locked(py, gil, l->gil_holder, l->gil_locked);
     if (l->rt_gil_holder != NO)
-        return holder_if_locked(py, py->runtime, l->rt_gil_holder, l->rt_gil_locked);
+        return gil_holder_if_locked(py, py->runtime, l->rt_gil_holder, l->rt_gil_locked);
     if (!py->current_thread || mem_read_addr(py->mem, py->current_thread, &gil) < 0)
         return 0;
     return gil;
 }
 
-static bool is_one_of(pid_t tid, const pid_t *tids, size_t n)
+static bool contains_tid(pid_t tid, const pid_t *tids, size_t n)
 {
     for (size_t i = 0; i < n; i++)
         if (tids[i] == tid)
@@ -149,16 +146,16 @@ static bool is_one_of(pid_t tid, const pid_t *tids, size_t n)
     return false;
 }
 
-/* Most threads have a living id there (one may just have ended), and no two the same. */
-static bool offset_fits(const struct python *py, const struct py_threads *t, int offset, const pid_t *tids, size_t n)
+/* At least three of four threads must have a live tid there (one may just have exited), and no two the same. */
+static bool is_tid_offset(const struct python *py, const struct py_threads *t, int offset, const pid_t *tids, size_t n)
 {
     pid_t seen[8];
     size_t checked = t->n < 8 ? t->n : 8, misses = 0;
 
     for (size_t i = 0; i < checked; i++) {
         seen[i] = threads_read_tid(py, t->items[i].thread_id, offset);
-        misses += !is_one_of(seen[i], tids, n);
-        if (is_one_of(seen[i], seen, i) && t->items[i].thread_id != t->items[0].thread_id)
+        misses += !contains_tid(seen[i], tids, n);
+        if (contains_tid(seen[i], seen, i) && t->items[i].thread_id != t->items[0].thread_id)
             return false;
     }
     return misses <= checked / 4;
@@ -166,10 +163,10 @@ static bool offset_fits(const struct python *py, const struct py_threads *t, int
 
 int threads_find_tid_offset(const struct python *py, const struct py_threads *t, const pid_t *tids, size_t n_tids)
 {
-    if (offset_fits(py, t, GLIBC_TID, tids, n_tids))
+    if (is_tid_offset(py, t, GLIBC_TID, tids, n_tids))
         return GLIBC_TID;
     for (int at = 0; at < PTHREAD_BYTES; at += 4)
-        if (offset_fits(py, t, at, tids, n_tids))
+        if (is_tid_offset(py, t, at, tids, n_tids))
             return at;
     return NO;
 }

@@ -1,5 +1,5 @@
 /*
- * The interpreters of a process and their threads.
+ * The interpreters of a process and their thread states.
  */
 #ifndef PYTHON_THREADS_H
 #define PYTHON_THREADS_H
@@ -8,9 +8,8 @@
 
 struct py_thread {
     addr_t tstate, interp;
-    int64_t interp_id;
     uint64_t thread_id; /* pthread_t */
-    uint64_t native_id; /* the kernel's id in the target's pid namespace; 0 when not known (up to 3.10) */
+    uint64_t native_id; /* tid in the target's pid namespace; 0 if unknown (up to 3.10) */
 };
 
 struct py_threads {
@@ -18,21 +17,21 @@ struct py_threads {
     size_t n, cap;
 };
 
-/* All threads of all interpreters. ERR_TORN when the list changed while it was read. */
+/* Reads all thread states of all interpreters. ERR_TORN if the list changed meanwhile. */
 int threads_read(const struct python *py, struct py_threads *ret);
-/* Does its thread state still say that it is this thread's? */
+/* True if the thread state still belongs to this thread. */
 bool threads_is_same(const struct python *py, const struct py_thread *t);
 
 void threads_free(struct py_threads *t);
 
-/* True when each interpreter's list still begins with the thread that it began with. */
+/* True if the first thread state of each interpreter is still the same. */
 bool threads_heads_same(const struct python *py, const struct py_threads *t);
 
-/* The thread state that holds the interpreter's GIL, or 0 when nobody does. */
+/* The thread state that holds the GIL of the interpreter, or 0 if none does. */
 addr_t threads_gil_holder(const struct python *py, addr_t interp);
 
-/* Up to 3.10 the kernel's id lies in the C library's thread struct, whose address is thread_id. Finds its place
- * there: the one where each thread has one of the ids in `tids`. NO when there is none. */
+/* Up to 3.10 the tid is in the C library's struct pthread, at address thread_id. Finds its offset: the one at which
+ * each thread has one of `tids`. NO if there is none. */
 int threads_find_tid_offset(const struct python *py, const struct py_threads *t, const pid_t *tids, size_t n_tids);
 pid_t threads_read_tid(const struct python *py, uint64_t thread_id, int offset);
 

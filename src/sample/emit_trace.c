@@ -150,10 +150,10 @@ static bool is_back_at_rest(struct known_thread *k)
     struct sched_stats stats, after;
     uint64_t sp, pc;
 
-    if (!k->last.blocked || task_sched_stats(&k->os.task, &stats) < 0 || stats.count != k->os.stats.count + 2)
+    if (!k->last.blocked || task_sched_stats(&k->os.task, &stats) < 0 || stats.run_count != k->os.stats.run_count + 2)
         return false;
     if (task_waits_at(&k->os.task, &sp, &pc) < 0 || sp != k->last.blocked_sp || pc != k->last.blocked_pc ||
-        task_sched_stats(&k->os.task, &after) < 0 || after.count != stats.count)
+        task_sched_stats(&k->os.task, &after) < 0 || after.run_count != stats.run_count)
         return false;
     k->os.stats = stats;
     k->last.blocked = false;
@@ -171,7 +171,7 @@ bool emit_unchanged(struct process *p, struct known_thread *k, process_sink sink
     k->last.still |= is_back_at_rest(k);
     if (!k->last.still || task_sched_stats(&k->os.task, &stats) < 0)
         return false;
-    if (stats.count != k->os.stats.count) {
+    if (stats.run_count != k->os.stats.run_count) {
         k->os.stats = stats;
         k->os.stats_fresh = true;
         return false;

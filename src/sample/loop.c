@@ -184,7 +184,7 @@ static void stay_apart_if_late(struct loop *l)
 
     if (s->pauser.ptrace_refused || s->pauser.avoid_cores) {
         s->pauser.avoid_cores = !s->pauser.ptrace_refused;
-    } else if (s->options.same_core && s->pauser.affinity.never_urgent && l->late > 5 + l->ticks / APART_SHARE &&
+    } else if (s->options.same_core && s->pauser.affinity.realtime_refused && l->late > 5 + l->ticks / APART_SHARE &&
                cpu_affinity_has_others(&s->pauser.affinity)) {
         cpu_affinity_move_away(&s->pauser.affinity);
         s->pauser.avoid_cores = true;

@@ -167,7 +167,7 @@ static int explain_failure(struct process *p, int r, struct err_note *note)
         return err_note_what(
             note, ERR_GONE, "process %d is a zombie: it has exited, and its parent has not waited for it", (int)p->pid);
     if (r == ERR_NOT_PYTHON)
-        access_describe(p->pid, note);
+        access_describe(p->pid, ERR_NOT_PYTHON, note);
     return r == ERR_STARTING && !can_read(p) ? access_explain(p->pid, note) : r;
 }
 
@@ -357,7 +357,7 @@ int process_open_core(struct sampler *s, const struct core_file *core, const str
         process_free(p);
         return r;
     }
-    p->info->core = core->where;
+    p->info->core = core->path;
     fill_signal(p, core_file_signalled(core));
     log_info("process", "core file of pid %d: opened, executable %s, command %s", (int)p->pid, p->info->executable,
              p->info->command);

@@ -94,7 +94,7 @@ static int sample_thread(struct process *p, struct known_thread *k, process_sink
     if (r == ERR_NOMEM)
         return r;
     if (r < 0) {
-        p->replaced |= k->os.task.replaced;
+        p->replaced |= k->os.task.execed;
         p->listed_ns = 0; /* it may have ended: look at the list again */
         k->ended = r == ERR_GONE;
         if (r != ERR_GONE)

@@ -8,6 +8,7 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "target/access.h"
+#include "tree/profilers.h"
 
 #include <stdlib.h>
 #include <unistd.h>
@@ -72,7 +73,7 @@ int process_tree_join(struct process_tree *t, pid_t pid, const struct proc_stat 
     t->items[t->n++] = (struct tree_entry){
         .pid = pid, .start_time = st->start_time, .image = st->image, .node = node, .error = ERR_STARTING};
     t->slots[slot_of(t, pid)] = (uint32_t)t->n;
-    t->items[t->n - 1].left_out = up && proc_is_profiler(pid);
+    t->items[t->n - 1].left_out = up && profilers_match(pid);
     log_changed(LOG_LEVEL_DEBUG, "tree", pid, st->start_time, "pid %d: found, child of %d%s", (int)pid, (int)st->parent,
                 t->items[t->n - 1].left_out ? ", a profiler: left out" : "");
     return 0;
@@ -247,7 +248,7 @@ int process_tree_renew(struct tree_entry *e, const struct proc_stat *st)
         process_node_release(e->node);
         e->node = node;
     }
-    e->left_out = node->up && proc_is_profiler(e->pid);
+    e->left_out = node->up && profilers_match(e->pid);
     return 0;
 }
 

@@ -75,7 +75,8 @@ static bool none_ran(struct thread_table *table, const struct py_threads *thread
     for (size_t i = 0; i < threads->n; i++) {
         struct known_thread *k = thread_table_find(table, threads->items[i].tstate);
 
-        if (!k || !k->last.still || task_sched_stats(&k->os.task, &stats) < 0 || stats.count != k->os.stats.count)
+        if (!k || !k->last.still || task_sched_stats(&k->os.task, &stats) < 0 ||
+            stats.run_count != k->os.stats.run_count)
             return false;
     }
     return true;

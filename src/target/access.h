@@ -1,5 +1,5 @@
 /*
- * Why a process may not be read, and the line to paste that changes it.
+ * Explains why a process cannot be read, and which command fixes it.
  */
 #ifndef TARGET_ACCESS_H
 #define TARGET_ACCESS_H
@@ -8,32 +8,32 @@
 #include "target/mem.h"
 #include "target/proc.h"
 
-/* All that the kernel's answer depends on. */
+/* Everything that the kernel's ptrace access check depends on. */
 struct access_facts {
     pid_t pid;
     struct proc_status self, target;
     bool same_user_ns;
-    bool dumpable;       /* false: the target may not be dumped */
-    int yama;            /* kernel.yama.ptrace_scope; -1: there is no Yama */
-    bool readv_filtered; /* a filter refuses process_vm_readv even on ourselves */
+    bool dumpable;       /* false: PR_SET_DUMPABLE is off in the target */
+    int yama;            /* kernel.yama.ptrace_scope; -1: no Yama */
+    bool readv_filtered; /* seccomp refuses process_vm_readv even on ourselves */
     bool in_container, in_pod;
-    bool lent; /* target/setuid_guard.h */
+    bool is_setuid; /* we got our rights from the setuid bit (target/setuid_guard.h) */
 };
 
-/* ERR_NO_PROCESS or ERR_PERMISSION when the process is hidden from us. */
+/* ERR_NO_PROCESS or ERR_PERMISSION if the process is hidden from us. */
 int access_gather(pid_t pid, struct access_facts *ret);
-/* Which gate is shut, given that one is: fills `note` and returns ERR_PERMISSION. */
+/* Finds the check that failed, given that one did. Fills in `note` and returns ERR_PERMISSION. */
 int access_judge(const struct access_facts *f, struct err_note *note);
 
-int access_yama_scope(void); /* -1: there is no Yama */
-/* True when a filter (seccomp) refuses the call, whatever the target. */
+int access_yama_scope(void); /* -1: no Yama */
+/* True if seccomp refuses the system call, whatever the target. */
 bool access_readv_filtered(void);
 bool access_ptrace_filtered(void);
 
-/* True when the target's memory can be read at all. */
+/* True if we can read the target's memory at all. */
 bool access_can_read(struct mem *m, const struct proc_maps *maps);
 
-/* Fills `note` with the cause that is found; returns ERR_PERMISSION. */
+/* Fills in `note` with the cause; returns ERR_PERMISSION. */
 int access_explain(pid_t pid, struct err_note *note);
 
 /* Why a process that may be read may not be held, as part of a sentence: "process 4242 is tracing it". */
@@ -42,14 +42,14 @@ struct access_reason {
 };
 struct access_reason access_hold_reason(pid_t pid);
 
-/* When `pid` is that of processes inside of containers: their pids here go into the hint of `note`. Nothing is guessed:
- * a pid always means the process that has it here. */
-void access_hint_inner(pid_t pid, struct err_note *note);
+/* If processes in containers have `pid` in their own pid namespace, adds their pids on this host to the hint of
+ * `note`. Only a hint: `--pid` always means the pid in our own namespace. */
+void access_hint_container_pid(pid_t pid, struct err_note *note);
 
-/* Fills `note` with what the process is, for the message that it is not Python. */
-void access_describe(pid_t pid, struct err_note *note);
+/* Fills in `note` with the program that the process runs, as details for error `code`. */
+void access_describe(pid_t pid, int code, struct err_note *note);
 
-/* True when the process began so short a time ago that it may yet become something else. */
+/* True if the process started so recently that it may still exec another program. */
 bool access_is_starting(pid_t pid);
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * Permission on Linux: who asks, who is asked, and which of the kernel's gates is shut (ptrace(2), "Ptrace access
- * mode checking"). Called when something was refused; the order of the checks is the kernel's.
+ * Checks permissions in the order in which the kernel does (ptrace(2), "Ptrace access mode checking"), to
+ * find the check that failed.
  */
 #include "target/access.h"
 
@@ -22,7 +22,7 @@
 #include <unistd.h>
 
 #define STARTING_S 2
-#define INNER_MAX  4
+#define LISTED_MAX 4
 
 bool access_can_read(struct mem *m, const struct proc_maps *maps)
 {
@@ -53,7 +53,7 @@ int access_yama_scope(void)
     return scope;
 }
 
-/* On ourselves it is always allowed: a refusal is a filter's. */
+/* Reading ourselves is always allowed, so a refusal comes from seccomp. */
 bool access_readv_filtered(void)
 {
     char from = 1, to = 0;
@@ -62,13 +62,15 @@ bool access_readv_filtered(void)
     return process_vm_readv(getpid(), &local, 1, &remote, 1, 0) != 1;
 }
 
-/* No process has this pid, which the kernel says before it asks for rights: another answer is a filter's. */
+/* No process has this pid. The kernel looks up the pid before it checks permissions, so any error but ESRCH comes
+ * from seccomp. */
 bool access_ptrace_filtered(void)
 {
     return ptrace(PTRACE_SEIZE, INT_MAX, 0, 0) < 0 && errno != ESRCH;
 }
 
-/* The files in /proc of one that may not be dumped belong to root (proc(5)). Of root's own it cannot be told. */
+/* The /proc files of a process that is not dumpable belong to root (proc(5)). For root's own processes we cannot
+ * tell. */
 static bool may_be_dumped(pid_t pid, const struct proc_status *st)
 {
     char path[64];
@@ -78,7 +80,8 @@ static bool may_be_dumped(pid_t pid, const struct proc_status *st)
     return stat(path, &file) < 0 || file.st_uid == st->uid_effective;
 }
 
-/* In a user namespace of its own, as a rootless container is. The first one has all numbers (user_namespaces(7)). */
+/* True in a user namespace other than the initial one, as in a rootless container. The initial one maps all ids
+ * (user_namespaces(7)). */
 static bool in_user_namespace(void)
 {
     unsigned long inside = 0, outside = 0, count = 0;
@@ -92,7 +95,7 @@ static bool in_user_namespace(void)
     return inside || outside || count != UINT32_MAX;
 }
 
-/* When even the link is refused to one with the capability, his capability does not count there. */
+/* If we have CAP_SYS_PTRACE and still cannot read the link, the capability does not apply to that user namespace. */
 static bool in_our_user_namespace(pid_t pid, const struct proc_status *self)
 {
     char path[64], link[64];
@@ -109,7 +112,7 @@ static void hint_sudo(const struct access_facts *f, struct err_note *note, const
                   (int)f->pid, more);
 }
 
-/* The line to paste where we are. `before` is what may help besides. */
+/* Adds the command that helps where we run. `before` is put in front of it. */
 static void hint_capability(const struct access_facts *f, struct err_note *note, const char *before)
 {
     if (f->in_pod)
@@ -148,7 +151,7 @@ static int judge_user(const struct access_facts *f, struct err_note *note)
     return ERR_PERMISSION;
 }
 
-static int judge_lent(const struct access_facts *f, struct err_note *note)
+static int judge_setuid(const struct access_facts *f, struct err_note *note)
 {
     err_note_what(note, ERR_PERMISSION,
                   "%s is installed setuid and only reads your own processes; process %d belongs to uid %u, or has "
@@ -194,7 +197,7 @@ static int judge_rest(const struct access_facts *f, struct err_note *note)
                             "docker run --cap-add SYS_PTRACE …");
         return ERR_PERMISSION;
     }
-    if (!has_ptrace(f) && f->target.uid_effective == 0) /* of root's processes it cannot be told */
+    if (!has_ptrace(f) && f->target.uid_effective == 0) /* cannot tell for root's processes */
         return judge_dumpable(f, note);
     err_note_what(note, ERR_PERMISSION,
                   "the kernel denied access to process %d (possibly SELinux, AppArmor or another security module)",
@@ -216,8 +219,8 @@ int access_judge(const struct access_facts *f, struct err_note *note)
 {
     bool same = has_same_ids(&f->self, &f->target);
 
-    if (!same && f->lent)
-        return judge_lent(f, note);
+    if (!same && f->is_setuid)
+        return judge_setuid(f, note);
     if (!f->same_user_ns && !(same && f->dumpable && f->yama > 0))
         return judge_namespace(f, note);
     if (!same && !has_ptrace(f))
@@ -229,7 +232,7 @@ int access_judge(const struct access_facts *f, struct err_note *note)
         return ERR_PERMISSION;
     }
     if (!f->dumpable && !has_ptrace(f))
-        return f->lent ? judge_lent(f, note) : judge_dumpable(f, note);
+        return f->is_setuid ? judge_setuid(f, note) : judge_dumpable(f, note);
     if (f->yama >= 3 || (f->yama >= 1 && !has_ptrace(f)))
         return judge_yama(f, note);
     return judge_rest(f, note);
@@ -237,7 +240,7 @@ int access_judge(const struct access_facts *f, struct err_note *note)
 
 int access_gather(pid_t pid, struct access_facts *ret)
 {
-    struct access_facts f = {.pid = pid, .yama = access_yama_scope(), .lent = setuid_guard_active()};
+    struct access_facts f = {.pid = pid, .yama = access_yama_scope(), .is_setuid = setuid_guard_active()};
     int r = proc_status_read(pid, 0, &f.target);
 
     if (r == 0)
@@ -247,7 +250,7 @@ int access_gather(pid_t pid, struct access_facts *ret)
     f.same_user_ns = in_our_user_namespace(pid, &f.self);
     f.dumpable = may_be_dumped(pid, &f.target);
     f.readv_filtered = access_readv_filtered();
-    f.in_container = container_mark() != NULL;
+    f.in_container = container_evidence() != NULL;
     f.in_pod = container_in_pod();
     log_info("access", "pid %d: uid %u %u %u, gid %u %u %u (real, effective, saved), capabilities %016llx", (int)pid,
              (unsigned)f.target.uid_real, (unsigned)f.target.uid_effective, (unsigned)f.target.uid_saved,
@@ -287,8 +290,8 @@ struct access_reason access_hold_reason(pid_t pid)
     return reason;
 }
 
-/* One more process to the hint: "4242 (podman/59fb1f64d193)". */
-static void add_inner(char *list, size_t room, pid_t pid)
+/* Appends one process: "4242 (podman/59fb1f64d193)". */
+static void append_process(char *list, size_t room, pid_t pid)
 {
     size_t used = strlen(list);
     struct container c;
@@ -299,7 +302,7 @@ static void add_inner(char *list, size_t room, pid_t pid)
         snprintf(list + used, room - used, "%s%d", used ? ", " : "", (int)pid);
 }
 
-void access_hint_inner(pid_t pid, struct err_note *note)
+void access_hint_container_pid(pid_t pid, struct err_note *note)
 {
     char list[256] = "";
     pid_t *pids;
@@ -308,9 +311,9 @@ void access_hint_inner(pid_t pid, struct err_note *note)
 
     if (proc_pids_read(&pids, &n) < 0)
         return;
-    for (size_t i = 0; i < n && found < INNER_MAX; i++)
+    for (size_t i = 0; i < n && found < LISTED_MAX; i++)
         if (proc_status_read(pids[i], 0, &st) == 0 && st.in_pid_ns && st.ns_pid == pid) {
-            add_inner(list, sizeof(list), pids[i]);
+            append_process(list, sizeof(list), pids[i]);
             found++;
         }
     free(pids);
@@ -318,12 +321,12 @@ void access_hint_inner(pid_t pid, struct err_note *note)
         err_note_hint(note, "PID %d in the container is PID %s on this host.", (int)pid, list);
 }
 
-void access_describe(pid_t pid, struct err_note *note)
+void access_describe(pid_t pid, int code, struct err_note *note)
 {
     char *exe = NULL;
 
     if (proc_exe_read(pid, &exe) == 0)
-        err_note_what(note, ERR_NOT_PYTHON, "process %d runs %s", (int)pid, exe);
+        err_note_what(note, code, "process %d runs %s", (int)pid, exe);
     free(exe);
 }
 

@@ -1,5 +1,5 @@
 /*
- * capget(2) and capset(2), for which the C library has no functions. Called by lent_linux.c, become_linux.c and doctor.
+ * capget(2) and capset(2), for which the C library has no wrappers.
  */
 #include "target/caps.h"
 

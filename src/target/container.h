@@ -1,9 +1,5 @@
 /*
- * Which container a process is in, as far as the paths of its control groups tell.
- *
- *     struct container c;
- *     if (container_of(pid, &c))
- *         printf("%s/%s\n", c.runtime, c.id);     // "podman/59fb1f64d193…"
+ * Recognises the container that a process runs in by its cgroup paths.
  */
 #ifndef TARGET_CONTAINER_H
 #define TARGET_CONTAINER_H
@@ -13,18 +9,18 @@
 
 struct container {
     const char *runtime; /* "docker", "podman", "containerd", "cri-o", "kubernetes", "lxc", "nspawn" or "unknown" */
-    char id[72];         /* 64 hex digits, or a name; printable */
-    bool in_pod;         /* of Kubernetes */
+    char id[72];         /* 64 hex digits or a name; printable */
+    bool in_pod;         /* in a Kubernetes pod */
 };
 
-/* From the text of /proc/PID/cgroup. False when no container is named there. */
+/* Parses the text of /proc/PID/cgroup. False if it names no container. */
 bool container_parse(const char *cgroup, struct container *ret);
 bool container_of(pid_t pid, struct container *ret);
 
-/* Marks that a runtime leaves for those inside: "/.dockerenv", "/run/.containerenv", "KUBERNETES_SERVICE_HOST", or
- * what the control groups tell; NULL when there is none. */
-const char *container_mark(void);
-/* True when we are in a pod of Kubernetes. */
+/* The evidence that we run in a container: "/.dockerenv", "/run/.containerenv", "Kubernetes" or "its control group";
+ * NULL if there is none. */
+const char *container_evidence(void);
+/* True if we run in a Kubernetes pod. */
 bool container_in_pod(void);
 
 #endif

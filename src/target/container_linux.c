@@ -1,6 +1,6 @@
 /*
- * Paths of control groups -> runtime and id of a container. Called for what dump shows of a process, for hints and by
- * doctor. The paths are the runtimes' habits, of cgroup v1 and v2, by systemd or not; nothing depends on them.
+ * Cgroup paths -> container runtime and id. The paths are conventions of the runtimes, for cgroup v1 and
+ * v2, with and without systemd. They only serve for display and hints.
  */
 #include "target/container.h"
 
@@ -11,10 +11,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#define ID_MIN 32 /* hex digits; Docker, podman and containerd have 64, some pods 32 */
+#define ID_MIN 32 /* hex digits; Docker, podman and containerd use 64, some pods 32 */
 #define ID_MAX 64
 
-/* ADD A RUNTIME HERE: the first word that is found in a path decides. */
+/* ADD A RUNTIME HERE: the first word found in a path wins. */
 static const struct {
     const char *word, *runtime;
 } runtimes[] = {
@@ -31,7 +31,7 @@ static const char *runtime_in(const char *path, size_t len)
     return NULL;
 }
 
-/* The last run of hex digits that is long enough: containers may be nested. */
+/* Takes the last run of hex digits that is long enough, since containers can be nested. */
 static bool find_hex(const char *path, size_t len, struct container *ret)
 {
     bool found = false;
@@ -72,12 +72,11 @@ static bool find_name(const char *path, size_t len, struct container *ret)
     return false;
 }
 
-/* `9:name=systemd:/libpod_parent/libpod-59fb…`: the path follows the second colon. */
 static bool parse_path(const char *path, size_t len, struct container *ret)
 {
     struct container c = {.runtime = runtime_in(path, len)};
 
-    /* The monitor of a podman container is outside of it. */
+    /* conmon, podman's monitor, runs outside of the container. */
     if (memmem(path, len, "conmon", 6) || !(c.runtime || memmem(path, len, "/../", 4)))
         return false;
     if (!find_hex(path, len, &c) && !find_name(path, len, &c))
@@ -125,7 +124,7 @@ bool container_in_pod(void)
            (container_of(getpid(), &c) && c.in_pod);
 }
 
-const char *container_mark(void)
+const char *container_evidence(void)
 {
     struct container c;
 

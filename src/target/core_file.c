@@ -1,5 +1,5 @@
 /*
- * The headers of a core file -> struct core_file. Called by cmd/dump; fuzzed.
+ * Reads the ELF headers of a core file into struct core_file.
  */
 #include "target/core_file.h"
 
@@ -14,7 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define MAX_SEGMENTS ((size_t)1 << 20) /* sixteen times what the kernel allows unless told otherwise */
+#define MAX_SEGMENTS ((size_t)1 << 20) /* sixteen times the kernel's default limit (vm.max_map_count) */
 #define MAX_NOTES    ((size_t)256 << 20)
 
 struct core_file *core_file_free(struct core_file *core)
@@ -32,7 +32,7 @@ struct core_file *core_file_free(struct core_file *core)
     return NULL;
 }
 
-/* All `len` bytes at `offset` of the file, or false. */
+/* Reads `len` bytes at `offset`, all or nothing. */
 static bool read_at(const struct core_file *core, uint64_t offset, void *buf, size_t len)
 {
     size_t got = 0;
@@ -51,7 +51,7 @@ static bool read_at(const struct core_file *core, uint64_t offset, void *buf, si
     return true;
 }
 
-static int refuse(struct err_note *note, const char *path, const char *what, const char *hint)
+static int reject(struct err_note *note, const char *path, const char *what, const char *hint)
 {
     err_note_what(note, ERR_CORE, "%s %s", path, what);
     err_note_hint(note, "%s", hint);
@@ -82,37 +82,27 @@ static const char *machine_name(unsigned machine)
 
 static int check_header(const struct core_file *core, const Elf64_Ehdr *eh, struct err_note *note)
 {
-    const char *path = core->where;
+    const char *path = core->path;
 
     if (memcmp(eh->e_ident, ELFMAG, SELFMAG) != 0)
-        return refuse(note, path, "is not a core file: it has no ELF header", HINT_CORE);
+        return reject(note, path, "is not a core file: it has no ELF header", HINT_CORE);
     if (eh->e_ident[EI_DATA] != ELFDATA2LSB)
-        return refuse(note, path, "is from a big-endian machine",
+        return reject(note, path, "is from a big-endian machine",
                       "Only core files of 64-bit x86 processes are supported.");
     /* Both classes have type and machine at the same place. */
     if (eh->e_type != ET_CORE)
-        return refuse(note, path, "is a program or library, not a core file", HINT_CORE);
+        return reject(note, path, "is a program or library, not a core file", HINT_CORE);
     if (eh->e_machine != EM_X86_64)
-        return refuse(note, path, machine_name(eh->e_machine),
+        return reject(note, path, machine_name(eh->e_machine),
                       "Only core files of 64-bit x86 processes are supported.");
     if (eh->e_ident[EI_CLASS] != ELFCLASS64)
-        return refuse(note, path, "is from a 32-bit process", "Only core files of 64-bit x86 processes are supported.");
+        return reject(note, path, "is from a 32-bit process", "Only core files of 64-bit x86 processes are supported.");
     if (eh->e_phentsize != sizeof(Elf64_Phdr) || !eh->e_phnum)
-        return refuse(note, path, "is corrupt: it has no program headers", "Copy the original again.");
+        return reject(note, path, "is corrupt: it has no program headers", "Copy the original again.");
     return 0;
 }
 
-/* More segments than sixteen bits can count: the number is in the first section header then (gABI, PN_XNUM). */
-static size_t count_headers(const struct core_file *core, const Elf64_Ehdr *eh)
-{
-    Elf64_Shdr sh;
-
-    if (eh->e_phnum != PN_XNUM)
-        return eh->e_phnum;
-    return read_at(core, eh->e_shoff, &sh, sizeof(sh)) ? sh.sh_info : 0;
-}
-
-static int take_segment(struct core_file *core, const Elf64_Phdr *ph)
+static int add_segment(struct core_file *core, const Elf64_Phdr *ph)
 {
     struct core_segment s = {.start = ph->p_vaddr,
                              .end = ph->p_vaddr + ph->p_memsz,
@@ -136,7 +126,7 @@ static int take_segment(struct core_file *core, const Elf64_Phdr *ph)
     return 0;
 }
 
-static int take_notes(struct core_file *core, const Elf64_Phdr *ph)
+static int read_notes(struct core_file *core, const Elf64_Phdr *ph)
 {
     size_t len = ph->p_filesz;
     unsigned char *notes;
@@ -151,24 +141,24 @@ static int take_notes(struct core_file *core, const Elf64_Phdr *ph)
     notes = malloc(len + 1);
     if (!notes)
         return ERR_NOMEM;
-    r = read_at(core, ph->p_offset, notes, len) ? core_notes_take(core, notes, len) : 0;
+    r = read_at(core, ph->p_offset, notes, len) ? core_notes_parse(core, notes, len) : 0;
     free(notes);
     return r;
 }
 
-static int take_headers(struct core_file *core, const Elf64_Phdr *ph, size_t n)
+static int read_program_headers(struct core_file *core, const Elf64_Phdr *ph, size_t n)
 {
     int r = 0;
 
     for (size_t i = 0; r == 0 && i < n; i++) {
         uint64_t end;
 
-        if (!__builtin_add_overflow(ph[i].p_offset, ph[i].p_filesz, &end) && end > core->wanted)
-            core->wanted = end;
+        if (!__builtin_add_overflow(ph[i].p_offset, ph[i].p_filesz, &end) && end > core->expected_size)
+            core->expected_size = end;
         if (ph[i].p_type == PT_LOAD)
-            r = take_segment(core, &ph[i]);
+            r = add_segment(core, &ph[i]);
         else if (ph[i].p_type == PT_NOTE)
-            r = take_notes(core, &ph[i]);
+            r = read_notes(core, &ph[i]);
     }
     return r;
 }
@@ -179,11 +169,11 @@ static int by_start(const void *a, const void *b)
 
     if (x->start != y->start)
         return x->start < y->start ? -1 : 1;
-    /* Of two at one place the one that has more bytes is last, and stays. */
+    /* If two start at the same address, put the one with more bytes last: it wins. */
     return x->size < y->size ? -1 : x->size > y->size;
 }
 
-/* Sorted, each one ends where the next begins at the latest. */
+/* Sorts the segments and trims each where the next one starts. */
 static void sort_segments(struct core_file *core)
 {
     struct core_segment *s = core->segments;
@@ -202,44 +192,42 @@ static void sort_segments(struct core_file *core)
     core->n_segments = kept;
 }
 
-/* Without a note on the process its first thread, the one with the lowest id, names it. */
-static void guess_pid(struct core_file *core)
-{
-    for (size_t i = 0; i < core->n_threads; i++)
-        if (i == 0 || core->threads[i].tid < core->pid)
-            core->pid = core->threads[i].tid;
-}
-
-static int parse(struct core_file *core, struct err_note *note)
+static int read_headers(struct core_file *core, struct err_note *note)
 {
     Elf64_Ehdr eh = {0};
+    Elf64_Shdr sh;
     Elf64_Phdr *ph;
     size_t n;
     int r;
 
     if (!core->size)
-        return refuse(note, core->where, "is empty", "The disk may have been full when it was written.");
+        return reject(note, core->path, "is empty", "The disk may have been full when it was written.");
     if (!read_at(core, 0, &eh, core->size < sizeof(eh) ? core->size : sizeof(eh)))
-        return refuse(note, core->where, "cannot be read", "Check the disk that holds it.");
+        return reject(note, core->path, "cannot be read", "Check the disk that holds it.");
     r = check_header(core, &eh, note);
     if (r < 0)
         return r;
-    n = count_headers(core, &eh);
+    n = eh.e_phnum;
+    /* If there are too many segments for e_phnum, the first section header has the number (gABI, PN_XNUM). */
+    if (n == PN_XNUM)
+        n = read_at(core, eh.e_shoff, &sh, sizeof(sh)) ? sh.sh_info : 0;
     if (!n || n > MAX_SEGMENTS || eh.e_phoff > core->size || n > (core->size - eh.e_phoff) / sizeof(*ph))
-        return refuse(note, core->where, "is truncated: its headers are incomplete",
+        return reject(note, core->path, "is truncated: its headers are incomplete",
                       "Copy the original again; if it is truncated too, raise ulimit -c.");
     ph = malloc(n * sizeof(*ph));
     if (!ph)
         return ERR_NOMEM;
-    r = read_at(core, eh.e_phoff, ph, n * sizeof(*ph)) ? take_headers(core, ph, n) : ERR_CORE;
+    r = read_at(core, eh.e_phoff, ph, n * sizeof(*ph)) ? read_program_headers(core, ph, n) : ERR_CORE;
     free(ph);
     if (r == ERR_CORE)
-        return refuse(note, core->where, "cannot be read", "Check the disk that holds it.");
+        return reject(note, core->path, "cannot be read", "Check the disk that holds it.");
     sort_segments(core);
-    log_info("core", "%s: %llu bytes, %zu segments, %zu mapped files, %zu threads, pid %d", core->where,
+    log_info("core", "%s: %llu bytes, %zu segments, %zu mapped files, %zu threads, pid %d", core->path,
              (unsigned long long)core->size, core->n_segments, core->n_mapped, core->n_threads, (int)core->pid);
     if (core->pid <= 0)
-        guess_pid(core);
+        for (size_t i = 0; i < core->n_threads; i++)
+            if (i == 0 || core->threads[i].tid < core->pid)
+                core->pid = core->threads[i].tid;
     return r;
 }
 
@@ -254,9 +242,9 @@ int core_file_open_fd(int fd, const char *path, struct core_file **ret, struct e
         return ERR_NOMEM;
     }
     core->fd = fd;
-    core->where = path;
+    core->path = path;
     core->size = fstat(fd, &st) == 0 && st.st_size > 0 ? (uint64_t)st.st_size : 0;
-    r = parse(core, note);
+    r = read_headers(core, note);
     if (r < 0) {
         core_file_free(core);
         return r;
@@ -280,7 +268,7 @@ int core_file_open(const char *path, struct core_file **ret, struct err_note *no
     }
     if (!S_ISREG(st.st_mode)) {
         close(fd);
-        return refuse(note, path, S_ISDIR(st.st_mode) ? "is a directory" : "is not a regular file", HINT_CORE);
+        return reject(note, path, S_ISDIR(st.st_mode) ? "is a directory" : "is not a regular file", HINT_CORE);
     }
     r = core_unpack(fd, path, &fd, note);
     if (r < 0) {
@@ -306,7 +294,7 @@ const struct core_thread *core_file_thread_by_base(const struct core_file *core,
     return NULL;
 }
 
-/* The kernel gives each thread the signal that ended the process; the first is the one that it hit. */
+/* The kernel gives every thread the fatal signal; the first thread in the file is the one that received it. */
 const struct core_thread *core_file_signalled(const struct core_file *core)
 {
     for (size_t i = 0; i < core->n_threads; i++)
@@ -317,7 +305,7 @@ const struct core_thread *core_file_signalled(const struct core_file *core)
 
 bool core_file_was_active(const struct core_file *core, const struct core_thread *thread)
 {
-    return thread == core_file_signalled(core) || !thread->in_call;
+    return thread == core_file_signalled(core) || !thread->in_syscall;
 }
 
 const struct core_segment *core_file_segment(const struct core_file *core, addr_t addr)

@@ -1,6 +1,6 @@
 /*
- * A core file -> what /proc/PID/maps, /proc/PID/exe and /proc/PID/cmdline said of the process while it lived. Called
- * when a Python is looked for in it.
+ * Reconstructs from a core file what /proc/PID/maps, /proc/PID/exe and /proc/PID/cmdline showed while the
+ * process was alive.
  */
 #include "base/grow.h"
 #include "base/utf8.h"
@@ -22,7 +22,7 @@ static int add_map(struct proc_maps *maps, const struct proc_map *map)
     return 0;
 }
 
-static void take_file(struct proc_map *map, const struct core_mapped *m)
+static void set_file(struct proc_map *map, const struct core_mapped *m)
 {
     map->path = m->path;
     map->deleted = m->deleted;
@@ -43,22 +43,22 @@ static int add_segment(const struct core_file *core, size_t i, struct proc_maps 
     char magic[SELFMAG];
 
     if (m)
-        take_file(&map, m);
-    /* Without a list of files an image is known by how it begins. */
+        set_file(&map, m);
+    /* Without NT_FILE, recognise an image by its ELF magic. */
     else if (!core->n_mapped && s->readable && core_file_read(core, s->start, magic, SELFMAG) == SELFMAG &&
              memcmp(magic, ELFMAG, SELFMAG) == 0)
         map.inode = i + 1;
     return add_map(maps, &map);
 }
 
-/* gdb leaves segments out of which it writes nothing: what is mapped there was not changed. */
-static int add_unwritten(const struct core_file *core, const struct core_mapped *m, struct proc_maps *maps)
+/* gdb omits segments that it writes no bytes for: unmodified file mappings. */
+static int add_file_mapping(const struct core_file *core, const struct core_mapped *m, struct proc_maps *maps)
 {
     struct proc_map map = {.start = m->start, .end = m->end, .readable = true};
 
     if (core_file_segment(core, m->start))
         return 0;
-    take_file(&map, m);
+    set_file(&map, m);
     return add_map(maps, &map);
 }
 
@@ -77,7 +77,7 @@ int core_file_maps(const struct core_file *core, struct proc_maps *ret)
     for (size_t i = 0; r == 0 && i < core->n_segments; i++)
         r = add_segment(core, i, &maps);
     for (size_t i = 0; r == 0 && i < core->n_mapped; i++)
-        r = add_unwritten(core, &core->mapped[i], &maps);
+        r = add_file_mapping(core, &core->mapped[i], &maps);
     if (r < 0) {
         proc_maps_free(&maps);
         return r;
@@ -97,7 +97,8 @@ const char *core_file_exe(const struct core_file *core)
     return m ? m->path : "";
 }
 
-/* The auxiliary vector lies on the stack as in the note, below the strings that it points to: where. 0: not found. */
+/* Finds the auxiliary vector on the stack by its contents, which NT_AUXV has. It is at a lower address than the
+ * random bytes that AT_RANDOM points to. 0: not found. */
 static addr_t find_aux(const struct core_file *core, struct mem *m)
 {
     addr_t below = core_file_aux(core, AT_RANDOM) & ~(addr_t)15, start;
@@ -109,7 +110,7 @@ static addr_t find_aux(const struct core_file *core, struct mem *m)
         return 0;
     start = below - AUX_WINDOW;
     bytes = malloc(AUX_WINDOW);
-    /* Nearer to its end than to its beginning: the window may begin before the stack does. */
+    /* The window may start below the stack: shrink it until it is readable. */
     while (bytes && start < below && mem_read(m, start, bytes, below - start) < 0)
         start += 1024;
     for (addr_t at = below > start ? below - start : 0; bytes && !found && at >= 8; at -= 8)
@@ -119,8 +120,8 @@ static addr_t find_aux(const struct core_file *core, struct mem *m)
     return found;
 }
 
-/* Steps down from `at` over pointers to the first of them: below it is a NULL or, with `counted`, their number. Gives
- * its address, or 0. */
+/* Walks down from `at` over an array of pointers to its first element: below that is NULL or, with `counted`, the
+ * number of elements. Returns the address of the first element, or 0. */
 static addr_t skip_pointers(struct mem *m, addr_t at, bool counted)
 {
     addr_t value;
@@ -134,17 +135,17 @@ static addr_t skip_pointers(struct mem *m, addr_t at, bool counted)
     return 0;
 }
 
-/* argv's strings, up to the first of the environment's: at the process's start they are one block. */
+/* Finds the strings of argv, up to the first string of the environment: the kernel puts them into one block. */
 static int find_args(const struct core_file *core, struct mem *m, addr_t *ret_start, addr_t *ret_end)
 {
     addr_t aux = find_aux(core, m), env, args;
 
-    /* argc, argv…, NULL, envp…, NULL, auxv: from the end to the beginning. */
+    /* The stack holds argc, argv…, NULL, envp…, NULL, auxv. Walk it backwards. */
     env = aux ? skip_pointers(m, aux - 8, false) : 0;
     args = env ? skip_pointers(m, env - 8, true) : 0;
     if (!args || mem_read_addr(m, args, ret_start) < 0)
         return ERR_READ;
-    /* Without an environment the program's file name follows. */
+    /* Without an environment, AT_EXECFN follows. */
     if (mem_read_addr(m, env, ret_end) < 0 || !*ret_end)
         *ret_end = core_file_aux(core, AT_EXECFN);
     if (!*ret_start || *ret_end <= *ret_start)
@@ -154,7 +155,7 @@ static int find_args(const struct core_file *core, struct mem *m, addr_t *ret_st
     return 0;
 }
 
-static char *joined(char *text, size_t len)
+static char *join_args(char *text, size_t len)
 {
     char *clean;
 
@@ -169,27 +170,19 @@ static char *joined(char *text, size_t len)
     return clean;
 }
 
-static char *command_in_memory(const struct core_file *core, struct mem *m)
-{
-    addr_t start, end;
-    char *text, *command;
-
-    if (find_args(core, m, &start, &end) < 0)
-        return NULL;
-    text = malloc(end - start);
-    command = text && mem_read(m, start, text, end - start) == 0 ? joined(text, end - start) : NULL;
-    free(text);
-    return command;
-}
-
 int core_file_command(const struct core_file *core, struct mem *m, char **ret)
 {
-    char args[sizeof(core->args)], *command = command_in_memory(core, m);
+    char args[sizeof(core->args)], *text = NULL, *command = NULL;
+    addr_t start, end;
 
+    if (find_args(core, m, &start, &end) == 0 && (text = malloc(end - start)) &&
+        mem_read(m, start, text, end - start) == 0)
+        command = join_args(text, end - start);
+    free(text);
     if (!command || !command[0]) {
         free(command);
         memcpy(args, core->args[0] ? core->args : core->name, core->args[0] ? sizeof(args) : sizeof(core->name));
-        command = joined(args, strlen(args));
+        command = join_args(args, strlen(args));
     }
     if (!command)
         return ERR_NOMEM;

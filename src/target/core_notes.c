@@ -1,8 +1,8 @@
 /*
- * The notes of a core file -> threads, signal, mapped files, command line. Called by target/core_file.c.
+ * The notes of a core file -> threads, signal, mapped files, command line.
  *
- * They come one after the other: NT_PRSTATUS begins a thread, and what follows is of that thread (Linux,
- * fs/binfmt_elf.c; gdb, linux-tdep.c).
+ * NT_PRSTATUS starts a thread; the notes that follow belong to it (Linux, fs/binfmt_elf.c; gdb,
+ * linux-tdep.c).
  */
 #include "base/grow.h"
 #include "target/core_file.h"
@@ -16,27 +16,27 @@
 #define ALIGN4(n)   (((n) + 3) & ~(size_t)3)
 #define DELETED     " (deleted)"
 
-/* struct elf_prstatus, elf_prpsinfo and siginfo_t of Linux on x86-64; the system's headers would bring another set of
- * names for the registers. */
+/* struct elf_prstatus, elf_prpsinfo and siginfo_t of Linux on x86-64. The system headers would define conflicting
+ * register names. */
 enum {
-    STATUS_SIGNAL = 12,
-    STATUS_TID = 32,
-    STATUS_REGS = 112,
-    STATUS_BYTES = 336,
-    PROCESS_PID = 24,
-    PROCESS_NAME = 40,
-    PROCESS_ARGS = 56,
-    PROCESS_BYTES = 136,
+    PRSTATUS_SIGNAL = 12,
+    PRSTATUS_TID = 32,
+    PRSTATUS_REGS = 112,
+    PRSTATUS_BYTES = 336,
+    PRPSINFO_PID = 24,
+    PRPSINFO_NAME = 40,
+    PRPSINFO_ARGS = 56,
+    PRPSINFO_BYTES = 136,
     SIGINFO_CODE = 8,
     SIGINFO_FIELDS = 16,
     SIGINFO_BYTES = 128,
 };
 #define SIGNAL_MAX    64
-#define CODE_KERNEL   0x80 /* SI_KERNEL: a fault, but the address is not told */
+#define CODE_KERNEL   0x80 /* SI_KERNEL: a fault without an address */
 #define REGS_ORIG_RAX 15
 #define REGS_FS_BASE  21
 
-/* Where in struct user_regs_struct each register is, by the numbers of `enum reg`. */
+/* The index in struct user_regs_struct of each register in `enum reg`. */
 static const unsigned char reg_places[REGS_N_] = {10, 12, 11, 5, 13, 14, 4, 19, 9, 8, 7, 6, 3, 2, 1, 0, 16};
 
 static uint64_t word_at(const unsigned char *bytes, size_t i)
@@ -55,29 +55,29 @@ static int int_at(const unsigned char *bytes, size_t at)
     return value;
 }
 
-static int take_status(struct core_file *core, const unsigned char *bytes, size_t len)
+static int parse_prstatus(struct core_file *core, const unsigned char *bytes, size_t len)
 {
-    const unsigned char *regs = bytes + STATUS_REGS;
+    const unsigned char *regs = bytes + PRSTATUS_REGS;
     struct core_thread t = {0};
 
-    if (len < STATUS_BYTES || core->n_threads == MAX_THREADS || int_at(bytes, STATUS_TID) <= 0)
+    if (len < PRSTATUS_BYTES || core->n_threads == MAX_THREADS || int_at(bytes, PRSTATUS_TID) <= 0)
         return 0;
-    t.tid = int_at(bytes, STATUS_TID);
-    t.signal = int_at(bytes, STATUS_SIGNAL) & 0xffff;
+    t.tid = int_at(bytes, PRSTATUS_TID);
+    t.signal = int_at(bytes, PRSTATUS_SIGNAL) & 0xffff;
     if (t.signal > SIGNAL_MAX)
         t.signal = 0;
     for (size_t i = 0; i < REGS_N_; i++)
         t.regs.r[i] = word_at(regs, reg_places[i]);
     t.fs_base = word_at(regs, REGS_FS_BASE);
-    t.in_call = (int64_t)word_at(regs, REGS_ORIG_RAX) >= 0;
+    t.in_syscall = (int64_t)word_at(regs, REGS_ORIG_RAX) >= 0;
     if (grow_array((void **)&core->threads, &core->cap_threads, core->n_threads + 1, sizeof(t)) < 0)
         return ERR_NOMEM;
     core->threads[core->n_threads++] = t;
     return 0;
 }
 
-/* Of the thread that came last. gdb writes that of the stop by which it got hold of a thread, too. */
-static void take_siginfo(struct core_file *core, const unsigned char *bytes, size_t len)
+/* Belongs to the last thread. gdb also writes the siginfo of its own attach stop; that has another signal number. */
+static void parse_siginfo(struct core_file *core, const unsigned char *bytes, size_t len)
 {
     struct core_thread *t = core->n_threads ? &core->threads[core->n_threads - 1] : NULL;
     int code;
@@ -85,7 +85,7 @@ static void take_siginfo(struct core_file *core, const unsigned char *bytes, siz
     if (!t || len < SIGINFO_BYTES || !t->signal || int_at(bytes, 0) != t->signal)
         return;
     code = int_at(bytes, SIGINFO_CODE);
-    if (code <= 0) /* sent by someone: SI_USER, SI_TKILL, … */
+    if (code <= 0) /* sent by a process: SI_USER, SI_TKILL, … */
         t->sender = int_at(bytes, SIGINFO_FIELDS);
     else if (code < CODE_KERNEL) {
         t->has_address = true;
@@ -93,16 +93,16 @@ static void take_siginfo(struct core_file *core, const unsigned char *bytes, siz
     }
 }
 
-static void take_process(struct core_file *core, const unsigned char *bytes, size_t len)
+static void parse_prpsinfo(struct core_file *core, const unsigned char *bytes, size_t len)
 {
-    if (len < PROCESS_BYTES)
+    if (len < PRPSINFO_BYTES)
         return;
-    core->pid = int_at(bytes, PROCESS_PID);
-    memcpy(core->name, bytes + PROCESS_NAME, sizeof(core->name) - 1);
-    memcpy(core->args, bytes + PROCESS_ARGS, sizeof(core->args) - 1);
+    core->pid = int_at(bytes, PRPSINFO_PID);
+    memcpy(core->name, bytes + PRPSINFO_NAME, sizeof(core->name) - 1);
+    memcpy(core->args, bytes + PRPSINFO_ARGS, sizeof(core->args) - 1);
 }
 
-static int take_aux(struct core_file *core, const unsigned char *bytes, size_t len)
+static int parse_auxv(struct core_file *core, const unsigned char *bytes, size_t len)
 {
     size_t n = len / 16;
 
@@ -119,12 +119,12 @@ static int take_aux(struct core_file *core, const unsigned char *bytes, size_t l
 static int add_mapped(struct core_file *core, const unsigned char *row, uint64_t unit, char *path)
 {
     struct core_mapped m = {.start = word_at(row, 0), .end = word_at(row, 1), .path = path};
-    size_t len = strlen(path), cut = sizeof(DELETED) - 1;
+    size_t len = strlen(path), suffix = sizeof(DELETED) - 1;
 
     if (m.end <= m.start || path[0] != '/' || __builtin_mul_overflow(word_at(row, 2), unit, &m.offset))
         return 0;
-    if (len > cut && strcmp(path + len - cut, DELETED) == 0) {
-        path[len - cut] = '\0';
+    if (len > suffix && strcmp(path + len - suffix, DELETED) == 0) {
+        path[len - suffix] = '\0';
         m.deleted = true;
     }
     if (grow_array((void **)&core->mapped, &core->cap_mapped, core->n_mapped + 1, sizeof(m)) < 0)
@@ -147,7 +147,7 @@ static int by_start(const void *a, const void *b)
     return x->start < y->start ? -1 : x->start > y->start;
 }
 
-/* Numbers the paths, then sorts by address; what overlaps ends where the next begins. */
+/* Numbers the paths, then sorts by address and trims each part where the next one starts. */
 static void sort_mapped(struct core_file *core)
 {
     struct core_mapped *m = core->mapped;
@@ -169,8 +169,8 @@ static void sort_mapped(struct core_file *core)
     core->n_mapped = kept;
 }
 
-/* Number of rows, unit of offsets; rows of start, end, offset; the paths. */
-static int take_files(struct core_file *core, const unsigned char *bytes, size_t len)
+/* NT_FILE: number of rows, unit of the offsets; rows of start, end, offset; then the paths. */
+static int parse_files(struct core_file *core, const unsigned char *bytes, size_t len)
 {
     uint64_t n, unit;
     char *path, *end;
@@ -199,27 +199,27 @@ static int take_files(struct core_file *core, const unsigned char *bytes, size_t
     return r;
 }
 
-static int take_note(struct core_file *core, const Elf64_Nhdr *head, const unsigned char *desc)
+static int parse_note(struct core_file *core, const Elf64_Nhdr *head, const unsigned char *desc)
 {
     switch (head->n_type) {
     case NT_PRSTATUS:
-        return take_status(core, desc, head->n_descsz);
+        return parse_prstatus(core, desc, head->n_descsz);
     case NT_PRPSINFO:
-        take_process(core, desc, head->n_descsz);
+        parse_prpsinfo(core, desc, head->n_descsz);
         return 0;
     case NT_SIGINFO:
-        take_siginfo(core, desc, head->n_descsz);
+        parse_siginfo(core, desc, head->n_descsz);
         return 0;
     case NT_AUXV:
-        return take_aux(core, desc, head->n_descsz);
+        return parse_auxv(core, desc, head->n_descsz);
     case NT_FILE:
-        return take_files(core, desc, head->n_descsz);
+        return parse_files(core, desc, head->n_descsz);
     default:
         return 0;
     }
 }
 
-int core_notes_take(struct core_file *core, const unsigned char *notes, size_t len)
+int core_notes_parse(struct core_file *core, const unsigned char *notes, size_t len)
 {
     size_t at = 0;
     int r = 0;
@@ -234,9 +234,9 @@ int core_notes_take(struct core_file *core, const unsigned char *notes, size_t l
         desc = name + ALIGN4((size_t)head.n_namesz);
         if (head.n_descsz > len - desc)
             return 0;
-        /* "LINUX" has more registers, "GDB" a description of them. */
+        /* "LINUX" notes hold further registers, "GDB" notes a description of them. */
         if (head.n_namesz >= 4 && memcmp(notes + name, "CORE", 4) == 0)
-            r = take_note(core, &head, notes + desc);
+            r = parse_note(core, &head, notes + desc);
         if (ALIGN4((size_t)head.n_descsz) > len - desc)
             return r;
         at = desc + ALIGN4((size_t)head.n_descsz);

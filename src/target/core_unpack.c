@@ -1,6 +1,6 @@
 /*
- * A packed core file -> a temporary file without a name that holds it unpacked, holes for zeroes. Called when a core
- * file is opened. systemd packs with zstd, people with gzip.
+ * Decompresses a core file into an unnamed temporary file, with holes for zeroes. systemd compresses with
+ * zstd, people use gzip.
  */
 #include "target/core_file.h"
 
@@ -16,44 +16,47 @@
 #define IN_BYTES  ((size_t)256 * 1024)
 #define OUT_BYTES ((size_t)1024 * 1024)
 #define BLOCK     ((size_t)4096)
-#define MAX_BYTES ((uint64_t)1 << 40) /* holes cost nothing, but a terabyte of them is no core file */
+#define MAX_BYTES ((uint64_t)1 << 40) /* holes are free, but a terabyte of them is not a core file */
 
-enum kind { PLAIN, GZIP, ZSTD, FOREIGN };
+enum kind { PLAIN, GZIP, ZSTD, UNSUPPORTED };
 
 struct unpack {
-    const char *path, *place; /* the packed file, the directory of the temporary one */
+    const char *path, *dir; /* the compressed file, the directory of the temporary file */
     struct err_note *note;
     int in, out;
     unsigned char *in_bytes, *out_bytes;
     uint64_t written;
-    bool broken; /* the packed stream makes no sense from here on */
+    bool corrupt; /* the compressed stream is corrupt from here on */
 };
 
-static const struct packer {
+static const struct compression {
     const char *magic;
     size_t len;
     enum kind kind;
-    const char *program; /* that unpacks it */
-} packers[] = {
-    {"\x1f\x8b", 2, GZIP, "gzip -d"}, {"\x28\xb5\x2f\xfd", 4, ZSTD, "zstd -d"},   {"\xfd\x37zXZ", 5, FOREIGN, "xz -d"},
-    {"BZh", 3, FOREIGN, "bzip2 -d"},  {"\x04\x22\x4d\x18", 4, FOREIGN, "lz4 -d"},
+    const char *program; /* the command that decompresses it */
+} compressions[] = {
+    {"\x1f\x8b", 2, GZIP, "gzip -d"},
+    {"\x28\xb5\x2f\xfd", 4, ZSTD, "zstd -d"},
+    {"\xfd\x37zXZ", 5, UNSUPPORTED, "xz -d"},
+    {"BZh", 3, UNSUPPORTED, "bzip2 -d"},
+    {"\x04\x22\x4d\x18", 4, UNSUPPORTED, "lz4 -d"},
 };
 
-static const struct packer *packer_of(int fd)
+static const struct compression *find_compression(int fd)
 {
     char bytes[8] = {0};
 
     if (pread(fd, bytes, sizeof(bytes), 0) < 4)
         return NULL;
-    for (size_t i = 0; i < sizeof(packers) / sizeof(packers[0]); i++)
-        if (memcmp(bytes, packers[i].magic, packers[i].len) == 0)
-            return &packers[i];
+    for (size_t i = 0; i < sizeof(compressions) / sizeof(compressions[0]); i++)
+        if (memcmp(bytes, compressions[i].magic, compressions[i].len) == 0)
+            return &compressions[i];
     return NULL;
 }
 
 static int fail_write(const struct unpack *u, int error)
 {
-    err_note_what(u->note, ERR_CORE, "decompressing %s to %s: %s after %llu MB", u->path, u->place, strerror(error),
+    err_note_what(u->note, ERR_CORE, "decompressing %s to %s: %s after %llu MB", u->path, u->dir, strerror(error),
                   (unsigned long long)(u->written >> 20));
     err_note_hint(u->note, "Set TMPDIR to a directory with more space, or decompress the file yourself.");
     return ERR_CORE;
@@ -92,7 +95,7 @@ static int write_out(struct unpack *u, size_t len)
     return r;
 }
 
-/* The next piece of the packed file; 0 at its end. */
+/* Reads the next piece of the compressed file; 0 at its end. */
 static size_t read_in(const struct unpack *u)
 {
     ssize_t n;
@@ -103,20 +106,20 @@ static size_t read_in(const struct unpack *u)
     return n > 0 ? (size_t)n : 0;
 }
 
-/* All output that the stream gives for the input it has. Several packed parts may follow each other. */
-static int gzip_piece(struct unpack *u, z_stream *z)
+/* Writes all output for the input so far. A file may consist of several gzip members. */
+static int inflate_piece(struct unpack *u, z_stream *z)
 {
     int r = 0, state = Z_OK;
 
-    while (r == 0 && !u->broken) {
+    while (r == 0 && !u->corrupt) {
         z->next_out = u->out_bytes;
         z->avail_out = (uInt)OUT_BYTES;
         state = inflate(z, Z_NO_FLUSH);
         r = write_out(u, OUT_BYTES - z->avail_out);
         if (state == Z_STREAM_END)
-            u->broken = inflateReset(z) != Z_OK;
+            u->corrupt = inflateReset(z) != Z_OK;
         else if (state != Z_OK && state != Z_BUF_ERROR)
-            u->broken = true;
+            u->corrupt = true;
         if (!z->avail_in && z->avail_out)
             break;
     }
@@ -130,9 +133,9 @@ static int unpack_gzip(struct unpack *u)
 
     if (inflateInit2(&z, 16 + MAX_WBITS) != Z_OK)
         return ERR_NOMEM;
-    while (r == 0 && !u->broken && (z.avail_in = (uInt)read_in(u)) > 0) {
+    while (r == 0 && !u->corrupt && (z.avail_in = (uInt)read_in(u)) > 0) {
         z.next_in = u->in_bytes;
-        r = gzip_piece(u, &z);
+        r = inflate_piece(u, &z);
     }
     inflateEnd(&z);
     return r;
@@ -143,10 +146,10 @@ static int zstd_piece(struct unpack *u, ZSTD_DStream *z, size_t len)
     ZSTD_inBuffer in = {u->in_bytes, len, 0};
     int r = 0;
 
-    while (r == 0 && !u->broken) {
+    while (r == 0 && !u->corrupt) {
         ZSTD_outBuffer out = {u->out_bytes, OUT_BYTES, 0};
 
-        u->broken = ZSTD_isError(ZSTD_decompressStream(z, &out, &in)) != 0;
+        u->corrupt = ZSTD_isError(ZSTD_decompressStream(z, &out, &in)) != 0;
         r = write_out(u, out.pos);
         if (in.pos == in.size && out.pos < out.size)
             break;
@@ -162,26 +165,26 @@ static int unpack_zstd(struct unpack *u)
 
     if (!z)
         return ERR_NOMEM;
-    /* zstd --long=31 makes streams that want two gigabytes of memory: those that want more than 128 MB are refused. */
-    while (r == 0 && !u->broken && (len = read_in(u)) > 0)
+    /* zstd --long=31 makes streams that need 2 GB of memory. The library's default limit refuses more than 128 MB. */
+    while (r == 0 && !u->corrupt && (len = read_in(u)) > 0)
         r = zstd_piece(u, z, len);
     ZSTD_freeDStream(z);
     return r;
 }
 
-/* Without a name: it is gone when we are, whatever the reason. */
+/* Unnamed, so it disappears when we exit, for whatever reason. */
 static int open_temporary(struct unpack *u)
 {
     char name[4096];
     int n;
 
-    u->place = secure_getenv("TMPDIR");
-    if (!u->place || !u->place[0])
-        u->place = access("/var/tmp", W_OK) == 0 ? "/var/tmp" : "/tmp";
-    u->out = open(u->place, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+    u->dir = secure_getenv("TMPDIR");
+    if (!u->dir || !u->dir[0])
+        u->dir = access("/var/tmp", W_OK) == 0 ? "/var/tmp" : "/tmp";
+    u->out = open(u->dir, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
     if (u->out >= 0)
         return 0;
-    n = snprintf(name, sizeof(name), "%s/spyglass-core-XXXXXX", u->place);
+    n = snprintf(name, sizeof(name), "%s/spyglass-core-XXXXXX", u->dir);
     u->out = n > 0 && (size_t)n < sizeof(name) ? mkostemp(name, O_CLOEXEC) : -1;
     if (u->out < 0)
         return fail_write(u, errno);
@@ -189,7 +192,7 @@ static int open_temporary(struct unpack *u)
     return 0;
 }
 
-static int unpack_by(struct unpack *u, enum kind kind)
+static int unpack_to_temporary(struct unpack *u, enum kind kind)
 {
     int r = open_temporary(u);
 
@@ -207,21 +210,21 @@ static int unpack_by(struct unpack *u, enum kind kind)
 
 int core_unpack(int fd, const char *path, int *ret_fd, struct err_note *note)
 {
-    const struct packer *packer = packer_of(fd);
+    const struct compression *compression = find_compression(fd);
     struct unpack u = {.path = path, .note = note, .in = fd, .out = -1};
     int r;
 
-    if (!packer)
+    if (!compression)
         return 0;
-    if (packer->kind == FOREIGN) {
+    if (compression->kind == UNSUPPORTED) {
         err_note_what(note, ERR_CORE, "%s is compressed in an unsupported format", path);
-        err_note_hint(note, "Decompress it first: %s %s", packer->program, path);
+        err_note_hint(note, "Decompress it first: %s %s", compression->program, path);
         return ERR_CORE;
     }
-    r = unpack_by(&u, packer->kind);
-    if (r == 0 && u.broken && !u.written) {
+    r = unpack_to_temporary(&u, compression->kind);
+    if (r == 0 && u.corrupt && !u.written) {
         err_note_what(note, ERR_CORE, "%s is compressed but corrupt", path);
-        err_note_hint(note, "Copy the original again, or decompress it yourself: %s %s", packer->program, path);
+        err_note_hint(note, "Copy the original again, or decompress it yourself: %s %s", compression->program, path);
         r = ERR_CORE;
     }
     if (r < 0) {

@@ -1,13 +1,14 @@
 /*
- * Descriptors are short when a thousand processes are read at once. Those that only save time are given up first.
+ * Saves file descriptors when spyglass samples a thousand processes: those that are only kept open for
+ * speed go first.
  */
 #ifndef TARGET_DESCRIPTORS_H
 #define TARGET_DESCRIPTORS_H
 
-/* As many as we may have. A launched program gets the old limit back (launch.h). */
+/* Raises RLIMIT_NOFILE to the hard limit. A launched program gets the old limit back (launch.h). */
 void descriptors_raise_limit(void);
 
-/* `fd` if it may stay open; else closes it and gives -1: the last ones are for what is read and closed at once. */
+/* Returns `fd` if it may stay open, or closes it and returns -1: the last descriptors are reserved for short reads. */
 int descriptors_keep(int fd);
 
 #endif

@@ -1,12 +1,12 @@
 /*
- * RLIMIT_NOFILE. Called by cmd/ at the start and for each descriptor that is kept per process or thread.
+ * RLIMIT_NOFILE.
  */
 #include "target/descriptors.h"
 
 #include <sys/resource.h>
 #include <unistd.h>
 
-#define SPARE 64
+#define RESERVED 64
 
 void descriptors_raise_limit(void)
 {
@@ -18,12 +18,12 @@ void descriptors_raise_limit(void)
     }
 }
 
-/* The kernel gives the lowest number that is free: a high one tells that few are left. */
+/* The kernel hands out the lowest free number, so a high number means that few are left. */
 int descriptors_keep(int fd)
 {
     struct rlimit limit;
 
-    if (fd < 0 || getrlimit(RLIMIT_NOFILE, &limit) < 0 || (rlim_t)fd + SPARE < limit.rlim_cur)
+    if (fd < 0 || getrlimit(RLIMIT_NOFILE, &limit) < 0 || (rlim_t)fd + RESERVED < limit.rlim_cur)
         return fd;
     close(fd);
     return -1;

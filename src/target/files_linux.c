@@ -1,6 +1,5 @@
 /*
- * Paths of a target -> descriptors. Called wherever a file of the target is needed: by target/image.c for symbols, by
- * target/mem_core.c for memory that a core file leaves out, by sample/shorten.c.
+ * Paths of a target -> file descriptors.
  */
 #include "target/files.h"
 
@@ -66,8 +65,8 @@ static int open_regular(int root, const char *path)
     return -1;
 }
 
-/* The user's own word, not the target's: links lead where they lead. */
-static int open_own(const char *path)
+/* This path comes from the user, not from the target, so symbolic links are fine. */
+static int open_user_path(const char *path)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     struct stat st;
@@ -99,8 +98,8 @@ static int open_live(pid_t pid, const char *path)
     return fd;
 }
 
-/* A debugger outside of a chroot or container writes the paths as it sees them: below the root's own path. */
-static const char *inside(const struct files *f, const char *path)
+/* A debugger outside of a chroot or container records paths as it sees them: with the path of the root in front. */
+static const char *strip_root(const struct files *f, const char *path)
 {
     size_t len = f->root_path ? strlen(f->root_path) : 0;
 
@@ -109,7 +108,7 @@ static const char *inside(const struct files *f, const char *path)
 
 const char *files_inside(const struct files *f, const char *path)
 {
-    return inside(f, path) ? inside(f, path) : path;
+    return strip_root(f, path) ? strip_root(f, path) : path;
 }
 
 int files_open(const struct files *f, const char *path)
@@ -118,13 +117,13 @@ int files_open(const struct files *f, const char *path)
 
     if (f->pid) {
         fd = open_live(f->pid, path);
-        return fd < 0 && inside(f, path) ? open_live(f->pid, inside(f, path)) : fd;
+        return fd < 0 && strip_root(f, path) ? open_live(f->pid, strip_root(f, path)) : fd;
     }
-    if (f->exe_own && f->exe_path && strcmp(path, f->exe_path) == 0)
-        return open_own(f->exe_own);
+    if (f->exe_override && f->exe_path && strcmp(path, f->exe_path) == 0)
+        return open_user_path(f->exe_override);
     fd = f->root < 0 ? -1 : open_regular(f->root, path);
-    if (fd < 0 && f->root >= 0 && inside(f, path))
-        fd = open_regular(f->root, inside(f, path));
+    if (fd < 0 && f->root >= 0 && strip_root(f, path))
+        fd = open_regular(f->root, strip_root(f, path));
     return fd;
 }
 

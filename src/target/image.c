@@ -1,6 +1,5 @@
 /*
- * ELF images in a target's memory -> symbols. Called while a Python is looked for.
- * All offsets come from the target and are bounded.
+ * Looks up symbols in ELF images in a target's memory. All offsets come from the target and are bounded.
  */
 #include "target/image.h"
 
@@ -23,18 +22,7 @@
 #define MAX_NOTES   1024
 #define PAGE        4096ull
 
-static void take_segment(struct image *img, const Elf64_Phdr *ph)
-{
-    struct image_range *r;
-
-    if (ph->p_type != PT_LOAD || !(ph->p_flags & PF_W) || img->n_writable == IMAGE_MAX_WRITABLE)
-        return;
-    r = &img->writable[img->n_writable++];
-    r->start = img->bias + ph->p_vaddr;
-    r->end = r->start + ph->p_memsz;
-}
-
-/* The dynamic linker moves these addresses in memory for libraries, but not for every program. */
+/* The dynamic linker relocates these addresses in memory for libraries, but not for every program. */
 static addr_t dynamic_addr(const struct image *img, uint64_t value)
 {
     return value && value < img->bias ? img->bias + value : value;
@@ -78,8 +66,7 @@ static void read_build_id(struct mem *m, struct image *img, const Elf64_Phdr *ph
 
 int image_open(struct mem *m, const struct proc_map *map, struct image *ret)
 {
-    struct image img = {
-        .start = map->start, .path = map->path, .device = map->device, .inode = map->inode, .deleted = map->deleted};
+    struct image img = {.start = map->start, .path = map->path, .inode = map->inode};
     Elf64_Ehdr eh;
     Elf64_Phdr ph[MAX_PHDRS];
     const Elf64_Phdr *dynamic = NULL;
@@ -99,7 +86,10 @@ int image_open(struct mem *m, const struct proc_map *map, struct image *ret)
             break;
         }
     for (size_t i = 0; i < eh.e_phnum; i++) {
-        take_segment(&img, &ph[i]);
+        addr_t start = img.bias + ph[i].p_vaddr;
+
+        if (ph[i].p_type == PT_LOAD && ph[i].p_flags & PF_W && img.n_writable < IMAGE_MAX_WRITABLE)
+            img.writable[img.n_writable++] = (struct image_range){start, start + ph[i].p_memsz};
         if (ph[i].p_type == PT_DYNAMIC)
             dynamic = &ph[i];
         if (ph[i].p_type == PT_NOTE)
@@ -111,7 +101,7 @@ int image_open(struct mem *m, const struct proc_map *map, struct image *ret)
     return 0;
 }
 
-/* True when symbol number `i` is defined and has this name; its address is then in `ret`. */
+/* True if symbol number `i` is defined and has this name; sets `ret` to its address. */
 static bool symbol_is(struct mem *m, const struct image *img, uint32_t i, const char *name, addr_t *ret)
 {
     Elf64_Sym sym;
@@ -128,7 +118,7 @@ static bool symbol_is(struct mem *m, const struct image *img, uint32_t i, const 
     return true;
 }
 
-/* The layout of a .gnu.hash section: four words, a bloom filter, buckets, chains. */
+/* A .gnu.hash section: four words, a Bloom filter, buckets, chains. */
 static int symbol_by_gnu_hash(struct mem *m, const struct image *img, const char *name, addr_t *ret)
 {
     uint32_t head[4], index, link;
@@ -152,8 +142,8 @@ static int symbol_by_gnu_hash(struct mem *m, const struct image *img, const char
     return ERR_READ;
 }
 
-/* The old table: its number of chains is the number of symbols. */
-static int symbol_by_number(struct mem *m, const struct image *img, const char *name, addr_t *ret)
+/* DT_HASH: the number of chains is the number of symbols. */
+static int symbol_by_sysv_hash(struct mem *m, const struct image *img, const char *name, addr_t *ret)
 {
     uint32_t head[2];
 
@@ -171,12 +161,11 @@ int image_symbol(struct mem *m, const struct image *img, const char *name, addr_
         return ERR_READ;
     if (img->gnu_hash)
         return symbol_by_gnu_hash(m, img, name, ret);
-    return img->sysv_hash ? symbol_by_number(m, img, name, ret) : ERR_READ;
+    return img->sysv_hash ? symbol_by_sysv_hash(m, img, name, ret) : ERR_READ;
 }
 
-/* True when the file is the very one that is mapped: by its inode or, when there is no process any more, its build id.
- * The inode that maps tell of can be another than a file's own where file systems lie over each other (overlayfs): then
- * the build id decides, too, if there is one. */
+/* True if the file is the one that is mapped: by inode or, for a core file, by build id. On overlayfs the inode in
+ * maps can differ from the inode of the file, so compare the build id then as well, if there is one. */
 static bool is_mapped_file(const struct files *files, const struct image *img, int fd)
 {
     unsigned char head[BUILD_ID_HEAD];
@@ -194,8 +183,8 @@ static bool is_mapped_file(const struct files *files, const struct image *img, i
     return !img->id.len || build_id_equal(&id, &img->id);
 }
 
-/* By its path, else by the kernel's own link to the program, which holds when that was deleted. */
-static int open_file(const struct files *files, const struct image *img)
+/* Opens the file by path, or else through /proc/PID/exe, which works even if the program was deleted. */
+static int open_mapped_file(const struct files *files, const struct image *img)
 {
     char path[64];
     int fd = files_open(files, img->path);
@@ -217,7 +206,7 @@ static int open_file(const struct files *files, const struct image *img)
 
 int image_file_symbol(const struct files *files, const struct image *img, const char *name, addr_t *ret)
 {
-    int fd = open_file(files, img), r;
+    int fd = open_mapped_file(files, img), r;
     struct stat st;
     void *bytes;
     addr_t value;

@@ -1,6 +1,7 @@
 /*
- * Starting the program that is to be sampled. Its standard streams, its terminal and its signals are its own: it is in
- * our process group, so that what is typed reaches it as if we were not there, and begins with what we were given.
+ * Starts the program to be sampled. It keeps our standard streams, terminal and process group, so that
+ * typed signals reach it directly, and it starts with the signal and resource settings that we were
+ * started with.
  */
 #ifndef TARGET_LAUNCH_H
 #define TARGET_LAUNCH_H
@@ -16,53 +17,54 @@
 
 struct sudo_caller;
 
-/* How we were started: what we change of it for ourselves a launched program gets back. */
+/* The settings we were started with. spyglass changes them for itself; a launched program gets them back. */
 struct launch_origin {
-    sigset_t mask;    /* blocked */
-    sigset_t ignored; /* SIGHUP by nohup, SIGINT by a shell that put us into the background */
+    sigset_t mask;    /* blocked signals */
+    sigset_t ignored; /* SIGHUP by nohup, SIGINT by a shell that started us in the background */
     struct rlimit files;
 };
 
 struct launch_options {
-    bool capture;                       /* hold back what it writes to its streams */
-    bool adopt;                         /* orphans of it become our children */
-    const struct launch_origin *origin; /* NULL: it begins with what we have */
-    const struct sudo_caller *caller;   /* run it as this one; NULL: as ourselves */
+    bool capture;                       /* buffer what it writes to stdout and stderr */
+    bool adopt;                         /* become the reaper of its orphans */
+    const struct launch_origin *origin; /* NULL: it inherits our current settings */
+    const struct sudo_caller *caller;   /* the user to run it as; NULL: ourselves */
 };
 
 struct launch {
     pid_t pid;
-    int output; /* with capture: what it wrote to its streams; else -1 */
-    int pidfd;  /* -1 where the kernel has none */
+    int output; /* with `capture`: the buffered output; else -1 */
+    int pidfd;  /* -1 if the kernel has no pidfd_open */
     bool adopts;
     bool ended;
-    int status; /* as of waitpid, once it has ended */
+    int status; /* wait status, once `ended` */
 };
 
-/* Before anything is changed: the first thing in main. */
+/* Call this first in main(), before anything changes. */
 void launch_origin_read(struct launch_origin *ret);
 
-/* 0, or ERR_LAUNCH with `note` filled when the program could not be executed. */
+/* 0, or ERR_LAUNCH with `note` filled in if the program cannot be executed. */
 int launch_start(char *const argv[], const struct launch_options *options, struct launch *ret, struct err_note *note);
 
-/* Looks whether it has ended; buries orphans that were left to us. */
+/* Checks whether it has exited; reaps adopted orphans. */
 bool launch_poll(struct launch *l);
-/* Told by someone else's wait. */
+/* Records an exit that another wait call has reaped. */
 void launch_set_ended(struct launch *l, int status);
 
-/* Sleeps until it has ended, a signal came or the time is over. */
-void launch_wait(struct launch *l, uint64_t most_ns);
+/* Sleeps until it exits, a signal arrives or the time is up. */
+void launch_wait(struct launch *l, uint64_t timeout_ns);
 
-/* True when it stands still by a signal that stops (SIGTSTP, SIGTTIN …). */
+/* True if a stop signal (SIGTSTP, SIGTTIN, …) has stopped it. */
 bool launch_is_stopped(const struct launch *l);
 
-/* True when what we launch needs us to stay: we are in the foreground of a terminal, or the first process of a container. */
+/* True if the launched program needs us to stay alive: we are in the foreground of a terminal, or the init process
+ * of a container. */
 bool launch_needs_us(void);
 
-/* Its exit status as a shell shows it: 128 + signal when it was killed. 0 while it runs. */
+/* The exit status that a shell would show: 128 + signal if it was killed. 0 while it runs. */
 int launch_exit_status(const struct launch *l);
 
-/* Copies what was captured to `out`. */
+/* Copies the captured output to `out`. */
 void launch_show_output(const struct launch *l, FILE *out);
 void launch_close(struct launch *l);
 

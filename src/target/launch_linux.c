@@ -1,5 +1,5 @@
 /*
- * fork, exec, wait. Called by cmd/record.
+ * Starts a program with fork and exec, and waits for it.
  */
 #include "target/launch.h"
 
@@ -32,8 +32,8 @@ void launch_origin_read(struct launch_origin *ret)
         ret->files = (struct rlimit){RLIM_INFINITY, RLIM_INFINITY};
 }
 
-/* Handlers go with exec, but what is ignored and blocked stays. */
-static void origin_restore(const struct launch_origin *origin)
+/* exec resets signal handlers, but not ignored and blocked signals. */
+static void restore_origin(const struct launch_origin *origin)
 {
     for (int sig = 1; sig <= SIGRTMAX; sig++)
         if (sig != SIGKILL && sig != SIGSTOP)
@@ -43,7 +43,7 @@ static void origin_restore(const struct launch_origin *origin)
         setrlimit(RLIMIT_NOFILE, &origin->files);
 }
 
-/* In the child: never returns. */
+/* Runs in the child; never returns. */
 static void child_exec(char *const argv[], const struct launch_options *options, int output, int report)
 {
     int error;
@@ -53,7 +53,7 @@ static void child_exec(char *const argv[], const struct launch_options *options,
         dup2(output, STDERR_FILENO);
     }
     if (options->origin)
-        origin_restore(options->origin);
+        restore_origin(options->origin);
     error = options->caller ? sudo_caller_switch(options->caller) : 0;
     if (!error) {
         execvp(argv[0], argv);
@@ -64,7 +64,7 @@ static void child_exec(char *const argv[], const struct launch_options *options,
     _exit(127);
 }
 
-/* Empty when exec closed the pipe; otherwise why it failed. */
+/* Reads errno of a failed exec; 0 if exec succeeded and closed the pipe. */
 static int exec_error(int report)
 {
     int error = 0;
@@ -110,8 +110,8 @@ void launch_set_ended(struct launch *l, int status)
     l->status = status;
 }
 
-/* Looks first: a thread that is held, or is to be, must not lose its news here. */
-static void bury_orphans(const struct launch *l)
+/* WNOWAIT first: the wait status of a thread that we trace must not be consumed here. */
+static void reap_orphans(const struct launch *l)
 {
     siginfo_t info = {0};
 
@@ -130,21 +130,21 @@ bool launch_poll(struct launch *l)
     if (got == l->pid || (got < 0 && errno == ECHILD))
         launch_set_ended(l, status);
     if (l->adopts)
-        bury_orphans(l);
+        reap_orphans(l);
     return l->ended;
 }
 
-void launch_wait(struct launch *l, uint64_t most_ns)
+void launch_wait(struct launch *l, uint64_t timeout_ns)
 {
     struct pollfd fd = {.fd = l->pidfd, .events = POLLIN};
-    struct timespec most = {.tv_sec = (time_t)(most_ns / NS_PER_S), .tv_nsec = (long)(most_ns % NS_PER_S)};
+    struct timespec timeout = {.tv_sec = (time_t)(timeout_ns / NS_PER_S), .tv_nsec = (long)(timeout_ns % NS_PER_S)};
 
     if (launch_poll(l))
         return;
     if (l->pidfd >= 0)
-        ppoll(&fd, 1, &most, NULL);
+        ppoll(&fd, 1, &timeout, NULL);
     else
-        clock_sleep_ns(most_ns < POLL_NS ? most_ns : POLL_NS);
+        clock_sleep_ns(timeout_ns < POLL_NS ? timeout_ns : POLL_NS);
     launch_poll(l);
 }
 

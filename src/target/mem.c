@@ -1,5 +1,5 @@
 /*
- * What is common to all readers of memory.
+ * Shared functions of all memory readers.
  */
 #include "target/mem.h"
 

@@ -1,9 +1,6 @@
 /*
- * A target's memory behind two functions, so that the same walk reads a live process or a core file.
- * Never writes.
- *
- *     uint64_t head;
- *     if (mem_read(m, runtime + 40, &head, sizeof(head)) < 0) …
+ * Interface to the memory of a target, so that the same code reads a live process or a core file. There
+ * is no way to write.
  */
 #ifndef TARGET_MEM_H
 #define TARGET_MEM_H
@@ -22,26 +19,26 @@ struct mem_span {
 };
 
 struct mem_ops {
-    /* Reads spans in order until one cannot be read whole; returns how many were. */
+    /* Reads spans in order until one is not fully readable; returns how many it read. */
     size_t (*readv)(struct mem *m, const struct mem_span *spans, size_t n);
     struct mem *(*close)(struct mem *m);
 };
 
-/* Embedded as the first member of each implementation. */
+/* The first member of each implementation. */
 struct mem {
     const struct mem_ops *ops;
 };
 
-/* All `len` bytes or an error: ERR_READ, ERR_GONE, ERR_PERMISSION. */
+/* Reads all `len` bytes, or fails with ERR_READ. */
 int mem_read(struct mem *m, addr_t addr, void *buf, size_t len);
-/* A pointer-sized word. */
+/* Reads a pointer-sized word. */
 int mem_read_addr(struct mem *m, addr_t addr, addr_t *ret);
-/* As many of the spans as can be read whole, from the first on; returns their number. */
+/* Reads spans in order until one is not fully readable; returns how many it read. */
 size_t mem_readv(struct mem *m, const struct mem_span *spans, size_t n);
-/* Accepts NULL, returns NULL. */
+/* Accepts NULL; returns NULL. */
 struct mem *mem_close(struct mem *m);
 
-/* The memory of a running process: process_vm_readv, or /proc/PID/mem where that call is refused. */
+/* The memory of a running process: process_vm_readv, or /proc/PID/mem if that is refused. */
 int mem_live_open(pid_t pid, struct mem **ret);
 
 #endif

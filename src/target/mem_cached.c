@@ -1,6 +1,6 @@
 /*
- * Reads of a target -> reads of copies of its pages. Called by python/repr/locals.c, whose many small reads would
- * otherwise be a system call each. Never writes; holds no page longer than until mem_cached_begin.
+ * A page cache in front of another struct mem, for readers that make many small reads. Drops all pages at
+ * mem_cached_begin().
  */
 #include "target/mem_cached.h"
 
@@ -14,7 +14,7 @@
 
 struct slot {
     addr_t page;
-    uint64_t round; /* the one in which the bytes were read */
+    uint64_t round; /* when the page was read */
     unsigned char bytes[PAGE];
 };
 
@@ -23,7 +23,7 @@ struct mem_cached {
     struct mem *from;
     size_t budget; /* reads left */
     bool spent;
-    uint64_t round; /* counts mem_cached_begin; 0 is that of no page */
+    uint64_t round; /* counts calls of mem_cached_begin(); 0 marks an empty slot */
     struct slot *slots;
 };
 
@@ -37,7 +37,7 @@ static bool spend(struct mem_cached *c)
     return true;
 }
 
-/* The bytes of the page at `page`, or NULL when it cannot be read whole. */
+/* The contents of a page, or NULL if it is not fully readable. */
 static const unsigned char *page_bytes(struct mem_cached *c, addr_t page)
 {
     struct slot *slot = &c->slots[(page / PAGE) & (SLOTS - 1)];
@@ -68,7 +68,7 @@ static bool read_pages(struct mem_cached *c, addr_t addr, unsigned char *buf, si
     return true;
 }
 
-/* A core file can have a part of a page: then the bytes themselves are asked for. */
+/* A core file may have part of a page. Fall back to reading just those bytes. */
 static bool read_span(struct mem_cached *c, const struct mem_span *span)
 {
     if (span->addr > INT64_MAX || span->len > INT64_MAX - span->addr)

@@ -1,11 +1,6 @@
 /*
- * Another target's memory, a page at a time and each page once: for readers that follow many small objects while
- * a thread is kept still.
- *
- *     struct mem_cached *c = mem_cached_new();
- *     mem_cached_begin(c, live, 4096);             // at most 4096 reads of `live` from here on
- *     mem_read(mem_cached_mem(c), …);
- *     if (mem_cached_spent(c)) …                   // some reads were refused
+ * Caches the pages of a target's memory, for readers that follow many small objects while a thread is
+ * paused. A budget bounds the number of reads.
  */
 #ifndef TARGET_MEM_CACHED_H
 #define TARGET_MEM_CACHED_H
@@ -16,16 +11,16 @@
 
 struct mem_cached;
 
-struct mem_cached *mem_cached_new(void); /* NULL when out of memory */
+struct mem_cached *mem_cached_new(void); /* NULL if out of memory */
 struct mem_cached *mem_cached_free(struct mem_cached *c);
 
-/* Forgets all pages. From now on reads come from `from`, which is borrowed; `budget` of them, the others fail. */
+/* Drops all pages. From now on reads come from `from`, which is borrowed. After `budget` reads, further reads fail. */
 void mem_cached_begin(struct mem_cached *c, struct mem *from, size_t budget);
 
-/* What is to be read with; it is not to be closed. */
+/* The memory to read from. Do not close it. */
 struct mem *mem_cached_mem(struct mem_cached *c);
 
-/* True when the budget was used up. */
+/* True if the budget has run out. */
 bool mem_cached_spent(const struct mem_cached *c);
 
 #endif

@@ -1,8 +1,8 @@
 /*
- * The memory of a core file behind struct mem. Called by everything that reads a target.
+ * The memory of a core file behind struct mem.
  *
- * A dump leaves out what its files have anyway: read-only parts of programs and libraries. Those are read from the
- * files, if they are the same still: equal build ids or, where there is none, equal program headers.
+ * A core file omits the read-only parts of programs and libraries. Those are read from the mapped files
+ * if the files have not changed: equal build ids or, without build ids, equal program headers.
  */
 #include "base/log.h"
 #include "elf/build_id.h"
@@ -18,13 +18,13 @@
 #define MAX_OPEN 128
 #define PAGE     4096ull
 
-enum module_state { MODULE_NEW, MODULE_GOOD, MODULE_MISSING, MODULE_OTHER };
+enum module_state { MODULE_NEW, MODULE_GOOD, MODULE_MISSING, MODULE_DIFFERENT };
 
 struct module {
     enum module_state state;
-    int fd; /* -1: closed, though it may be good */
+    int fd; /* -1: not open now, even if the file is good */
     bool has_code;
-    bool lacking;
+    bool missing;
     addr_t start; /* where its first bytes are mapped; 0: nowhere */
 };
 
@@ -33,27 +33,27 @@ struct mem_core {
     const struct core_file *core;
     const struct files *files;
     struct module *modules;
-    size_t open[MAX_OPEN]; /* a ring of the modules whose files are open: number + 1; 0: none */
+    size_t open[MAX_OPEN]; /* ring of open modules: number + 1; 0: empty */
     size_t next_open;
-    const struct core_mapped *first_lack;
-    size_t n_lacks;
+    const struct core_mapped *first_missing;
+    size_t n_missing;
 };
 
-/* The first bytes of a module, as they are in the core file and in a file. */
+/* The first bytes of a module, from the core file or from a file. */
 struct head {
     unsigned char bytes[BUILD_ID_HEAD];
     size_t len;
 };
 
-static void head_of_file(int fd, struct head *ret)
+static void read_head(int fd, struct head *ret)
 {
     ssize_t n = pread(fd, ret->bytes, sizeof(ret->bytes), 0);
 
     ret->len = n > 0 ? (size_t)n : 0;
 }
 
-/* What the loader goes by; strip changes the rest of the header, but not this. */
-static bool same_segments(const struct head *a, const struct head *b)
+/* Compares the program headers: strip changes other parts of the ELF header, but not these. */
+static bool has_same_program_headers(const struct head *a, const struct head *b)
 {
     Elf64_Ehdr x, y;
     size_t len;
@@ -64,28 +64,28 @@ static bool same_segments(const struct head *a, const struct head *b)
     if (x.e_phnum != y.e_phnum || x.e_phoff != y.e_phoff || x.e_entry != y.e_entry || x.e_phoff > sizeof(a->bytes))
         return false;
     if (x.e_phoff > a->len || len > a->len - x.e_phoff || x.e_phoff > b->len || len > b->len - x.e_phoff)
-        return true; /* not to be seen */
+        return true; /* not readable: assume that they are equal */
     return memcmp(a->bytes + x.e_phoff, b->bytes + x.e_phoff, len) == 0;
 }
 
-static bool is_same(const struct core_file *core, addr_t start, int fd)
+static bool is_same_file(const struct core_file *core, addr_t start, int fd)
 {
     struct head was, is;
     struct build_id was_id, is_id;
     struct elf_file was_file = {was.bytes, 0}, is_file = {is.bytes, 0};
 
-    head_of_file(fd, &is);
+    read_head(fd, &is);
     was.len = start ? core_file_read(core, start, was.bytes, sizeof(was.bytes)) : 0;
     was_file.len = was.len;
     is_file.len = is.len;
-    /* Other files are of no use here, and not ours to show. */
+    /* Only ELF files are useful here, and we must not expose the contents of others. */
     if (!elf_file_valid(&is_file))
         return false;
     if (!elf_file_valid(&was_file))
         return was.len == 0;
     if (build_id_from_file(&was_file, &was_id) == 0 && build_id_from_file(&is_file, &is_id) == 0)
         return build_id_equal(&was_id, &is_id);
-    return same_segments(&was, &is);
+    return has_same_program_headers(&was, &is);
 }
 
 static void close_module(struct mem_core *c, size_t number)
@@ -96,7 +96,7 @@ static void close_module(struct mem_core *c, size_t number)
     }
 }
 
-/* Files of other kinds are mapped too, of which nothing is needed: a program or library has code or begins as one. */
+/* Ignore mapped data files. A program or library has executable segments or starts with the ELF magic. */
 static bool is_image(const struct mem_core *c, const struct module *module)
 {
     char magic[SELFMAG];
@@ -105,16 +105,16 @@ static bool is_image(const struct mem_core *c, const struct module *module)
                                 memcmp(magic, ELFMAG, SELFMAG) == 0);
 }
 
-static void lack(struct mem_core *c, const struct core_mapped *m)
+static void note_missing(struct mem_core *c, const struct core_mapped *m)
 {
     struct module *module = &c->modules[m->module];
 
-    if (!module->lacking && is_image(c, module)) {
-        c->n_lacks++;
-        if (!c->first_lack)
-            c->first_lack = m;
+    if (!module->missing && is_image(c, module)) {
+        c->n_missing++;
+        if (!c->first_missing)
+            c->first_missing = m;
     }
-    module->lacking = true;
+    module->missing = true;
 }
 
 /* The open file of a module, or -1. */
@@ -122,17 +122,17 @@ static int module_fd(struct mem_core *c, const struct core_mapped *m)
 {
     struct module *module = &c->modules[m->module];
 
-    if (module->state == MODULE_MISSING || module->state == MODULE_OTHER || module->fd >= 0)
+    if (module->state == MODULE_MISSING || module->state == MODULE_DIFFERENT || module->fd >= 0)
         return module->fd;
     module->fd = files_open(c->files, m->path);
     if (module->fd < 0)
         module->state = MODULE_MISSING;
     else if (module->state == MODULE_NEW)
-        module->state = is_same(c->core, module->start, module->fd) ? MODULE_GOOD : MODULE_OTHER;
+        module->state = is_same_file(c->core, module->start, module->fd) ? MODULE_GOOD : MODULE_DIFFERENT;
     log_often(LOG_LEVEL_DEBUG, "memory", m->module, "not in the core file, from %s: %s", m->path,
-              module->state == MODULE_GOOD    ? "read"
-              : module->state == MODULE_OTHER ? "another file"
-                                              : "missing");
+              module->state == MODULE_GOOD        ? "read"
+              : module->state == MODULE_DIFFERENT ? "another file"
+                                                  : "missing");
     if (module->state != MODULE_GOOD) {
         if (module->fd >= 0)
             close(module->fd);
@@ -145,7 +145,7 @@ static int module_fd(struct mem_core *c, const struct core_mapped *m)
     return module->fd;
 }
 
-/* Reads what the file of a mapped part says; 0 when it cannot be had. */
+/* Reads from the mapped file; returns 0 if it is not available. */
 static size_t read_mapped(struct mem_core *c, addr_t addr, void *buf, size_t len)
 {
     const struct core_mapped *m = core_file_mapped(c->core, addr);
@@ -155,18 +155,18 @@ static size_t read_mapped(struct mem_core *c, addr_t addr, void *buf, size_t len
     ssize_t n;
     int fd;
 
-    /* Memory that could be written to need not be what the file says. */
+    /* Writable memory may differ from the file. */
     if (!m || (s && s->writable) || __builtin_add_overflow(m->offset, addr - m->start, &offset) || offset > INT64_MAX)
         return 0;
     if (len > m->end - addr)
         len = m->end - addr;
-    /* What comes next may be in the core file. */
+    /* Stop at the end of the segment or page: the core file may have what follows. */
     end = s ? s->end : (addr | (PAGE - 1)) + 1;
     if (len > end - addr)
         len = end - addr;
     fd = module_fd(c, m);
     if (fd < 0) {
-        lack(c, m);
+        note_missing(c, m);
         return 0;
     }
     do
@@ -214,7 +214,7 @@ static struct mem *core_close(struct mem *m)
 
 static const struct mem_ops core_ops = {.readv = core_readv, .close = core_close};
 
-static void note_module(struct mem_core *c, const struct core_mapped *m)
+static void init_module(struct mem_core *c, const struct core_mapped *m)
 {
     struct module *module = &c->modules[m->module];
     const struct core_segment *s = core_file_segment(c->core, m->start);
@@ -240,31 +240,31 @@ int mem_core_open(const struct core_file *core, const struct files *files, struc
     for (size_t i = 0; i < core->n_modules; i++)
         c->modules[i].fd = -1;
     for (size_t i = 0; i < core->n_mapped; i++)
-        note_module(c, &core->mapped[i]);
+        init_module(c, &core->mapped[i]);
     *ret = &c->mem;
     return 0;
 }
 
-void mem_core_want(struct mem *m, const char *path)
+void mem_core_check_file(struct mem *m, const char *path)
 {
     struct mem_core *c = (struct mem_core *)m;
 
     for (size_t i = 0; i < c->core->n_mapped; i++)
         if (strcmp(c->core->mapped[i].path, path) == 0) {
             if (module_fd(c, &c->core->mapped[i]) < 0)
-                lack(c, &c->core->mapped[i]);
+                note_missing(c, &c->core->mapped[i]);
             return;
         }
 }
 
-bool mem_core_lacks(const struct mem *m, struct mem_core_lack *ret)
+bool mem_core_find_missing(const struct mem *m, struct mem_core_missing *ret)
 {
     const struct mem_core *c = (const struct mem_core *)m;
 
-    if (!c->first_lack)
+    if (!c->first_missing)
         return false;
-    *ret = (struct mem_core_lack){.path = c->first_lack->path,
-                                  .is_other = c->modules[c->first_lack->module].state == MODULE_OTHER,
-                                  .n = c->n_lacks};
+    *ret = (struct mem_core_missing){.path = c->first_missing->path,
+                                     .is_different = c->modules[c->first_missing->module].state == MODULE_DIFFERENT,
+                                     .n = c->n_missing};
     return true;
 }

@@ -1,5 +1,5 @@
 /*
- * The memory of a running process. Reads only: there is no call here that could write.
+ * The memory of a running process, read-only.
  */
 #include "base/err.h"
 #include "base/log.h"
@@ -15,16 +15,16 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-#define BATCH 512 /* below IOV_MAX; keeps the vectors on the stack */
+#define BATCH 512 /* below IOV_MAX, and small enough for the stack */
 
 struct mem_live {
     struct mem mem;
     pid_t pid;
-    int fd; /* /proc/PID/mem, -1 until process_vm_readv is refused */
+    int fd; /* /proc/PID/mem; -1 until process_vm_readv is refused */
 };
 
-/* seccomp profiles that know ptrace but not process_vm_readv answer EPERM or ENOSYS. */
-static bool use_file(struct mem_live *live)
+/* seccomp profiles that allow ptrace but do not know process_vm_readv answer EPERM or ENOSYS. */
+static bool open_mem_file(struct mem_live *live)
 {
     char path[64];
 
@@ -38,14 +38,6 @@ static bool use_file(struct mem_live *live)
                 "pid %d: process_vm_readv is refused, /proc/PID/mem: %s", (int)live->pid,
                 live->fd >= 0 ? "opened" : strerror(errno));
     return live->fd >= 0;
-}
-
-/* The file is of one address space: after an exec it is empty, and the new one must be opened. */
-static bool reuse_file(struct mem_live *live)
-{
-    close(live->fd);
-    live->fd = -1;
-    return use_file(live);
 }
 
 static size_t read_spans(const struct mem_live *live, const struct mem_span *spans, size_t n, bool *ret_empty)
@@ -68,8 +60,13 @@ static size_t read_by_file(struct mem_live *live, const struct mem_span *spans, 
     bool empty = false;
     size_t done = read_spans(live, spans, n, &empty);
 
-    if (done == 0 && n && spans[0].len && empty && reuse_file(live))
-        done = read_spans(live, spans, n, &empty);
+    /* An open /proc/PID/mem refers to one address space and reads as empty after an exec. Open it again. */
+    if (done == 0 && n && spans[0].len && empty) {
+        close(live->fd);
+        live->fd = -1;
+        if (open_mem_file(live))
+            done = read_spans(live, spans, n, &empty);
+    }
     return done;
 }
 
@@ -81,7 +78,7 @@ static size_t read_batch(struct mem_live *live, const struct mem_span *spans, si
 
     for (size_t i = 0; i < n; i++) {
         local[i] = (struct iovec){spans[i].buf, spans[i].len};
-        /* The kernel wants a pointer type; it is never followed on our side. */
+        /* The kernel wants a pointer here; we never dereference it. */
         remote[i] = (struct iovec){(void *)(uintptr_t)spans[i].addr, spans[i].len};
     }
     got = process_vm_readv(live->pid, local, n, remote, n, 0);
@@ -89,7 +86,7 @@ static size_t read_batch(struct mem_live *live, const struct mem_span *spans, si
         log_often(LOG_LEVEL_DEBUG, "memory", live->pid,
                   "pid %d: process_vm_readv of %zu ranges, the first at %#llx: %s", (int)live->pid, n,
                   (unsigned long long)spans[0].addr, strerror(errno));
-        if ((errno == EPERM || errno == ENOSYS) && use_file(live))
+        if ((errno == EPERM || errno == ENOSYS) && open_mem_file(live))
             return read_by_file(live, spans, n);
         return 0;
     }

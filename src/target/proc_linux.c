@@ -1,5 +1,5 @@
 /*
- * /proc -> facts about a process. Called by the readers and by cmd/; keeps no state.
+ * Reads and parses /proc. Keeps no state.
  */
 #include "target/proc.h"
 
@@ -20,7 +20,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define COMMAND_MAX    ((size_t)128 * 1024)       /* as long as a single argument can be */
+#define COMMAND_MAX    ((size_t)128 * 1024)       /* the maximum length of a single argument */
 #define FILE_MAX_BYTES ((size_t)64 * 1024 * 1024) /* a maps file of half a million lines */
 
 static int code_from_errno(void)
@@ -81,7 +81,7 @@ int proc_read_file(pid_t pid, pid_t tid, const char *name, char **ret_text, size
     return read_and_close(open(path, O_RDONLY | O_CLOEXEC), ret_text, ret_len);
 }
 
-/* The numbers of a stat line behind the state; signs are left out. */
+/* Parses the numbers of a stat line after the state; ignores signs. */
 static size_t stat_numbers(const char *p, uint64_t *ret, size_t max)
 {
     size_t n = 0;
@@ -97,7 +97,7 @@ static size_t stat_numbers(const char *p, uint64_t *ret, size_t max)
     return n;
 }
 
-/* Of a process that we may not look into the kernel tells no addresses: then its name must do. */
+/* If we may not trace the process, the kernel hides the addresses. Use the name instead. */
 static uint64_t stat_image(const char *name, size_t name_len, uint64_t code, uint64_t stack, uint64_t heap)
 {
     if (!code)
@@ -110,7 +110,7 @@ static uint64_t stat_image(const char *name, size_t name_len, uint64_t code, uin
 /* proc(5): the parent is field 4. */
 #define STAT_FIELD(number) ((number)-4)
 
-/* The name in a stat line may hold anything, ") R 1" too: fields count from the last parenthesis. */
+/* The name in a stat line may contain anything, even ") R 1", so parse from the last parenthesis. */
 int proc_stat_read(pid_t pid, pid_t tid, struct proc_stat *ret)
 {
     uint64_t f[STAT_FIELD(48)] = {0};
@@ -156,26 +156,6 @@ const char *proc_status_field(const char *text, const char *name)
     return "";
 }
 
-static void status_parse_ns(const char *field, pid_t pid, struct proc_status *st)
-{
-    int columns = 0, value = 0;
-
-    st->ns_pid = pid;
-    while (*field == '\t' || *field == ' ' || isdigit((unsigned char)*field)) {
-        char *end;
-
-        value = (int)strtol(field, &end, 10);
-        if (end == field)
-            break;
-        columns++;
-        field = end;
-    }
-    if (columns > 1) {
-        st->ns_pid = value;
-        st->in_pid_ns = true;
-    }
-}
-
 static void status_parse(const char *text, struct proc_status *st)
 {
     sscanf(proc_status_field(text, "Uid"), "%u %u %u", &st->uid_real, &st->uid_effective, &st->uid_saved);
@@ -199,12 +179,25 @@ bool proc_same_namespace(pid_t pid, const char *name)
     return readlink(path, theirs, sizeof(theirs) - 1) < 0 || strcmp(ours, theirs) == 0;
 }
 
-/* NSpid came with Linux 4.1. Before, the ids in there are not told: ids of ours must not be taken for them. */
-static void status_fill_ns(const char *text, pid_t pid, pid_t tid, struct proc_status *st)
+/* Linux 4.1 added NSpid. Without it we do not know the ids in another pid namespace, and must not mistake ours for
+ * them. */
+static void status_read_ns(const char *text, pid_t pid, pid_t tid, struct proc_status *st)
 {
-    const char *field = proc_status_field(text, "NSpid");
+    const char *field = proc_status_field(text, "NSpid"), *p = field;
+    char *end;
 
-    status_parse_ns(field, tid ? tid : pid, st);
+    st->ns_pid = tid ? tid : pid;
+    /* One column per nested namespace; the last is the id in the innermost. */
+    for (int columns = 1; *p == '\t' || *p == ' ' || isdigit((unsigned char)*p); columns++, p = end) {
+        int id = (int)strtol(p, &end, 10);
+
+        if (end == p)
+            break;
+        if (columns > 1) {
+            st->ns_pid = id;
+            st->in_pid_ns = true;
+        }
+    }
     if (!*field && !proc_same_namespace(pid, "pid")) {
         st->in_pid_ns = true;
         st->ns_pid = 0;
@@ -221,7 +214,7 @@ int proc_status_read(pid_t pid, pid_t tid, struct proc_status *ret)
     if (r < 0)
         return r;
     status_parse(text, &st);
-    status_fill_ns(text, pid, tid, &st);
+    status_read_ns(text, pid, tid, &st);
     free(text);
     *ret = st;
     return 0;
@@ -306,23 +299,8 @@ void proc_maps_free(struct proc_maps *maps)
     *maps = (struct proc_maps){0};
 }
 
-const struct proc_map *proc_maps_find(const struct proc_maps *maps, addr_t addr)
-{
-    size_t lo = 0, hi = maps->n;
-
-    while (lo < hi) {
-        size_t mid = lo + (hi - lo) / 2;
-
-        if (maps->items[mid].end <= addr)
-            lo = mid + 1;
-        else
-            hi = mid;
-    }
-    return lo < maps->n && maps->items[lo].start <= addr ? &maps->items[lo] : NULL;
-}
-
-/* The entries of a directory that are numbers. */
-static int numbers_in(const char *path, pid_t **ret, size_t *ret_n)
+/* Lists the entries of a directory that are numbers. */
+static int list_numbers(const char *path, pid_t **ret, size_t *ret_n)
 {
     DIR *dir = opendir(path);
     pid_t *items = NULL;
@@ -354,15 +332,15 @@ int proc_tasks_read(pid_t pid, pid_t **ret_tids, size_t *ret_n)
     char path[64];
 
     snprintf(path, sizeof(path), "/proc/%d/task", (int)pid);
-    return numbers_in(path, ret_tids, ret_n);
+    return list_numbers(path, ret_tids, ret_n);
 }
 
 int proc_pids_read(pid_t **ret_pids, size_t *ret_n)
 {
-    return numbers_in("/proc", ret_pids, ret_n);
+    return list_numbers("/proc", ret_pids, ret_n);
 }
 
-/* Appends the numbers in the children file of one thread. */
+/* Appends the children of one thread. */
 static int children_of_task(pid_t pid, pid_t tid, pid_t **items, size_t *n, size_t *cap)
 {
     char *text, *end;
@@ -386,7 +364,7 @@ static int children_of_task(pid_t pid, pid_t tid, pid_t **items, size_t *n, size
     return 0;
 }
 
-/* For kernels without CONFIG_PROC_CHILDREN. */
+/* Fallback for kernels without CONFIG_PROC_CHILDREN. */
 static int children_by_parent(pid_t pid, pid_t **ret_pids, size_t *ret_n)
 {
     pid_t *pids;
@@ -503,7 +481,7 @@ int proc_exe_read(pid_t pid, char **ret_path)
     return *ret_path ? 0 : ERR_NOMEM;
 }
 
-/* The clock's id as the kernel makes it: clock_getcpuclockid, which does the same, costs a call more. */
+/* Builds the clock id as the kernel defines it. clock_getcpuclockid() does the same with one more system call. */
 uint64_t proc_cpu_ns(pid_t pid)
 {
     clockid_t clock = (clockid_t)((~(unsigned)pid << 3) | 2);
@@ -514,7 +492,7 @@ uint64_t proc_cpu_ns(pid_t pid)
     return (uint64_t)ts.tv_sec * NS_PER_S + (uint64_t)ts.tv_nsec;
 }
 
-/* ADDR_NO_RANDOMIZE of personality(2), or the setting for the whole machine. */
+/* ADDR_NO_RANDOMIZE of personality(2), or kernel.randomize_va_space. */
 bool proc_is_randomized(pid_t pid)
 {
     char *text, setting = '2';

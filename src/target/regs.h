@@ -1,5 +1,6 @@
 /*
- * A thread's registers, by the numbers that DWARF gives them (System V ABI, AMD64 supplement, figure 3.36).
+ * User-space registers of a thread, indexed by DWARF register number (System V ABI, AMD64 supplement,
+ * figure 3.36).
  */
 #ifndef TARGET_REGS_H
 #define TARGET_REGS_H

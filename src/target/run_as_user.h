@@ -1,11 +1,7 @@
 /*
- * Root without CAP_SYS_PTRACE may not read the processes of others, while their own user may: so root acts as that
- * user for as long as it reads, and is root again when it writes files. See docs/decisions/0009-become-the-user.md.
- *
- *     struct run_as_user *b = run_as_user_of(pid);    // NULL: there is no need, or no way
- *     run_as_user_begin(b);
- *     … read …
- *     run_as_user_end(b);
+ * Root without CAP_SYS_PTRACE, as in a container, may not read processes of other users, but those users
+ * may. spyglass switches to that user while it reads, and back to root to write files. See
+ * docs/decisions/0009-become-the-user.md.
  */
 #ifndef TARGET_RUN_AS_USER_H
 #define TARGET_RUN_AS_USER_H
@@ -16,10 +12,10 @@ struct run_as_user;
 
 /* NULL unless we are root without CAP_SYS_PTRACE and the process belongs to another user. */
 struct run_as_user *run_as_user_of(pid_t pid);
-struct run_as_user *run_as_user_free(struct run_as_user *b);
+struct run_as_user *run_as_user_free(struct run_as_user *u);
 
-/* Both accept NULL, which stands for ourselves. */
-void run_as_user_begin(struct run_as_user *b);
-void run_as_user_end(struct run_as_user *b);
+/* Both accept NULL and then do nothing. */
+void run_as_user_begin(struct run_as_user *u);
+void run_as_user_end(struct run_as_user *u);
 
 #endif

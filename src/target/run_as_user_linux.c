@@ -1,8 +1,9 @@
 /*
- * A pid -> its user's ids, for us to take and to give back. Called by sample/process.c around all that reads a process.
+ * Takes on the ids of a process's user, and returns to root.
  *
- * The kernel compares our real ids with all of the target's (ptrace(2), "Ptrace access mode checking"), so the real ones
- * change too. Our saved user id stays root's: by it we come back, and for it the other user cannot trace us.
+ * The kernel compares our real ids with all ids of the target (ptrace(2), "Ptrace access mode checking"),
+ * so the real ids change, too. The saved user id stays root's: it lets us return, and it keeps the other
+ * user from tracing us.
  */
 #include "target/run_as_user.h"
 
@@ -25,19 +26,19 @@ struct groups {
 
 struct run_as_user {
     uid_t uid;
-    gid_t gid, own_gid;
-    struct groups groups, own_groups;
+    gid_t gid, root_gid;
+    struct groups groups, root_groups;
     uint64_t caps;
-    bool is_on;
+    bool active;
 };
 
-static bool ids_are_one(const struct proc_status *st)
+static bool has_one_identity(const struct proc_status *st)
 {
     return st->uid_real == st->uid_effective && st->uid_real == st->uid_saved && st->gid_real == st->gid_effective &&
            st->gid_real == st->gid_saved;
 }
 
-/* Those beyond the room are left out: they matter for files only. */
+/* Ignores groups beyond the limit: they only matter for files. */
 static void read_groups(pid_t pid, struct groups *ret)
 {
     char *text, *end;
@@ -61,19 +62,19 @@ static void read_groups(pid_t pid, struct groups *ret)
 
 static struct run_as_user *run_as_user_new(pid_t pid, const struct proc_status *st)
 {
-    struct run_as_user *b = calloc(1, sizeof(*b));
+    struct run_as_user *u = calloc(1, sizeof(*u));
     int n;
 
-    if (!b)
+    if (!u)
         return NULL;
-    b->uid = st->uid_real;
-    b->gid = st->gid_real;
-    b->own_gid = getgid();
-    b->caps = caps_permitted();
-    read_groups(pid, &b->groups);
-    n = getgroups(GROUPS_MAX, b->own_groups.items);
-    b->own_groups.n = n > 0 ? (size_t)n : 0;
-    return b;
+    u->uid = st->uid_real;
+    u->gid = st->gid_real;
+    u->root_gid = getgid();
+    u->caps = caps_permitted();
+    read_groups(pid, &u->groups);
+    n = getgroups(GROUPS_MAX, u->root_groups.items);
+    u->root_groups.n = n > 0 ? (size_t)n : 0;
+    return u;
 }
 
 struct run_as_user *run_as_user_of(pid_t pid)
@@ -82,49 +83,49 @@ struct run_as_user *run_as_user_of(pid_t pid)
 
     if (geteuid() != 0 || getuid() != 0 || caps_effective() & CAPS_PTRACE)
         return NULL;
-    if (proc_status_read(pid, 0, &st) < 0 || !ids_are_one(&st) || (st.uid_real == 0 && st.gid_real == getgid()))
+    if (proc_status_read(pid, 0, &st) < 0 || !has_one_identity(&st) || (st.uid_real == 0 && st.gid_real == getgid()))
         return NULL;
     log_info("access", "root without CAP_SYS_PTRACE: reading pid %d as uid %u, gid %u", (int)pid, (unsigned)st.uid_real,
              (unsigned)st.gid_real);
     return run_as_user_new(pid, &st);
 }
 
-struct run_as_user *run_as_user_free(struct run_as_user *b)
+struct run_as_user *run_as_user_free(struct run_as_user *u)
 {
-    free(b);
+    free(u);
     return NULL;
 }
 
-static bool take_groups(const struct run_as_user *b, const struct groups *groups, gid_t gid)
+static bool set_groups(const struct run_as_user *u, const struct groups *groups, gid_t gid)
 {
-    return setgroups(groups->n, groups->items) == 0 && setresgid(gid, gid, b->own_gid) == 0;
+    return setgroups(groups->n, groups->items) == 0 && setresgid(gid, gid, u->root_gid) == 0;
 }
 
-/* Never goes on as a mixture of two users. */
-static void be_root(struct run_as_user *b)
+/* Never continue with the ids of two users mixed. */
+static void become_root(struct run_as_user *u)
 {
-    b->is_on = false;
-    if (setresuid(0, 0, 0) < 0 || !take_groups(b, &b->own_groups, b->own_gid))
+    u->active = false;
+    if (setresuid(0, 0, 0) < 0 || !set_groups(u, &u->root_groups, u->root_gid))
         _exit(EXIT_FAILURE);
 }
 
-/* Where it is refused we stay who we are, and the reading then says what it lacks. The capabilities that we have are
- * put into effect again: a process that has some itself can be read only by one that has them too. */
-void run_as_user_begin(struct run_as_user *b)
+/* If the switch fails we stay root, and reading reports what is missing. Makes our permitted capabilities effective
+ * again: only a process with the same capabilities may read a process that has some. */
+void run_as_user_begin(struct run_as_user *u)
 {
-    if (!b || setgroups(b->groups.n, b->groups.items) < 0)
+    if (!u || setgroups(u->groups.n, u->groups.items) < 0)
         return;
-    b->is_on = true;
-    if (!take_groups(b, &b->groups, b->gid) || setresuid(b->uid, b->uid, 0) < 0)
-        be_root(b);
+    u->active = true;
+    if (!set_groups(u, &u->groups, u->gid) || setresuid(u->uid, u->uid, 0) < 0)
+        become_root(u);
     else
-        caps_set(b->caps, b->caps);
-    log_changed(LOG_LEVEL_DEBUG, "access", b->uid, b->is_on, "acting as uid %u: %s", (unsigned)b->uid,
-                b->is_on ? "done" : "refused");
+        caps_set(u->caps, u->caps);
+    log_changed(LOG_LEVEL_DEBUG, "access", u->uid, u->active, "acting as uid %u: %s", (unsigned)u->uid,
+                u->active ? "done" : "refused");
 }
 
-void run_as_user_end(struct run_as_user *b)
+void run_as_user_end(struct run_as_user *u)
 {
-    if (b && b->is_on)
-        be_root(b);
+    if (u && u->active)
+        become_root(u);
 }

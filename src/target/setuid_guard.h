@@ -1,10 +1,7 @@
 /*
- * Rights that are the file's, not the caller's: spyglass installed setuid root, or with file capabilities. They serve
- * for one thing only: to read a process of the caller's own that Yama keeps apart. All else is done as the caller.
- * See docs/decisions/0010-setuid.md.
- *
- *     r = setuid_guard_settle(&note);              // first of all: from here on we are the caller
- *     fd = setuid_guard_open_mem(pid);             // /proc/PID/mem of a process of the caller's own, or -1
+ * Confines the privileges of spyglass when it is installed setuid root or with file capabilities. They
+ * serve one purpose: reading a process of the calling user despite Yama. Everything else happens as the
+ * caller. See docs/decisions/0010-setuid.md.
  */
 #ifndef TARGET_SETUID_GUARD_H
 #define TARGET_SETUID_GUARD_H
@@ -14,21 +11,21 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
-/* True when exec gave us rights that the caller does not have. */
+/* True if exec gave us privileges that the caller does not have. */
 bool setuid_guard_active(void);
 
-/* Becomes the caller for good; of the rights only CAP_SYS_PTRACE is kept, and that not in effect. Does nothing when no
- * rights are lent. ERR_PERMISSION: they could not be given up, and we must not go on. */
-int setuid_guard_settle(struct err_note *note);
+/* Becomes the caller for good and keeps only CAP_SYS_PTRACE, permitted but not effective. Does nothing if we are not
+ * privileged. ERR_PERMISSION: the privileges could not be dropped; the caller must exit. */
+int setuid_guard_drop_privileges(struct err_note *note);
 
-/* The memory of a process that belongs to the caller and hides nothing from him; -1 with errno EPERM for any other. */
+/* Opens /proc/PID/mem of a process that belongs to the caller; -1 with errno EPERM for any other process. */
 int setuid_guard_open_mem(pid_t pid);
 
-/* PTRACE_SEIZE with the lent right. False, with errno, when it is refused. Before anything is read of the thread that
- * was seized, setuid_guard_is_own must be asked, when it has stopped. */
+/* PTRACE_SEIZE with CAP_SYS_PTRACE. False, with errno set, if it is refused. Once the thread has stopped, call
+ * setuid_guard_is_own() before you read anything from it. */
 bool setuid_guard_seize(pid_t tid);
 
-/* True when the process, or thread, has the caller's ids and no others, no capability, and may be dumped. */
+/* True if the process or thread has only the caller's ids, no capabilities, and is dumpable. */
 bool setuid_guard_is_own(pid_t pid);
 
 #endif

@@ -1,11 +1,10 @@
 /*
- * Setuid root -> the caller, with one guarded door. Called by main.c first of all, by mem_live_linux.c and stop_linux.c
- * when the kernel has refused the caller.
+ * Drops setuid privileges and offers two checked operations that use CAP_SYS_PTRACE.
  *
- * What is opened here stays what it is: a directory of /proc names one process for good, whoever gets its pid later, and
- * /proc/PID/mem one address space, whatever that process executes later. So the door is opened first and looked through
- * afterwards: the check is made of the very process that was opened. An address space that ever had other rights is not
- * dumpable (prctl(2), PR_SET_DUMPABLE), and its files in /proc do not belong to its user.
+ * An open /proc/PID directory refers to one process even if the pid is reused, and an open /proc/PID/mem
+ * to one address space even after an exec. So open first and check afterwards: the check then applies to
+ * exactly what was opened. An address space that ever had other privileges is not dumpable (prctl(2),
+ * PR_SET_DUMPABLE), and its /proc files do not belong to its user.
  */
 #include "target/setuid_guard.h"
 
@@ -36,7 +35,7 @@ static bool is_caller(void)
     return getresuid(&r, &e, &s) == 0 && getresgid(&gr, &ge, &gs) == 0 && r == e && r == s && gr == ge && gr == gs;
 }
 
-int setuid_guard_settle(struct err_note *note)
+int setuid_guard_drop_privileges(struct err_note *note)
 {
     uint64_t keep = caps_permitted() & CAPS_PTRACE;
 
@@ -50,7 +49,7 @@ int setuid_guard_settle(struct err_note *note)
         return ERR_PERMISSION;
     }
     prctl(PR_SET_KEEPCAPS, 0, 0, 0, 0);
-    prctl(PR_SET_DUMPABLE, 0, 0, 0, 0); /* no core file, and no debugger of the caller's */
+    prctl(PR_SET_DUMPABLE, 0, 0, 0, 0); /* no core file, and the caller cannot debug us */
     return 0;
 }
 
@@ -101,13 +100,13 @@ bool setuid_guard_is_own(pid_t pid)
     return own;
 }
 
-/* Nothing but the one call between these. */
-static bool raise_right(void)
+/* Only the one system call may come between raise_capability() and drop_capability(). */
+static bool raise_capability(void)
 {
     return setuid_guard_active() && caps_permitted() & CAPS_PTRACE && caps_set(CAPS_PTRACE, CAPS_PTRACE) == 0;
 }
 
-static void lower_right(void)
+static void drop_capability(void)
 {
     int error = errno;
 
@@ -119,9 +118,9 @@ int setuid_guard_open_mem(pid_t pid)
 {
     int dir = setuid_guard_active() ? open_dir(pid) : -1, fd = -1;
 
-    if (dir >= 0 && raise_right()) {
+    if (dir >= 0 && raise_capability()) {
         fd = openat(dir, "mem", O_RDONLY | O_CLOEXEC);
-        lower_right();
+        drop_capability();
     }
     if (fd >= 0 && !dir_is_own(dir)) {
         close(fd);
@@ -141,13 +140,13 @@ bool setuid_guard_seize(pid_t tid)
 {
     bool done;
 
-    /* Asked before as well, so that no other process is even stopped by it. */
-    if (!setuid_guard_active() || !setuid_guard_is_own(tid) || !raise_right()) {
+    /* Check before as well, so that we do not even stop a foreign process. */
+    if (!setuid_guard_active() || !setuid_guard_is_own(tid) || !raise_capability()) {
         errno = EPERM;
         return false;
     }
     done = ptrace(PTRACE_SEIZE, tid, 0, 0) == 0;
-    lower_right();
+    drop_capability();
     log_often(LOG_LEVEL_INFO, "access", tid, "tid %d: PTRACE_SEIZE by the right of the file: %s", (int)tid,
               done ? "done" : strerror(errno));
     return done;

@@ -1,11 +1,6 @@
 /*
- * Who called us through sudo. A program that we start for them runs as them, and what we write belongs to them.
- *
- *     struct sudo_caller c;
- *     if (sudo_caller_find(&c)) {               // we are root, SUDO_UID and SUDO_GID tell of somebody else
- *         … in a child: sudo_caller_switch(&c); execvp(…);
- *         sudo_caller_free(&c);
- *     }
+ * The user who ran us through sudo. A program that we start runs as that user, and the files that we
+ * write belong to them.
  */
 #ifndef TARGET_SUDO_CALLER_H
 #define TARGET_SUDO_CALLER_H
@@ -17,16 +12,17 @@
 struct sudo_caller {
     uid_t uid;
     gid_t gid;
-    gid_t *groups; /* supplementary ones */
+    gid_t *groups; /* supplementary groups */
     size_t n_groups;
-    char *name, *home; /* NULL when unknown */
+    char *name, *home; /* NULL if unknown */
 };
 
-/* False: nobody else, or what is told of them makes no sense. */
+/* Reads SUDO_UID and SUDO_GID. False if we are not root, nobody else called us, or the variables make no sense. */
 bool sudo_caller_find(struct sudo_caller *ret);
 void sudo_caller_free(struct sudo_caller *c);
 
-/* For good, with HOME, USER and LOGNAME. 0, or errno: then the process is not to go on. */
+/* Switches the process to that user for good and sets HOME, USER and LOGNAME. Returns 0 or errno; on failure the
+ * process must exit. */
 int sudo_caller_switch(const struct sudo_caller *c);
 
 #endif

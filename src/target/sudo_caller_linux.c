@@ -1,7 +1,7 @@
 /*
- * SUDO_UID, SUDO_GID -> the caller, with their groups. Called by cmd/record. The groups are those of the process that
- * sudo was called from, since these are the caller's very own; where it cannot be found any more, those of /etc/group.
- * No name service is asked: a static program cannot, and in a bare container there is none.
+ * SUDO_UID and SUDO_GID -> the calling user with all groups. The groups are those of the process that ran
+ * sudo or, if it has exited, those in /etc/group. NSS is not used: a static program cannot load it, and a
+ * minimal container has none.
  */
 #include "target/sudo_caller.h"
 
@@ -15,10 +15,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#define GENERATIONS 16
-#define GROUPS_MAX  65536 /* NGROUPS_MAX of Linux */
+#define ANCESTORS_MAX 16
+#define GROUPS_MAX    65536 /* NGROUPS_MAX of Linux */
 
-/* A plain decimal number that is an id; not the one that means "leave it as it is". */
+/* Parses a plain decimal id; rejects (uid_t)-1, which means "no change". */
 static bool read_id(const char *text, uint32_t *ret)
 {
     unsigned long long value;
@@ -40,8 +40,8 @@ static bool add_group(struct sudo_caller *c, size_t *cap, gid_t gid)
     return true;
 }
 
-/* The line `Groups:` of a status file. */
-static bool take_groups(struct sudo_caller *c, const char *status)
+/* Parses the line `Groups:` of a status file. */
+static bool parse_groups(struct sudo_caller *c, const char *status)
 {
     const char *p = proc_status_field(status, "Groups");
     size_t cap = 0;
@@ -62,7 +62,7 @@ static bool groups_from_ancestor(struct sudo_caller *c)
     struct proc_status st;
     struct proc_stat stat;
 
-    for (int i = 0; i < GENERATIONS && pid > 0 && proc_status_read(pid, 0, &st) == 0; i++) {
+    for (int i = 0; i < ANCESTORS_MAX && pid > 0 && proc_status_read(pid, 0, &st) == 0; i++) {
         if (st.uid_real == c->uid && st.uid_effective == c->uid) {
             char *text;
             size_t len;
@@ -70,7 +70,7 @@ static bool groups_from_ancestor(struct sudo_caller *c)
 
             if (proc_read_file(pid, 0, "status", &text, &len) < 0)
                 return false;
-            found = take_groups(c, text);
+            found = parse_groups(c, text);
             free(text);
             return found;
         }
@@ -81,7 +81,7 @@ static bool groups_from_ancestor(struct sudo_caller *c)
     return false;
 }
 
-/* Splits a line of /etc/passwd or /etc/group at its colons. */
+/* Splits a line of /etc/passwd or /etc/group at the colons. */
 static size_t split(char *line, char **ret, size_t max)
 {
     size_t n = 0;
@@ -92,28 +92,28 @@ static size_t split(char *line, char **ret, size_t max)
     return n;
 }
 
-/* Name and home of the uid; of several names for it the one that sudo tells. */
+/* Reads name and home directory of the uid. If it has several names, prefers $SUDO_USER. */
 static void read_passwd(struct sudo_caller *c)
 {
-    const char *told = getenv("SUDO_USER");
+    const char *sudo_user = getenv("SUDO_USER");
     FILE *file = fopen("/etc/passwd", "re");
     char *line = NULL, *f[7];
     size_t size = 0;
     uint32_t uid;
 
     while (file && getline(&line, &size, file) > 0) {
-        bool better;
+        bool preferred;
 
         if (split(line, f, 7) < 6 || !read_id(f[2], &uid) || uid != c->uid)
             continue;
-        better = told && strcmp(f[0], told) == 0;
-        if (c->name && !better)
+        preferred = sudo_user && strcmp(f[0], sudo_user) == 0;
+        if (c->name && !preferred)
             continue;
         free(c->name);
         free(c->home);
         c->name = strdup(f[0]);
         c->home = strdup(f[5]);
-        if (better)
+        if (preferred)
             break;
     }
     free(line);
@@ -121,7 +121,7 @@ static void read_passwd(struct sudo_caller *c)
         fclose(file);
 }
 
-static bool is_in(char *members, const char *name)
+static bool is_member(char *members, const char *name)
 {
     for (char *m; (m = strsep(&members, ","));)
         if (strcmp(m, name) == 0)
@@ -141,7 +141,7 @@ static void groups_from_file(struct sudo_caller *c)
     c->n_groups = 0;
     add_group(c, &cap, c->gid);
     while (file && c->name && getline(&line, &size, file) > 0)
-        if (split(line, f, 4) == 4 && read_id(f[2], &gid) && gid != c->gid && is_in(f[3], c->name) &&
+        if (split(line, f, 4) == 4 && read_id(f[2], &gid) && gid != c->gid && is_member(f[3], c->name) &&
             !add_group(c, &cap, gid))
             break;
     free(line);
@@ -174,7 +174,7 @@ void sudo_caller_free(struct sudo_caller *c)
 
 int sudo_caller_switch(const struct sudo_caller *c)
 {
-    /* In this order: without the uid the right to change the others is gone. */
+    /* The uid goes last: without uid 0 we could not change the others. */
     if (setgroups(c->n_groups, c->groups) < 0 || setresgid(c->gid, c->gid, c->gid) < 0 ||
         setresuid(c->uid, c->uid, c->uid) < 0)
         return errno;

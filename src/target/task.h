@@ -1,5 +1,5 @@
 /*
- * One thread of a process, with its /proc files kept open: what the kernel is doing with it.
+ * Scheduler state of one thread, read from /proc files that stay open.
  */
 #ifndef TARGET_TASK_H
 #define TARGET_TASK_H
@@ -10,34 +10,34 @@
 
 struct task {
     pid_t pid, tid;
-    int stat_fd, sched_fd; /* -1: opened at each use, when descriptors are short */
-    uint64_t stack;        /* where the stack of its process begins; 0: not looked yet, or not told */
-    bool replaced;         /* that has changed: the process has executed another program */
+    int stat_fd, sched_fd; /* -1: opened for each read, if descriptors are scarce */
+    uint64_t stack;        /* address of the process's stack; 0: not read yet, or hidden */
+    bool execed;           /* that address has changed: the process has called exec */
 };
 
 struct task_look {
-    char state; /* R, S, D, T, t, Z … */
+    char state; /* R, S, D, T, t, Z, … */
     int cpu;    /* where it runs or ran last */
     bool is_realtime;
 };
 
 struct sched_stats {
-    uint64_t count;   /* how often the kernel gave it a CPU so far */
-    uint64_t run_ns;  /* how long it had one */
-    uint64_t wait_ns; /* how long it waited for one, up to its last turn */
+    uint64_t run_count; /* how often the kernel has put it on a CPU */
+    uint64_t run_ns;    /* time on a CPU */
+    uint64_t wait_ns;   /* time in a run queue, up to when it last got a CPU */
 };
 
 void task_open(struct task *t, pid_t pid, pid_t tid);
 void task_close(struct task *t);
 
-/* ERR_NO_PROCESS when the thread is gone, or is one of another program now. */
+/* ERR_NO_PROCESS if the thread has exited, or its process has called exec. */
 int task_look(struct task *t, struct task_look *ret);
 
-/* An equal count at two times means that it was not put on a CPU in between: if it was not on one at the first
- * time, it did not run at all. ERR_UNSUPPORTED when the kernel does not tell. */
+/* If the run count is equal at two times, the thread was not put on a CPU in between; if it was off-CPU at the first
+ * time, it did not run at all. ERR_UNSUPPORTED if the kernel has no schedstat. */
 int task_sched_stats(struct task *t, struct sched_stats *ret);
 
-/* Of a thread that waits in a call of the kernel: its stack pointer, and where it will go on. */
+/* Stack pointer and program counter of a thread that sleeps in a system call. */
 int task_waits_at(const struct task *t, uint64_t *ret_sp, uint64_t *ret_pc);
 
 #endif

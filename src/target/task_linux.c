@@ -1,5 +1,5 @@
 /*
- * /proc/PID/task/TID/{stat,schedstat} -> state and number of turns. Called for each thread and sample.
+ * /proc/PID/task/TID/stat and schedstat: state, CPU and run count of a thread.
  */
 #include "target/task.h"
 
@@ -40,7 +40,7 @@ void task_close(struct task *t)
     t->stat_fd = t->sched_fd = -1;
 }
 
-static ssize_t read_start(const struct task *t, int fd, const char *name, char *buf, size_t size)
+static ssize_t read_file(const struct task *t, int fd, const char *name, char *buf, size_t size)
 {
     ssize_t got;
 
@@ -61,7 +61,7 @@ static const char *skip_fields(const char *p, int n)
     return p;
 }
 
-/* A number in decimal; faster than sscanf, which is felt at ten thousand samples a second. */
+/* Faster than sscanf, which shows at ten thousand samples per second. */
 static uint64_t parse_number(const char **p)
 {
     uint64_t value = 0;
@@ -71,20 +71,12 @@ static uint64_t parse_number(const char **p)
     return value;
 }
 
-/* Each exec draws another place for the stack. */
-static bool is_replaced(struct task *t, uint64_t stack)
-{
-    if (!t->stack)
-        t->stack = stack;
-    t->replaced |= stack && stack != t->stack;
-    return t->replaced;
-}
-
 int task_look(struct task *t, struct task_look *ret)
 {
     char buf[1024];
     const char *p, *stack, *cpu;
-    ssize_t got = read_start(t, t->stat_fd, "stat", buf, sizeof(buf) - 1);
+    uint64_t start;
+    ssize_t got = read_file(t, t->stat_fd, "stat", buf, sizeof(buf) - 1);
 
     if (got <= 0)
         return ERR_NO_PROCESS;
@@ -93,34 +85,41 @@ int task_look(struct task *t, struct task_look *ret)
     if (!p || p[1] != ' ' || !p[2])
         return ERR_NO_PROCESS;
     *ret = (struct task_look){.state = p[2], .cpu = -1};
-    /* From the state, field 3, to the start of the stack, field 28, the processor, field 39, and the priority of a
-     * real-time thread, 0 for all others: proc(5). */
+    /* The state is field 3, the start of the stack field 28, the CPU field 39, and the real-time priority, 0 for
+     * other threads, field 40: proc(5). */
     stack = skip_fields(p + 2, 25);
     cpu = stack ? skip_fields(stack, 11) : NULL;
     if (cpu)
         ret->cpu = (int)parse_number(&cpu);
     ret->is_realtime = cpu && cpu[0] == ' ' && cpu[1] >= '1' && cpu[1] <= '9';
-    return stack && is_replaced(t, parse_number(&stack)) ? ERR_NO_PROCESS : 0;
+    if (!stack)
+        return 0;
+    /* exec places the stack at a new random address. */
+    start = parse_number(&stack);
+    if (!t->stack)
+        t->stack = start;
+    t->execed |= start && start != t->stack;
+    return t->execed ? ERR_NO_PROCESS : 0;
 }
 
 int task_sched_stats(struct task *t, struct sched_stats *ret)
 {
     char buf[128];
     const char *p = buf;
-    ssize_t got = read_start(t, t->sched_fd, "schedstat", buf, sizeof(buf) - 1);
-    struct sched_stats turns;
+    ssize_t got = read_file(t, t->sched_fd, "schedstat", buf, sizeof(buf) - 1);
+    struct sched_stats stats;
 
     if (got <= 0)
         return ERR_UNSUPPORTED;
     buf[got] = '\0';
-    turns.run_ns = parse_number(&p);
+    stats.run_ns = parse_number(&p);
     p = skip_fields(p, 1);
-    turns.wait_ns = p ? parse_number(&p) : 0;
+    stats.wait_ns = p ? parse_number(&p) : 0;
     p = p ? skip_fields(p, 1) : NULL;
-    turns.count = p ? parse_number(&p) : 0;
-    if (!turns.count)
+    stats.run_count = p ? parse_number(&p) : 0;
+    if (!stats.run_count)
         return ERR_UNSUPPORTED;
-    *ret = turns;
+    *ret = stats;
     return 0;
 }
 
@@ -130,7 +129,7 @@ int task_waits_at(const struct task *t, uint64_t *ret_sp, uint64_t *ret_pc)
     char buf[256];
     const char *last;
     uint64_t sp, pc;
-    ssize_t got = read_start(t, -1, "syscall", buf, sizeof(buf) - 1);
+    ssize_t got = read_file(t, -1, "syscall", buf, sizeof(buf) - 1);
 
     if (got <= 0)
         return ERR_UNSUPPORTED;

@@ -1,7 +1,8 @@
 /*
- * /proc/loadavg -> new pids. Its last field is the pid that was given out last in our pid namespace (fs/proc/loadavg.c),
- * and pids are given out in order: the new ones are those since the last look. Called by sample/process_tree.c at each refresh.
- * Where that file is made up (lxcfs, gVisor) or /proc is another namespace's, /proc is listed and compared instead.
+ * Finds new pids through /proc/loadavg. Its last field is the pid that was allocated last in our pid
+ * namespace (fs/proc/loadavg.c). Pids are allocated in order, so the new ones are those since the last
+ * call. If that file is emulated (lxcfs, gVisor) or /proc belongs to another pid namespace, /proc is
+ * listed and compared instead.
  */
 #include "tree/new_pids.h"
 
@@ -17,12 +18,13 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
-/* More ids than this are not tried one by one: what there is of them is listed. */
+/* For a larger range, list /proc instead of reporting every number in it. */
 #define RANGE_MAX 512
-/* Between the two lies little (kernel/fork.c, copy_process: alloc_pid … attach_pid), unless it is preempted there. */
-#define LATE_TRIES 5
+/* A process becomes visible very soon after its pid is allocated (kernel/fork.c, copy_process: alloc_pid …
+ * attach_pid), unless it is preempted in between. */
+#define PENDING_TRIES 5
 
-/* 0 when it cannot be had. */
+/* 0 if it is not available. */
 static pid_t newest_pid(int fd)
 {
     char text[128];
@@ -38,7 +40,7 @@ static pid_t newest_pid(int fd)
     return pid > 0 && pid <= INT32_MAX ? (pid_t)pid : 0;
 }
 
-/* Is what /proc shows the pid namespace that we are in? */
+/* True if /proc shows our own pid namespace. */
 static bool proc_is_ours(void)
 {
     char link[32];
@@ -48,18 +50,6 @@ static bool proc_is_ours(void)
         return false;
     link[len] = '\0';
     return strtol(link, NULL, 10) == getpid();
-}
-
-static int open_newest(void)
-{
-    struct statfs fs;
-    int fd = open("/proc/loadavg", O_RDONLY | O_CLOEXEC);
-
-    if (fd >= 0 && fstatfs(fd, &fs) == 0 && fs.f_type == PROC_SUPER_MAGIC && proc_is_ours() && newest_pid(fd))
-        return fd;
-    if (fd >= 0)
-        close(fd);
-    return -1;
 }
 
 static int compare_pids(const void *a, const void *b)
@@ -78,61 +68,52 @@ static int list_pids(pid_t **ret, size_t *ret_n)
     return r;
 }
 
-int new_pids_open_listing(struct new_pids *b)
+int new_pids_open_listing(struct new_pids *np)
 {
-    *b = (struct new_pids){.fd = -1};
-    return list_pids(&b->listed, &b->n_listed);
+    *np = (struct new_pids){.fd = -1};
+    return list_pids(&np->listed, &np->n_listed);
 }
 
-int new_pids_open(struct new_pids *b)
+int new_pids_open(struct new_pids *np)
 {
-    int fd = open_newest();
+    int fd = open("/proc/loadavg", O_RDONLY | O_CLOEXEC);
+    struct statfs fs;
 
-    log_debug("tree", "new PIDs are found by %s", fd >= 0 ? "/proc/loadavg" : "listing /proc");
-    if (fd < 0)
-        return new_pids_open_listing(b);
-    *b = (struct new_pids){.fd = fd, .last = newest_pid(fd)};
+    if (fd < 0 || fstatfs(fd, &fs) < 0 || fs.f_type != PROC_SUPER_MAGIC || !proc_is_ours() || !newest_pid(fd)) {
+        if (fd >= 0)
+            close(fd);
+        log_debug("tree", "new PIDs are found by listing /proc");
+        return new_pids_open_listing(np);
+    }
+    log_debug("tree", "new PIDs are found by /proc/loadavg");
+    *np = (struct new_pids){.fd = fd, .last = newest_pid(fd)};
     return 0;
 }
 
-void new_pids_close(struct new_pids *b)
+void new_pids_close(struct new_pids *np)
 {
-    if (b->fd >= 0)
-        close(b->fd);
-    free(b->items);
-    free(b->listed);
-    *b = (struct new_pids){.fd = -1};
+    if (np->fd >= 0)
+        close(np->fd);
+    free(np->items);
+    free(np->listed);
+    *np = (struct new_pids){.fd = -1};
 }
 
-static int add(struct new_pids *b, pid_t pid)
+static int append_pid(struct new_pids *np, pid_t pid)
 {
-    if (grow_array((void **)&b->items, &b->cap, b->n + 1, sizeof(*b->items)) < 0)
+    if (grow_array((void **)&np->items, &np->cap, np->n + 1, sizeof(*np->items)) < 0)
         return ERR_NOMEM;
-    b->items[b->n++] = pid;
+    np->items[np->n++] = pid;
     return 0;
 }
 
-static int add_late(struct new_pids *b)
-{
-    size_t kept = 0;
-    int r = 0;
-
-    for (size_t i = 0; i < b->n_late && r == 0; i++)
-        r = add(b, b->late[i].pid);
-    for (size_t i = 0; i < b->n_late; i++)
-        if (--b->late[i].tries > 0)
-            b->late[kept++] = b->late[i];
-    b->n_late = kept;
-    return r;
-}
-
-/* Pids go round: behind the highest comes the lowest. */
+/* Pids wrap around: the lowest follows the highest. */
 static bool in_range(pid_t pid, pid_t after, pid_t last)
 {
     return after < last ? pid > after && pid <= last : pid > after || pid <= last;
 }
 
-static int add_listed_range(struct new_pids *b, pid_t after, pid_t last)
+static int append_listed_range(struct new_pids *np, pid_t after, pid_t last)
 {
     pid_t *pids;
     size_t n;
@@ -142,28 +123,28 @@ static int add_listed_range(struct new_pids *b, pid_t after, pid_t last)
         return r;
     for (size_t i = 0; i < n && r == 0; i++)
         if (in_range(pids[i], after, last))
-            r = add(b, pids[i]);
+            r = append_pid(np, pids[i]);
     free(pids);
     return r;
 }
 
-static int look_by_newest(struct new_pids *b, pid_t last)
+static int read_by_newest(struct new_pids *np, pid_t last)
 {
-    pid_t after = b->last;
+    pid_t after = np->last;
     int r = 0;
 
     if (last == after)
         return 0;
-    b->last = last;
+    np->last = last;
     if (last < after || last - after > RANGE_MAX)
-        return add_listed_range(b, after, last);
+        return append_listed_range(np, after, last);
     for (pid_t pid = after + 1; pid <= last && r == 0; pid++)
-        r = add(b, pid);
+        r = append_pid(np, pid);
     return r;
 }
 
-/* Both lists are in order. */
-static int look_by_listing(struct new_pids *b)
+/* Both lists are sorted. */
+static int read_by_listing(struct new_pids *np)
 {
     pid_t *pids;
     size_t n, old = 0;
@@ -172,32 +153,38 @@ static int look_by_listing(struct new_pids *b)
     if (r < 0)
         return r;
     for (size_t i = 0; i < n && r == 0; i++) {
-        while (old < b->n_listed && b->listed[old] < pids[i])
+        while (old < np->n_listed && np->listed[old] < pids[i])
             old++;
-        if (old == b->n_listed || b->listed[old] != pids[i])
-            r = add(b, pids[i]);
+        if (old == np->n_listed || np->listed[old] != pids[i])
+            r = append_pid(np, pids[i]);
     }
-    free(b->listed);
-    b->listed = pids;
-    b->n_listed = n;
+    free(np->listed);
+    np->listed = pids;
+    np->n_listed = n;
     return r;
 }
 
-int new_pids_read(struct new_pids *b)
+int new_pids_read(struct new_pids *np)
 {
-    pid_t last = b->fd >= 0 ? newest_pid(b->fd) : 0;
-    int r;
+    pid_t last = np->fd >= 0 ? newest_pid(np->fd) : 0;
+    size_t kept = 0;
+    int r = 0;
 
-    b->n = 0;
-    r = add_late(b);
-    b->n_again = b->n;
+    np->n = 0;
+    for (size_t i = 0; i < np->n_pending && r == 0; i++)
+        r = append_pid(np, np->pending[i].pid);
+    for (size_t i = 0; i < np->n_pending; i++)
+        if (--np->pending[i].tries > 0)
+            np->pending[kept++] = np->pending[i];
+    np->n_pending = kept;
+    np->n_repeated = np->n;
     if (r < 0)
         return r;
-    return last ? look_by_newest(b, last) : look_by_listing(b);
+    return last ? read_by_newest(np, last) : read_by_listing(np);
 }
 
-void new_pids_retry(struct new_pids *b, size_t i)
+void new_pids_retry(struct new_pids *np, size_t i)
 {
-    if (i >= b->n_again && i < b->n && b->n_late < NEW_PIDS_LATE_MAX)
-        b->late[b->n_late++] = (struct new_pids_pending){b->items[i], LATE_TRIES};
+    if (i >= np->n_repeated && i < np->n && np->n_pending < NEW_PIDS_PENDING_MAX)
+        np->pending[np->n_pending++] = (struct new_pids_pending){np->items[i], PENDING_TRIES};
 }

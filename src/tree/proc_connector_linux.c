@@ -1,8 +1,9 @@
 /*
- * The process connector (drivers/connector/cn_proc.c) -> forks and execs. Called by sample/process_tree_refresh.c.
+ * The process connector (drivers/connector/cn_proc.c).
  *
- * From Linux 6.6 on the kernel forgets a listener when its socket is closed, whatever ended it; before that one that was
- * killed would cost every fork of the machine a message for ever. So older kernels are not asked.
+ * From Linux 6.6 on the kernel unregisters a listener when its socket is closed. On older kernels, a
+ * listener that is killed leaves every later fork on the machine with the cost of a message, so we do not
+ * use it there.
  */
 #include "tree/proc_connector.h"
 
@@ -21,9 +22,9 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
-#define BUFFER     (1024 * 1024)
-#define ANSWER_MAX 1000 /* messages before the answer */
-/* Of the kinds of events; 6.6 was the first to let one choose. */
+#define BUFFER_BYTES     (1024 * 1024)
+#define ACK_MESSAGES_MAX 1000 /* messages to skip before the acknowledgement */
+/* PROC_EVENT_FORK | PROC_EVENT_EXEC; 6.6 added event filters */
 #define FORKS_AND_EXECS 3u
 
 struct request {
@@ -32,7 +33,7 @@ struct request {
     uint32_t op, events;
 };
 
-static bool kernel_forgets(void)
+static bool kernel_unregisters_closed(void)
 {
     struct utsname name;
     int major = 0, minor = 0;
@@ -41,7 +42,7 @@ static bool kernel_forgets(void)
            (major > 6 || (major == 6 && minor >= 6));
 }
 
-/* `events` 0: of all kinds. */
+/* `events` 0: all events. */
 static bool send_op(int fd, uint32_t op, uint32_t events)
 {
     struct sockaddr_nl kernel = {.nl_family = AF_NETLINK};
@@ -53,7 +54,7 @@ static bool send_op(int fd, uint32_t op, uint32_t events)
     return sendto(fd, &r, len, 0, (struct sockaddr *)&kernel, sizeof(kernel)) == (ssize_t)len;
 }
 
-/* One message of the kernel: 1; 0 when there is none; ERR_BOUNDS. */
+/* Receives one message from the kernel: 1; 0 if there is none; ERR_BOUNDS. */
 static int receive(int fd, struct proc_event *ret)
 {
     _Alignas(struct nlmsghdr) char buf[1024];
@@ -67,62 +68,62 @@ static int receive(int fd, struct proc_event *ret)
         return errno == ENOBUFS ? ERR_BOUNDS : 0;
     *ret = (struct proc_event){.what = PROC_EVENT_NONE};
     if (from.nl_pid != 0 || (size_t)got < begin + least || head->nlmsg_len > (size_t)got)
-        return 1; /* not the kernel's, or none that we know */
+        return 1; /* not from the kernel, or of an unknown kind */
     memcpy(ret, buf + begin, (size_t)got - begin < sizeof(*ret) ? (size_t)got - begin : sizeof(*ret));
     return 1;
 }
 
-/* The kernel answers at once, unless we are in a namespace that it tells nothing. It does so only while all kinds of
- * events are wanted: these may come first. */
-static bool is_heard(int fd)
+/* The kernel acknowledges at once, except in namespaces that get no events. It only does so while all events are
+ * selected, so other events may come first. */
+static bool subscribe(int fd)
 {
     struct proc_event event;
 
     if (!send_op(fd, PROC_CN_MCAST_LISTEN, 0))
         return false;
-    for (int i = 0; i < ANSWER_MAX && receive(fd, &event) == 1; i++)
+    for (int i = 0; i < ACK_MESSAGES_MAX && receive(fd, &event) == 1; i++)
         if (event.what == PROC_EVENT_NONE)
             return event.event_data.ack.err == 0 && send_op(fd, PROC_CN_MCAST_LISTEN, FORKS_AND_EXECS);
     return false;
 }
 
-bool proc_connector_open(struct proc_connector *f)
+bool proc_connector_open(struct proc_connector *c)
 {
     struct sockaddr_nl own = {.nl_family = AF_NETLINK, .nl_groups = CN_IDX_PROC};
-    int size = BUFFER;
+    int size = BUFFER_BYTES;
 
-    f->fd = -1;
-    log_debug("tree", "process connector: %s", kernel_forgets() ? "trying" : "not used before Linux 6.6");
-    if (!kernel_forgets())
+    c->fd = -1;
+    log_debug("tree", "process connector: %s", kernel_unregisters_closed() ? "trying" : "not used before Linux 6.6");
+    if (!kernel_unregisters_closed())
         return false;
-    f->fd = socket(PF_NETLINK, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, NETLINK_CONNECTOR);
-    log_debug("tree", "process connector: socket: %s", f->fd >= 0 ? "open" : strerror(errno));
-    if (f->fd < 0)
+    c->fd = socket(PF_NETLINK, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, NETLINK_CONNECTOR);
+    log_debug("tree", "process connector: socket: %s", c->fd >= 0 ? "open" : strerror(errno));
+    if (c->fd < 0)
         return false;
-    if (setsockopt(f->fd, SOL_SOCKET, SO_RCVBUFFORCE, &size, sizeof(size)) < 0)
-        setsockopt(f->fd, SOL_SOCKET, SO_RCVBUF, &size, sizeof(size));
-    if (bind(f->fd, (struct sockaddr *)&own, sizeof(own)) == 0 && is_heard(f->fd))
+    if (setsockopt(c->fd, SOL_SOCKET, SO_RCVBUFFORCE, &size, sizeof(size)) < 0)
+        setsockopt(c->fd, SOL_SOCKET, SO_RCVBUF, &size, sizeof(size));
+    if (bind(c->fd, (struct sockaddr *)&own, sizeof(own)) == 0 && subscribe(c->fd))
         return true;
     log_info("tree", "process connector: refused, or no answer in this namespace");
-    proc_connector_close(f);
+    proc_connector_close(c);
     return false;
 }
 
-void proc_connector_close(struct proc_connector *f)
+void proc_connector_close(struct proc_connector *c)
 {
-    if (f->fd < 0)
+    if (c->fd < 0)
         return;
-    send_op(f->fd, PROC_CN_MCAST_IGNORE, 0);
-    close(f->fd);
-    f->fd = -1;
+    send_op(c->fd, PROC_CN_MCAST_IGNORE, 0);
+    close(c->fd);
+    c->fd = -1;
 }
 
-int proc_connector_next(struct proc_connector *f, struct process_event *ret)
+int proc_connector_next(struct proc_connector *c, struct process_event *ret)
 {
     struct proc_event event;
     int r;
 
-    while ((r = receive(f->fd, &event)) == 1) {
+    while ((r = receive(c->fd, &event)) == 1) {
         const struct fork_proc_event *fork = &event.event_data.fork;
 
         if (event.what == PROC_EVENT_FORK && fork->child_pid == fork->child_tgid) { /* not a thread */

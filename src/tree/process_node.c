@@ -1,5 +1,5 @@
 /*
- * Places in the tree of processes, counted by who still names them. Called by family.c.
+ * Reference-counted nodes of the process tree.
  */
 #include "tree/process_node.h"
 
@@ -70,7 +70,7 @@ int process_node_read_command(struct process_node *node)
     if (r == ERR_NOMEM)
         return r;
     if (r < 0)
-        return 0; /* it has gone: what was known of it stays */
+        return 0; /* it has exited: keep the old command line */
     free(node->own_command);
     node->own_command = command;
     node->info.command = command;

@@ -21,20 +21,20 @@
 
 static bool told(const struct fake_python *p)
 {
-    return p->py.major == 3 && p->py.minor >= LAYOUT_TOLD_FIRST;
+    return p->py.major == 3 && p->py.minor >= DEBUG_OFFSETS_FIRST_MINOR;
 }
 
 /* What an interpreter from 3.13 on tells of itself: here, the numbers of the row. */
 static void put_offsets(struct fake_python *p)
 {
-    static const uint16_t gil_at[LAYOUT_TOLD_N] = {120, 128, 128};
-    size_t column = (size_t)(p->py.minor - LAYOUT_TOLD_FIRST);
+    static const uint16_t gil_at[DEBUG_OFFSETS_VERSIONS] = {120, 128, 128};
+    size_t column = (size_t)(p->py.minor - DEBUG_OFFSETS_FIRST_MINOR);
     const struct layout *l = &p->py.layout;
-    const struct layout_told *t;
+    const struct debug_offset *t;
 
     fake_mem_put_bytes(p->mem, p->runtime, DEBUG_OFFSETS_COOKIE, 8);
     fake_mem_put(p->mem, p->runtime + 8, 3ull << 24 | (uint64_t)p->py.minor << 16 | PATCH << 8 | 0xf0);
-    for (size_t i = 0; (t = layout_told_nth(i)); i++) {
+    for (size_t i = 0; (t = debug_offset_nth(i)); i++) {
         int value;
 
         memcpy(&value, (const char *)l + t->field, sizeof(value));
@@ -130,13 +130,12 @@ addr_t fake_pthread(struct fake_python *p, int native_id)
     return block;
 }
 
-addr_t fake_interp_add(struct fake_python *p, uint64_t id)
+addr_t fake_interp_add(struct fake_python *p)
 {
     const struct layout *l = &p->py.layout;
     addr_t interp = fake_alloc(p, INTERP_SIZE), head = fake_mem_get(p->mem, p->interp_head);
 
     put_at(p, interp, l->in_next, head);
-    put_at(p, interp, l->in_id, id);
     if (l->in_gil != NO)
         put_at(p, interp, l->in_gil, fake_alloc(p, 64));
     fake_mem_put(p->mem, p->interp_head, interp);

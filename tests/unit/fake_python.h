@@ -5,7 +5,7 @@
  *
  *     struct fake_python p;
  *     fake_python_init(&p, 3, 12, 1 << 20);
- *     addr_t interp = fake_interp_add(&p, 0);
+ *     addr_t interp = fake_interp_add(&p);
  *     struct fake_thread t = fake_thread_add(&p, interp, 0x7000, 42);
  *     fake_entry_push(&p, &t);
  *     fake_frame_push(&p, &t, fake_code(&p, "f", "/a.py", 10), 4, FAKE_PLAIN);
@@ -72,7 +72,7 @@ addr_t fake_thread_object(struct fake_python *p, const char *name);
  * id where glibc has it. */
 addr_t fake_pthread(struct fake_python *p, int native_id);
 
-addr_t fake_interp_add(struct fake_python *p, uint64_t id);
+addr_t fake_interp_add(struct fake_python *p);
 struct fake_thread fake_thread_add(struct fake_python *p, addr_t interp, uint64_t thread_id, uint64_t native_id);
 void fake_gil_take(struct fake_python *p, const struct fake_thread *t, bool locked);
 

@@ -96,7 +96,7 @@ static void test_other_gates(void)
     f.yama = 1;
     check_verdict(&f, "is not dumpable", "sudo");
     f = plain_facts();
-    f.target.cap_perm = CAPS_NICE;
+    f.target.cap_perm = CAPS_ADMIN;
     check_verdict(&f, "has more capabilities than spyglass", "sudo");
     f = plain_facts();
     f.same_user_ns = false;
@@ -105,11 +105,11 @@ static void test_other_gates(void)
     f.readv_filtered = true;
     check_verdict(&f, "a seccomp filter", "--cap-add SYS_PTRACE");
     f = plain_facts();
-    f.lent = true;
+    f.is_setuid = true;
     be_uid(&f.target, 0);
     check_verdict(&f, "installed setuid and only reads your own processes", "sudo");
     f = plain_facts();
-    f.lent = true;
+    f.is_setuid = true;
     f.dumpable = false;
     check_verdict(&f, "installed setuid and only reads your own processes", "sudo");
 }
@@ -169,7 +169,7 @@ static void test_lent(void)
     pid_t child = access_probe_start_child();
 
     CHECK(!setuid_guard_active());
-    CHECK_INT(setuid_guard_settle(NULL), 0);
+    CHECK_INT(setuid_guard_drop_privileges(NULL), 0);
     CHECK_INT(setuid_guard_open_mem(getpid()), -1);
     CHECK_INT(errno, EPERM);
     CHECK(!setuid_guard_seize(child));

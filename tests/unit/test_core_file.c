@@ -20,7 +20,7 @@ static struct core_file *corpus(const char *name)
     CHECK_INT(core_file_open(path, &core, &note), 0);
     if (!core)
         exit(1);
-    core->where = "core";
+    core->path = "core";
     return core;
 }
 
@@ -33,7 +33,7 @@ static void test_kernel(void)
     CHECK_STR(core->name, "python3");
     CHECK_STR(core->args, "python3 a.py ");
     if (CHECK(t != NULL)) {
-        CHECK(t->signal == 11 && t->has_address && t->address == 8 && !t->sender && !t->in_call);
+        CHECK(t->signal == 11 && t->has_address && t->address == 8 && !t->sender && !t->in_syscall);
         CHECK(t->regs.r[REGS_PC] == 0x400100 && t->regs.r[REGS_SP] == 0x7ffc0000 && t->fs_base == 0x7000);
         CHECK(t == core_file_signalled(core) && core_file_was_active(core, t));
     }
@@ -72,7 +72,7 @@ static void test_memory(void)
 {
     struct core_file *core = corpus("kernel");
     struct files files = {.root = -1};
-    struct mem_core_lack lack;
+    struct mem_core_missing lack;
     unsigned char bytes[2048];
     char *command = NULL;
     struct mem *m;
@@ -83,11 +83,11 @@ static void test_memory(void)
                  "\x7f"
                  "ELF",
                  4) == 0);
-    CHECK(!mem_core_lacks(m, &lack));
+    CHECK(!mem_core_find_missing(m, &lack));
     CHECK_INT(mem_read(m, 0x401000, bytes, 65), ERR_READ); /* writable: not from the file */
-    CHECK(!mem_core_lacks(m, &lack));
+    CHECK(!mem_core_find_missing(m, &lack));
     CHECK_INT(mem_read(m, 0x400000, bytes, 1025), ERR_READ); /* the file has the rest, and is not here */
-    CHECK(mem_core_lacks(m, &lack) && lack.n == 1 && !lack.is_other);
+    CHECK(mem_core_find_missing(m, &lack) && lack.n == 1 && !lack.is_different);
     CHECK_STR(lack.path, "/usr/bin/python3");
     CHECK_INT(core_file_command(core, m, &command), 0);
     CHECK_STR(command, "python3 a.py");

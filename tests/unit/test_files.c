@@ -109,7 +109,7 @@ static void test_root(void)
 
 static void test_exe(void)
 {
-    struct files f = {.root = -1, .exe_path = strdup("/usr/bin/gone"), .exe_own = "/proc/self/exe"};
+    struct files f = {.root = -1, .exe_path = strdup("/usr/bin/gone"), .exe_override = "/proc/self/exe"};
     char *exe = NULL;
 
     CHECK(opens(&f, "/usr/bin/gone") && !opens(&f, "/usr/bin/env"));

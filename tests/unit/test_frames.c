@@ -73,7 +73,7 @@ static void test_stack(void)
         addr_t codes[4];
 
         init_nth(&p, i, ROOM);
-        t = fake_thread_add(&p, fake_interp_add(&p, 0), 0x1000, 1);
+        t = fake_thread_add(&p, fake_interp_add(&p), 0x1000, 1);
         CHECK_INT(stack_reader_paused(&reader, &f, &p.py, t.tstate), 0);
         CHECK_INT(f.n, 0); /* nothing runs */
         build_stack(&p, &t, codes);
@@ -104,14 +104,14 @@ static void test_stale_plan(void)
 
         init_nth(&a, i, ROOM);
         init_nth(&b, i, ROOM);
-        t = fake_thread_add(&a, fake_interp_add(&a, 0), 0x1000, 1);
+        t = fake_thread_add(&a, fake_interp_add(&a), 0x1000, 1);
         fake_entry_push(&a, &t);
         for (int k = 0; k < 1000; k++)
             fake_frame_push(&a, &t, 0x7000 + 16u * (addr_t)k, 0, k % 3 == 1 ? FAKE_GENERATOR : FAKE_PLAIN);
         CHECK_INT(stack_reader_paused(&reader, &f, &a.py, t.tstate), 0);
         CHECK_INT(f.n, 1000);
         fake_alloc(&b, 4096);
-        u = fake_thread_add(&b, fake_interp_add(&b, 0), 0x1000, 1);
+        u = fake_thread_add(&b, fake_interp_add(&b), 0x1000, 1);
         build_stack(&b, &u, codes);
         CHECK_INT(stack_reader_paused(&reader, &f, &b.py, u.tstate), 0);
         check_stack(&b, &f, codes);
@@ -134,7 +134,7 @@ static void test_cframe_unset(void)
         addr_t codes[4], cframe, garbage[3];
 
         fake_python_init(&p, 3, with_cframe[i], ROOM);
-        t = fake_thread_add(&p, fake_interp_add(&p, 0), 0x1000, 1);
+        t = fake_thread_add(&p, fake_interp_add(&p), 0x1000, 1);
         build_stack(&p, &t, codes);
         garbage[0] = 0x1234567;
         garbage[1] = fake_alloc(&p, 128); /* zeroes */
@@ -162,7 +162,7 @@ static void test_cut_generator(void)
         addr_t codes[4], frame;
 
         init_nth(&p, i, ROOM);
-        t = fake_thread_add(&p, fake_interp_add(&p, 0), 0x1000, 1);
+        t = fake_thread_add(&p, fake_interp_add(&p), 0x1000, 1);
         build_stack(&p, &t, codes);
         frame = fake_frame_push(&p, &t, codes[2], 0, FAKE_GENERATOR);
         fake_mem_put(p.mem, frame + (addr_t)p.py.layout.fr_back, 0);
@@ -185,7 +185,7 @@ static void test_bad_frames(void)
         int r;
 
         init_nth(&p, i, ROOM);
-        t = fake_thread_add(&p, fake_interp_add(&p, 0), 0x1000, 1);
+        t = fake_thread_add(&p, fake_interp_add(&p), 0x1000, 1);
         build_stack(&p, &t, codes);
         back = t.frame + (addr_t)p.py.layout.fr_back;
         last = fake_mem_get(p.mem, back);
@@ -215,7 +215,7 @@ static void test_cycle(void)
         double begin = cost_seconds();
 
         init_nth(&p, i, ROOM);
-        t = fake_thread_add(&p, fake_interp_add(&p, 0), 0x1000, 1);
+        t = fake_thread_add(&p, fake_interp_add(&p), 0x1000, 1);
         code = fake_code(&p, "f", "/a.py", 1);
         fake_entry_push(&p, &t);
         for (size_t k = 0; k < 40; k++)
@@ -248,7 +248,7 @@ static void test_cycle_of_entries(void)
         addr_t first;
 
         init_nth(&p, i, ROOM);
-        t = fake_thread_add(&p, fake_interp_add(&p, 0), 0x1000, 1);
+        t = fake_thread_add(&p, fake_interp_add(&p), 0x1000, 1);
         fake_entry_push(&p, &t);
         first = t.frame;
         fake_entry_push(&p, &t);
@@ -272,7 +272,7 @@ static void test_deep(void)
         double begin;
 
         init_nth(&p, i, 8 << 20);
-        t = fake_thread_add(&p, fake_interp_add(&p, 0), 0x1000, 1);
+        t = fake_thread_add(&p, fake_interp_add(&p), 0x1000, 1);
         codes[0] = fake_code(&p, "f", "/a.py", 1);
         codes[1] = fake_code(&p, "g", "/a.py", 1);
         fake_entry_push(&p, &t);
@@ -307,7 +307,7 @@ static void test_endless(void)
         double begin;
 
         init_nth(&p, which[i], 64 << 20);
-        t = fake_thread_add(&p, fake_interp_add(&p, 0), 0x1000, 1);
+        t = fake_thread_add(&p, fake_interp_add(&p), 0x1000, 1);
         code = fake_code(&p, "f", "/a.py", 1);
         fake_entry_push(&p, &t);
         for (int k = 0; k < PY_MAX_FRAMES + 10; k++)
@@ -333,7 +333,7 @@ static void test_chunk_cycle(void)
         double begin;
 
         init_nth(&p, i, ROOM);
-        t = fake_thread_add(&p, fake_interp_add(&p, 0), 0x1000, 1);
+        t = fake_thread_add(&p, fake_interp_add(&p), 0x1000, 1);
         build_stack(&p, &t, codes);
         fake_mem_add(p.mem, big, 8 << 20);
         fake_mem_put(p.mem, t.chunk, big);
@@ -364,7 +364,7 @@ static void test_successors(void)
         uint64_t calls[3];
 
         init_nth(&p, i, ROOM);
-        few = fake_thread_add(&p, fake_interp_add(&p, 0), 0x1000, 1);
+        few = fake_thread_add(&p, fake_interp_add(&p), 0x1000, 1);
         build_stack(&p, &few, codes);
         code = fake_code(&p, "deep", "/srv/app/main.py", 10);
         many = few;

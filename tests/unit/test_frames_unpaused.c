@@ -33,7 +33,7 @@ static void moving_init(struct moving *m, size_t version)
 
     *m = (struct moving){0};
     fake_python_init(&m->p, version == 0 ? 2 : 3, minors[version], ROOM);
-    m->outer = fake_thread_add(&m->p, fake_interp_add(&m->p, 0), 0x1000, 1);
+    m->outer = fake_thread_add(&m->p, fake_interp_add(&m->p), 0x1000, 1);
     m->tstate = m->outer.tstate;
     m->empty = m->outer;
     for (int i = 0; i < 3; i++)

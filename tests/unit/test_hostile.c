@@ -46,8 +46,8 @@ static void build(struct hostile *h, int major, int minor)
 
     *h = (struct hostile){.random = 0x9e3779b97f4a7c15ull, .cache = code_cache_new()};
     fake_python_init(p, major, minor, ROOM);
-    interp[0] = fake_interp_add(p, 0);
-    interp[1] = fake_interp_add(p, 1);
+    interp[0] = fake_interp_add(p);
+    interp[1] = fake_interp_add(p);
     h->codes[0] = fake_code(p, "<module>", "/srv/app/main.py", 1);
     h->codes[1] = fake_code(p, "handle", "/srv/app/server.py", 40);
     h->codes[2] = fake_code(p, "Worker.stream", "/srv/app/worker.py", 7);
@@ -264,12 +264,12 @@ static void damage_offsets(struct hostile *h)
     static const uint64_t edges[] = {0,   1,   4,   7,   8,    15,   16,   56,   60,   63,   64,   255,     256,    500,
                                      504, 508, 511, 512, 1008, 1015, 1016, 1020, 1023, 1024, 4096, 4194304, 4194305};
     const size_t n_edges = sizeof(edges) / sizeof(edges[0]);
-    size_t column = (size_t)(h->p.py.minor - LAYOUT_TOLD_FIRST), n_told = 0;
-    const struct layout_told *told;
+    size_t column = (size_t)(h->p.py.minor - DEBUG_OFFSETS_FIRST_MINOR), n_told = 0;
+    const struct debug_offset *told;
 
-    if (h->p.py.major < 3 || h->p.py.minor < LAYOUT_TOLD_FIRST)
+    if (h->p.py.major < 3 || h->p.py.minor < DEBUG_OFFSETS_FIRST_MINOR)
         return;
-    for (; (told = layout_told_nth(n_told)); n_told++)
+    for (; (told = debug_offset_nth(n_told)); n_told++)
         for (size_t k = 0; told->at[column] && k < n_edges; k++)
             with_word(h, h->p.runtime + told->at[column], edges[k], true);
     for (int run = 0; run < RANDOM_RUNS; run++) {
@@ -277,7 +277,7 @@ static void damage_offsets(struct hostile *h)
 
         memcpy(before, fake_mem_at(h->p.mem, h->p.runtime, sizeof(before)), sizeof(before));
         for (size_t i = 0, n = random_next(h) % 4 + 2; i < n; i++) {
-            told = layout_told_nth(random_next(h) % n_told);
+            told = debug_offset_nth(random_next(h) % n_told);
             if (told->at[column])
                 fake_mem_put(h->p.mem, h->p.runtime + told->at[column], edges[random_next(h) % n_edges]);
         }

@@ -11,6 +11,7 @@
 #include "tree/new_pids.h"
 #include "tree/proc_connector.h"
 #include "tree/process_node.h"
+#include "tree/profilers.h"
 
 #include <fcntl.h>
 #include <pthread.h>
@@ -202,7 +203,7 @@ static void test_image(void)
     while (proc_stat_read(pid, 0, &st) == 0 && (st.image == 0 || st.image == own.image))
         usleep(1000);
     CHECK(st.image != 0 && st.image != own.image);
-    CHECK(!proc_is_profiler(pid) && proc_is_profiler(getpid()));
+    CHECK(!profilers_match(pid) && profilers_match(getpid()));
     kill(pid, SIGKILL);
     while (proc_stat_read(pid, 0, &st) == 0 && st.state != 'Z')
         usleep(1000);

@@ -134,7 +134,7 @@ static void test_thread_table(void)
         uint64_t ids[2];
 
         fake_python_init(&p, 3, minors[i], 1 << 20);
-        interp = fake_interp_add(&p, 0);
+        interp = fake_interp_add(&p);
         ids[0] = fake_pthread(&p, getpid());
         ids[1] = fake_pthread(&p, 0x7ffffff0);
         t[0] = fake_thread_add(&p, interp, ids[0], (uint64_t)getpid());
@@ -185,7 +185,7 @@ static void test_thread_churn(void)
     size_t wrong = 0, before = open_files();
 
     fake_python_init(&p, 3, 14, 64 << 20);
-    interp = fake_interp_add(&p, 0);
+    interp = fake_interp_add(&p);
     list = interp + (addr_t)p.py.layout.in_threads;
     for (size_t round = 0; round < 60; round++) {
         size_t n = (round * 37) % 101 + 1;
@@ -252,7 +252,7 @@ static void test_process_tree(void)
 /* We left the thread at 1 ms and came back at 2 ms. */
 static bool ran_only_before(uint64_t turns, uint64_t run_us, uint64_t wait_us, uint64_t reading_us)
 {
-    struct os_thread k = {.left_ns = 1000000, .left = {.count = 7, .run_ns = 5000, .wait_ns = 900}};
+    struct os_thread k = {.left_ns = 1000000, .left = {.run_count = 7, .run_ns = 5000, .wait_ns = 900}};
     struct pause fz = {.since_ns = 2000000};
     struct sched_stats after = {7 + turns, 5000 + run_us * 1000, 900 + wait_us * 1000};
 

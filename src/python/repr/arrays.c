@@ -1,7 +1,7 @@
 /*
- * ndarray, NumPy's scalars and array.array -> text: `<ndarray shape=(2, 3) dtype=float64>`, with the items of a short
- * one of one dimension. Called by values.c. The layouts are those of NumPy's C interface (ndarraytypes.h,
- * arrayscalars.h), which has kept them from 1.x to 2.x.
+ * ndarray, NumPy scalars and array.array: `<ndarray shape=(2, 3) dtype=float64>`, with the items if there
+ * is one dimension. The layouts are those of NumPy's C API (ndarraytypes.h, arrayscalars.h), unchanged
+ * from 1.x to 2.x.
  */
 #include "python/repr/arrays.h"
 
@@ -14,7 +14,6 @@
 #define DIMENSIONS_MAX 64
 #define ITEMS_MAX      (1ull << 40)
 
-/* What the bytes of an item are. */
 enum item_kind { ITEM_NONE, ITEM_BOOL, ITEM_INT, ITEM_UINT, ITEM_FLOAT, ITEM_COMPLEX };
 
 struct item_type {
@@ -86,7 +85,7 @@ static double read_float(const unsigned char *bytes, size_t size)
     return value;
 }
 
-/* Digits that tell any two numbers of that size apart. */
+/* Significant digits that distinguish any two numbers of that size. */
 static int digits_of(size_t size)
 {
     return size == 8 ? 17 : size == 4 ? 9 : 5;
@@ -117,7 +116,7 @@ static void put_item(struct repr *v, const unsigned char *bytes, const struct it
     }
 }
 
-/* `n` items that are `stride` bytes apart. */
+/* Writes `n` items that are `stride` bytes apart. */
 static int put_items(struct repr *v, addr_t data, uint64_t n, uint64_t stride, const struct item_type *type)
 {
     unsigned char bytes[16];
@@ -137,7 +136,7 @@ static int put_items(struct repr *v, addr_t data, uint64_t n, uint64_t stride, c
 
 /* ---- ndarray ---- */
 
-/* PyArrayObject_fields, from 16 on. */
+/* PyArrayObject_fields, from offset 16 on. */
 struct ndarray {
     addr_t data;
     int32_t dimensions, pad;
@@ -159,15 +158,6 @@ static int read_descr(struct repr *v, addr_t descr, const struct item_type **ret
     return 0;
 }
 
-static int put_shape(struct repr *v, const uint64_t *shape, int n)
-{
-    repr_put(v, "(");
-    for (int i = 0; i < n; i++)
-        repr_printf(v, i ? ", %" PRId64 : "%" PRId64, (int64_t)shape[i]);
-    repr_put(v, n == 1 ? ",)" : ")");
-    return 0;
-}
-
 int arrays_write_ndarray(struct repr *v, addr_t object, const struct repr_type *t)
 {
     uint64_t shape[DIMENSIONS_MAX], stride = 0;
@@ -186,8 +176,10 @@ int arrays_write_ndarray(struct repr *v, addr_t object, const struct repr_type *
         r = repr_word(v, a.strides, &stride);
     if (r < 0)
         return r;
-    repr_printf(v, "<%s shape=", repr_short_name(t));
-    put_shape(v, shape, a.dimensions);
+    repr_printf(v, "<%s shape=(", repr_short_name(t));
+    for (int i = 0; i < a.dimensions; i++)
+        repr_printf(v, i ? ", %" PRId64 : "%" PRId64, (int64_t)shape[i]);
+    repr_put(v, a.dimensions == 1 ? ",)" : ")");
     repr_printf(v, " dtype=%s%s", swapped ? ">" : "", type ? type->name : "?");
     if (type && type->kind != ITEM_NONE && !swapped && a.dimensions <= 1 && (!a.dimensions || shape[0] < ITEMS_MAX)) {
         repr_put(v, a.dimensions ? ": [" : ": ");
@@ -198,7 +190,7 @@ int arrays_write_ndarray(struct repr *v, addr_t object, const struct repr_type *
     return r;
 }
 
-/* A scalar has its value at 16, in the form of an item of that name. */
+/* The value of a scalar is at 16, in the format of an array item of that name. */
 int arrays_write_scalar(struct repr *v, addr_t object, const struct repr_type *t)
 {
     const char *name = repr_short_name(t);
@@ -228,7 +220,7 @@ int arrays_write_scalar(struct repr *v, addr_t object, const struct repr_type *t
     arrays_put_name(v, t);
     start = v->len;
     put_item(v, bytes, type);
-    if (v->text[start] == '(') /* a complex one brings its own */
+    if (v->text[start] == '(') /* complex numbers have their own parentheses */
         return 0;
     v->len = start;
     repr_put(v, "(");
@@ -253,7 +245,7 @@ int arrays_write_dtype(struct repr *v, addr_t object, const struct repr_type *t)
 
 /* ---- array.array ---- */
 
-/* ob_item at 24, the descriptor at 40, whose first byte is the type code (arraymodule.c) */
+/* ob_item at 24; the descriptor at 40 starts with the type code (arraymodule.c) */
 int arrays_write_array(struct repr *v, addr_t object, const struct repr_type *t)
 {
     static const char codes[] = "bBhHiIlLqQfd";

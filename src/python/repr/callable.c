@@ -1,6 +1,6 @@
 /*
- * Objects that stand for code -> text such as `<function f at 0x7f…>`. Called by values.c.
- * Offsets that are given as numbers are the same in 2.7 and 3.6 to 3.15; the others are in the layout.
+ * Functions, methods, generators, code objects, modules and the singletons: `<function f at 0x7f…>`.
+ * Literal offsets are the same in 2.7 and 3.6 to 3.15; the others come from the layout.
  */
 #include "python/repr/callable.h"
 
@@ -32,7 +32,7 @@ int callable_write_not_implemented(struct repr *v, addr_t object, const struct r
     return 0;
 }
 
-/* A str at `at` of the object. */
+/* Writes the str that the pointer at `object` + `at` refers to. */
 static int put_name_at(struct repr *v, addr_t object, int at)
 {
     addr_t name;
@@ -120,25 +120,20 @@ int callable_write_descriptor(struct repr *v, addr_t object, const struct repr_t
     return r;
 }
 
-/* 2.7: no name; the code object is at 32 (genobject.h). */
-static int put_generator_name(struct repr *v, addr_t object)
+int callable_write_generator(struct repr *v, addr_t object, const struct repr_type *t)
 {
     const struct layout *l = &v->py.layout;
     addr_t code;
     int r;
 
-    if (l->ge_name != NO)
-        return put_name_at(v, object, l->ge_name);
-    r = repr_word(v, object + 32, &code);
-    return r < 0 ? r : put_name_at(v, code, l->co_name);
-}
-
-int callable_write_generator(struct repr *v, addr_t object, const struct repr_type *t)
-{
-    int r;
-
     repr_printf(v, "<%s object ", t->name);
-    r = put_generator_name(v, object);
+    if (l->ge_name != NO) {
+        r = put_name_at(v, object, l->ge_name);
+    } else { /* 2.7: no name, but the code object at 32 (genobject.h) */
+        r = repr_word(v, object + 32, &code);
+        if (r == 0)
+            r = put_name_at(v, code, l->co_name);
+    }
     repr_printf(v, " at 0x%" PRIx64 ">", object);
     return r;
 }

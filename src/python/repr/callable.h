@@ -1,5 +1,5 @@
 /*
- * Functions, generators, modules and the singletons of a target -> text, for values.c.
+ * Writers for functions, generators, modules and the singletons None, Ellipsis and NotImplemented.
  */
 #ifndef PYTHON_REPR_CALLABLE_H
 #define PYTHON_REPR_CALLABLE_H

@@ -1,6 +1,6 @@
 /*
- * tuple, list, dict, set, deque, range and slice objects -> text. Called by values.c. Any number of items that the
- * target claims is fine: they are read as long as there is room for them.
+ * tuple, list, dict, set, deque, range and slice objects. Lengths from the target need no bound of their
+ * own: writing stops when there is no room left.
  */
 #include "python/repr/containers.h"
 
@@ -50,8 +50,8 @@ int containers_tuple(struct repr *v, addr_t object, uint64_t *ret_n, addr_t *ret
     return 0;
 }
 
-/* collections.namedtuple keeps the names in the class: a tuple of str. */
-static bool fields_of_class(struct repr *v, const struct repr_type *t, uint64_t n, addr_t *ret_names)
+/* collections.namedtuple keeps the field names in the class, as a tuple of str. */
+static bool find_namedtuple_fields(struct repr *v, const struct repr_type *t, uint64_t n, addr_t *ret_names)
 {
     uint64_t n_names;
     addr_t fields;
@@ -84,8 +84,8 @@ static void put_fields(struct repr *v, addr_t names, addr_t items, uint64_t n)
     }
 }
 
-/* A struct sequence (structseq.c), such as time.struct_time, has its names as members of the type. */
-static bool put_members(struct repr *v, const struct repr_type *t, addr_t object, addr_t items, uint64_t n)
+/* A struct sequence (structseq.c), such as time.struct_time, has its field names in tp_members. */
+static bool put_structseq_fields(struct repr *v, const struct repr_type *t, addr_t object, addr_t items, uint64_t n)
 {
     bool first = true;
 
@@ -132,9 +132,9 @@ static int put_tuple(struct repr *v, addr_t object, const struct repr_type *t, a
     if (t->exact)
         return put_plain_tuple(v, t, items, n);
     repr_printf(v, "%s(", t->name);
-    if (fields_of_class(v, t, n, &names)) {
+    if (find_namedtuple_fields(v, t, n, &names)) {
         put_fields(v, names, items, n);
-    } else if (!t->members || !put_members(v, t, object, items, n)) {
+    } else if (!t->members || !put_structseq_fields(v, t, object, items, n)) {
         v->len = start;
         return put_plain_tuple(v, t, items, n);
     }
@@ -267,13 +267,13 @@ int containers_write_defaultdict(struct repr *v, addr_t object, const struct rep
 
 #define NODES_MAX 4096
 
-struct sought {
+struct key_lookup {
     addr_t key, value;
 };
 
-static bool visit_sought(const struct python *py, addr_t key, addr_t value, void *arg)
+static bool visit_same_key(const struct python *py, addr_t key, addr_t value, void *arg)
 {
-    struct sought *s = arg;
+    struct key_lookup *s = arg;
 
     (void)py;
     if (key != s->key)
@@ -282,8 +282,8 @@ static bool visit_sought(const struct python *py, addr_t key, addr_t value, void
     return false;
 }
 
-/* 3.x: a dict, then a list of nodes that has the order: od_first behind it, a node is key, hash, next (odictobject.c).
- * Small ones are walked by it; move_to_end changes it alone. */
+/* 3.x: a dict followed by a linked list that has the order: od_first comes after the dict, a node is key, hash, next
+ * (odictobject.c). move_to_end() changes only the list, so small dicts are walked by it. */
 static int walk_nodes(struct repr *v, addr_t object, uint64_t size, struct pairs *pairs)
 {
     addr_t node;
@@ -291,13 +291,13 @@ static int walk_nodes(struct repr *v, addr_t object, uint64_t size, struct pairs
 
     for (int i = 0; r == 0 && node && i < NODES_MAX; i++) {
         addr_t words[3];
-        struct sought s = {0};
+        struct key_lookup s = {0};
 
         r = repr_read(v, node, words, sizeof(words));
         if (r < 0)
             break;
         s.key = words[0];
-        r = objects_dict_walk(&v->py, object, visit_sought, &s);
+        r = objects_dict_walk(&v->py, object, visit_same_key, &s);
         if (r == 0 && s.value && !put_pair(&v->py, s.key, s.value, pairs))
             break;
         node = words[2];
@@ -305,26 +305,17 @@ static int walk_nodes(struct repr *v, addr_t object, uint64_t size, struct pairs
     return r;
 }
 
-static int walk_ordered(struct repr *v, addr_t object, struct pairs *pairs)
-{
-    const struct layout *l = &v->py.layout;
-    uint64_t used;
-
-    if (l->di_keys == NO || repr_word(v, object + (addr_t)l->di_used, &used) < 0 || used > NODES_MAX)
-        return objects_dict_walk(&v->py, object, put_pair, pairs);
-    return walk_nodes(v, object, (uint64_t)l->di_values + 8, pairs);
-}
-
 int containers_write_ordered(struct repr *v, addr_t object, const struct repr_type *t)
 {
-    bool as_pairs = v->py.layout.reprs & REPR_ORDERED_PAIRS;
+    const struct layout *l = &v->py.layout;
+    bool as_pairs = l->repr_flags & REPR_ORDERED_PAIRS;
     struct pairs pairs = {.v = v,
                           .first = true,
                           .open = as_pairs ? "(" : "",
                           .between = as_pairs ? ", " : ": ",
                           .close = as_pairs ? ")" : ""};
     uint64_t used;
-    int r = repr_word(v, object + (addr_t)v->py.layout.di_used, &used);
+    int r = repr_word(v, object + (addr_t)l->di_used, &used);
 
     if (r < 0)
         return r;
@@ -335,7 +326,10 @@ int containers_write_ordered(struct repr *v, addr_t object, const struct repr_ty
     }
     if (used) {
         repr_put(v, as_pairs ? "[" : "{");
-        r = walk_ordered(v, object, &pairs);
+        if (l->di_keys == NO || used > NODES_MAX)
+            r = objects_dict_walk(&v->py, object, put_pair, &pairs);
+        else
+            r = walk_nodes(v, object, (uint64_t)l->di_values + 8, &pairs);
         repr_put(v, as_pairs ? "]" : "}");
     }
     repr_put(v, ")");
@@ -343,7 +337,7 @@ int containers_write_ordered(struct repr *v, addr_t object, const struct repr_ty
     return r;
 }
 
-/* mappingproxy: what it stands for is at 16 (descrobject.c). */
+/* mappingproxy: the mapping is at 16 (descrobject.c). */
 int containers_write_proxy(struct repr *v, addr_t object, const struct repr_type *t)
 {
     addr_t mapping;
@@ -359,10 +353,10 @@ int containers_write_proxy(struct repr *v, addr_t object, const struct repr_type
 
 /* ---- set ---- */
 
-/* What was removed has a hash of -1 in 3.x; in 2.7 it is replaced by a str (setobject.c). */
+/* A removed entry has hash -1 in 3.x; 2.7 replaces it by a marker str (setobject.c). */
 static bool is_dummy(struct repr *v, addr_t key, uint64_t hash, bool has_dummies)
 {
-    if (v->py.layout.reprs & REPR_2)
+    if (v->py.layout.repr_flags & REPR_PY2)
         return has_dummies && strings_equal(&v->py, key, "<dummy key>");
     return hash == UINT64_MAX;
 }
@@ -390,7 +384,7 @@ static int put_set_items(struct repr *v, addr_t table, uint64_t slots, bool has_
 static int put_set(struct repr *v, addr_t object, const struct repr_type *t, const uint64_t *counts)
 {
     const struct layout *l = &v->py.layout;
-    bool two = l->reprs & REPR_2, braces = !two && t->exact && strcmp(t->name, "set") == 0;
+    bool two = l->repr_flags & REPR_PY2, braces = !two && t->exact && strcmp(t->name, "set") == 0;
     uint64_t mask;
     addr_t table;
     int r = repr_word(v, object + (addr_t)l->se_mask, &mask);
@@ -417,7 +411,7 @@ int containers_write_set(struct repr *v, addr_t object, const struct repr_type *
     if (r < 0)
         return r;
     if (!counts[1]) {
-        repr_printf(v, v->py.layout.reprs & REPR_2 ? "%s([])" : "%s()", t->name);
+        repr_printf(v, v->py.layout.repr_flags & REPR_PY2 ? "%s([])" : "%s()", t->name);
         return 0;
     }
     if (!repr_enter(v, object)) {
@@ -433,7 +427,7 @@ int containers_write_set(struct repr *v, addr_t object, const struct repr_type *
 
 #define BLOCK 64
 
-/* 3.x: blocks of a link, 64 items and a link (_collectionsmodule.c). */
+/* 3.x: a block is a link, 64 items and a link (_collectionsmodule.c). */
 static int put_deque_items(struct repr *v, addr_t block, uint64_t at, uint64_t n)
 {
     bool first = true;
@@ -467,7 +461,7 @@ int containers_write_deque(struct repr *v, addr_t object, const struct repr_type
     } d;
     int r = repr_read(v, object + 16, &d, sizeof(d));
 
-    if (r < 0 || d.n > ITEMS_MAX || v->py.layout.reprs & REPR_2) /* 2.7 has another form */
+    if (r < 0 || d.n > ITEMS_MAX || v->py.layout.repr_flags & REPR_PY2) /* 2.7 has another layout */
         return r < 0 ? r : ERR_BOUNDS;
     repr_printf(v, "%s(", repr_short_name(t));
     if (!repr_enter(v, object)) {
@@ -494,7 +488,7 @@ static bool is_one(struct repr *v, addr_t object)
     return t && t->row->write == numbers_write_int && numbers_read_int(v, object, &value) == 0 && value == 1;
 }
 
-/* start, stop, step at 16: in range (rangeobject.c) and in slice (sliceobject.h) */
+/* start, stop, step at 16, in range (rangeobject.c) and in slice (sliceobject.h) */
 int containers_write_range(struct repr *v, addr_t object, const struct repr_type *t)
 {
     addr_t parts[3];
@@ -537,7 +531,7 @@ int containers_write_slice(struct repr *v, addr_t object, const struct repr_type
     return 0;
 }
 
-/* 2.7: start, step and length as C longs; shown with the least that is needed. */
+/* 2.7: start, step and length are C longs; repr() leaves out defaults. */
 int containers_write_xrange(struct repr *v, addr_t object, const struct repr_type *t)
 {
     uint64_t parts[3], stop;

@@ -1,5 +1,5 @@
 /*
- * Containers of a target -> text, for values.c.
+ * Writers for containers.
  */
 #ifndef PYTHON_REPR_CONTAINERS_H
 #define PYTHON_REPR_CONTAINERS_H
@@ -19,10 +19,10 @@ int containers_write_range(struct repr *v, addr_t object, const struct repr_type
 int containers_write_xrange(struct repr *v, addr_t object, const struct repr_type *t); /* 2.7 */
 int containers_write_slice(struct repr *v, addr_t object, const struct repr_type *t);
 
-/* The items of a tuple: how many, and where the pointers to them are. */
+/* The number of items of a tuple, and the address of the array of pointers to them. */
 int containers_tuple(struct repr *v, addr_t object, uint64_t *ret_n, addr_t *ret_items);
 
-/* `n` objects from the array of pointers at `items` on, with commas between them. */
+/* Writes `n` objects from the array of pointers at `items`, separated by commas. */
 int containers_put_items(struct repr *v, addr_t items, uint64_t n, bool *first);
 
 #endif

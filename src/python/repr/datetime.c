@@ -1,8 +1,8 @@
 /*
- * date, time, datetime, timedelta and timezone objects -> text. Called by values.c.
+ * date, time, datetime, timedelta and timezone objects.
  *
- * All but timedelta and timezone have a flag at 24, whether there is a tzinfo, and their fields packed into the
- * bytes from 25 on, the highest first (datetime.h): the same in 2.7 and 3.6 to 3.15.
+ * Except for timedelta and timezone, the byte at 24 says whether there is a tzinfo, and the fields are
+ * packed big-endian from 25 on (datetime.h). The layout is the same in 2.7 and 3.6 to 3.15.
  */
 #include "python/repr/datetime.h"
 
@@ -12,11 +12,6 @@
 
 #define HAS_ZONE 24
 #define FIELDS   25
-
-static unsigned int micros(const unsigned char *b)
-{
-    return (unsigned int)b[0] << 16 | (unsigned int)b[1] << 8 | b[2];
-}
 
 int datetime_write_date(struct repr *v, addr_t object, const struct repr_type *t)
 {
@@ -28,10 +23,10 @@ int datetime_write_date(struct repr *v, addr_t object, const struct repr_type *t
     return r;
 }
 
-/* `, 4, 5, 6)` for the seconds and microseconds that are not 0, the fold and the zone, which is at `zone_at`. */
-static int put_rest(struct repr *v, addr_t object, const unsigned char *seconds, int fold, addr_t zone_at)
+/* Writes `, 4, 5, 6)`: seconds and microseconds unless they are 0, the fold, and the tzinfo at `zone_at`. */
+static int put_seconds_and_zone(struct repr *v, addr_t object, const unsigned char *seconds, int fold, addr_t zone_at)
 {
-    unsigned int us = micros(seconds + 1);
+    unsigned int us = (unsigned int)seconds[1] << 16 | (unsigned int)seconds[2] << 8 | seconds[3];
     unsigned char has_zone;
     addr_t zone;
     int r = repr_read(v, object + HAS_ZONE, &has_zone, 1);
@@ -54,10 +49,10 @@ static int put_rest(struct repr *v, addr_t object, const unsigned char *seconds,
     return 0;
 }
 
-/* fold came with 3.6; the byte is padding before that. */
+/* fold was added in 3.6; in 2.7 the byte is padding. */
 static int fold_of(const struct repr *v, unsigned char fold)
 {
-    return v->py.layout.reprs & REPR_2 ? 0 : fold;
+    return v->py.layout.repr_flags & REPR_PY2 ? 0 : fold;
 }
 
 int datetime_write(struct repr *v, addr_t object, const struct repr_type *t)
@@ -69,7 +64,7 @@ int datetime_write(struct repr *v, addr_t object, const struct repr_type *t)
         return r;
     repr_printf(v, "%s(%u, %u, %u, %u, %u", t->name, b[0] << 8u | b[1], (unsigned int)b[2], (unsigned int)b[3],
                 (unsigned int)b[4], (unsigned int)b[5]);
-    return put_rest(v, object, b + 6, fold_of(v, b[10]), 40);
+    return put_seconds_and_zone(v, object, b + 6, fold_of(v, b[10]), 40);
 }
 
 int datetime_write_time(struct repr *v, addr_t object, const struct repr_type *t)
@@ -80,11 +75,11 @@ int datetime_write_time(struct repr *v, addr_t object, const struct repr_type *t
     if (r < 0)
         return r;
     repr_printf(v, "%s(%u, %u", t->name, (unsigned int)b[0], (unsigned int)b[1]);
-    return put_rest(v, object, b + 2, fold_of(v, b[6]), 32);
+    return put_seconds_and_zone(v, object, b + 2, fold_of(v, b[6]), 32);
 }
 
-/* Up to 3.6: those up to the last that is not 0, without their names. */
-static void put_plain_delta(struct repr *v, const int32_t *parts)
+/* Up to 3.6: positional arguments, without trailing zeroes. */
+static void put_positional_delta(struct repr *v, const int32_t *parts)
 {
     repr_printf(v, "%" PRId32, parts[0]);
     if (parts[1] || parts[2])
@@ -117,8 +112,8 @@ int datetime_write_delta(struct repr *v, addr_t object, const struct repr_type *
     if (r < 0)
         return r;
     repr_printf(v, "%s(", t->name);
-    if (v->py.layout.reprs & REPR_DELTA_PLAIN)
-        put_plain_delta(v, parts);
+    if (v->py.layout.repr_flags & REPR_DELTA_PLAIN)
+        put_positional_delta(v, parts);
     else
         put_delta(v, parts);
     repr_put(v, ")");
@@ -132,7 +127,7 @@ static bool is_zero(struct repr *v, addr_t delta)
     return repr_read(v, delta + 24, parts, sizeof(parts)) == 0 && !parts[0] && !parts[1] && !parts[2];
 }
 
-/* offset at 16, name or NULL at 24 (_datetimemodule.c). UTC is the one without a name whose offset is 0. */
+/* offset at 16, name or NULL at 24 (_datetimemodule.c). UTC has no name and offset 0. */
 int datetime_write_zone(struct repr *v, addr_t object, const struct repr_type *t)
 {
     addr_t offset_and_name[2];

@@ -1,5 +1,5 @@
 /*
- * Dates and times of a target -> text, for values.c.
+ * Writers for dates and times.
  */
 #ifndef PYTHON_REPR_DATETIME_H
 #define PYTHON_REPR_DATETIME_H

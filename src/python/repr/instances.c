@@ -1,6 +1,6 @@
 /*
- * Plain objects, exceptions and classes -> text. Called by values.c; the writer of `object` is the one for all types
- * that no other row of values.c knows.
+ * Plain objects, exceptions, enum members and classes. The writer of `object` handles every type that has
+ * no row of its own in repr.c.
  */
 #include "python/repr/instances.h"
 
@@ -14,7 +14,7 @@
 
 #define MEMBERS_MAX 64
 #define BASES_MAX   16
-#define T_OBJECT    6 /* structmember.h, from 3.12 on descrobject.h */
+#define T_OBJECT    6 /* structmember.h; descrobject.h from 3.12 on */
 #define T_OBJECT_EX 16
 
 /* ---- attributes ---- */
@@ -22,13 +22,13 @@
 struct attributes {
     struct repr *v;
     bool first;
-    const char *lead; /* before the first */
+    const char *prefix; /* text before the first attribute */
 };
 
 static bool put_attribute(struct attributes *a, const char *name, addr_t value)
 {
     if (a->first)
-        repr_put(a->v, a->lead);
+        repr_put(a->v, a->prefix);
     if (!repr_next(a->v, &a->first))
         return false;
     repr_put(a->v, name);
@@ -46,7 +46,7 @@ static bool visit_attribute(const struct python *py, addr_t key, addr_t value, v
     return !str_read_key(a->v, key, name) || put_attribute(a, name, value);
 }
 
-/* PyMemberDef: __slots__ of a class, and what types of C offer as attributes. */
+/* PyMemberDef: the __slots__ of a class, or the attributes of a C type. */
 struct member {
     addr_t name;
     int32_t type, pad;
@@ -72,26 +72,19 @@ static bool put_members(struct attributes *a, addr_t object, const struct repr_t
     return true;
 }
 
-/* Slots of the bases come first, as they are set first. */
-static void put_all_members(struct attributes *a, addr_t object, const struct repr_type *t)
+static void put_attributes(struct repr *v, addr_t object, const struct repr_type *t, const char *prefix)
 {
-    const struct repr_type *chain[BASES_MAX];
+    struct attributes a = {.v = v, .first = true, .prefix = prefix};
+    const struct repr_type *bases[BASES_MAX];
     size_t n = 0;
-
-    for (; t && n < BASES_MAX; t = t->base ? repr_type(a->v, t->base) : NULL)
-        chain[n++] = t;
-    while (n > 0)
-        if (!put_members(a, object, chain[--n]))
-            return;
-}
-
-static void put_attributes(struct repr *v, addr_t object, const struct repr_type *t, const char *lead)
-{
-    struct attributes a = {.v = v, .first = true, .lead = lead};
 
     if (!repr_enter(v, object))
         return;
-    put_all_members(&a, object, t);
+    /* Members of the bases come first, since those are usually set first. */
+    for (; t && n < BASES_MAX; t = t->base ? repr_type(v, t->base) : NULL)
+        bases[n++] = t;
+    while (n > 0 && put_members(&a, object, bases[n - 1]))
+        n--;
     if (repr_room(v))
         objects_attrs_walk(&v->py, object, visit_attribute, &a);
     repr_leave(v);
@@ -106,10 +99,10 @@ int instances_write_object(struct repr *v, addr_t object, const struct repr_type
     return 0;
 }
 
-/* namespace(a=1): ns_dict is where tp_dictoffset says (namespaceobject.c) */
+/* namespace(a=1): tp_dictoffset gives the offset of ns_dict (namespaceobject.c) */
 int instances_write_namespace(struct repr *v, addr_t object, const struct repr_type *t)
 {
-    struct attributes a = {.v = v, .first = true, .lead = ""};
+    struct attributes a = {.v = v, .first = true, .prefix = ""};
     int r;
 
     repr_printf(v, "%s(", t->exact ? "namespace" : t->name);
@@ -125,7 +118,7 @@ int instances_write_namespace(struct repr *v, addr_t object, const struct repr_t
 
 /* ---- exceptions ---- */
 
-/* args at 24 (pyerrors.h). One argument was followed by a comma up to 3.6. */
+/* args at 24 (pyerrors.h). Up to 3.6 repr() puts a comma after a single argument. */
 int instances_write_exception(struct repr *v, addr_t object, const struct repr_type *t)
 {
     bool first = true;
@@ -143,7 +136,7 @@ int instances_write_exception(struct repr *v, addr_t object, const struct repr_t
         return 0;
     }
     r = containers_put_items(v, items, n, &first);
-    repr_put(v, n == 1 && v->py.layout.reprs & REPR_ARGS_COMMA ? ",)" : ")");
+    repr_put(v, n == 1 && v->py.layout.repr_flags & REPR_ARGS_COMMA ? ",)" : ")");
     repr_leave(v);
     return r;
 }
@@ -181,14 +174,14 @@ int instances_write_enum(struct repr *v, addr_t object, const struct repr_type *
 
 /* ---- classes ---- */
 
-/* Where a class statement made it: "module.Outer.Inner". ht_qualname lies before ht_cached_keys in all versions. */
+/* The name of a heap type: "module.Outer.Inner". ht_qualname precedes ht_cached_keys in all versions. */
 static int put_heap_name(struct repr *v, const struct repr_type *t)
 {
     const struct layout *l = &v->py.layout;
     char text[REPR_KEY_MAX];
     addr_t name;
 
-    if (strchr(t->name, '.')) { /* made from C, with its module */
+    if (strchr(t->name, '.')) { /* made by C code: the name includes the module */
         repr_put(v, t->name);
         return 0;
     }
@@ -216,7 +209,7 @@ int instances_write_class(struct repr *v, addr_t object, const struct repr_type 
     if (!type)
         return ERR_READ;
     heap = repr_is_heap_type(type);
-    repr_put(v, !heap && v->py.layout.reprs & REPR_2 ? "<type '" : "<class '");
+    repr_put(v, !heap && v->py.layout.repr_flags & REPR_PY2 ? "<type '" : "<class '");
     if (heap)
         r = put_heap_name(v, type);
     else
@@ -225,10 +218,10 @@ int instances_write_class(struct repr *v, addr_t object, const struct repr_type 
     return r;
 }
 
-/* ---- classes of 2.7 that do not derive from object (classobject.h) ---- */
+/* ---- old-style classes of 2.7 (classobject.h) ---- */
 
 /* cl_dict at 24, cl_name at 32 */
-static int put_old_name(struct repr *v, addr_t class)
+static int put_old_style_name(struct repr *v, addr_t class)
 {
     char text[REPR_KEY_MAX];
     addr_t dict, name;
@@ -249,7 +242,7 @@ int instances_write_classobj(struct repr *v, addr_t object, const struct repr_ty
 
     (void)t;
     repr_put(v, "<class ");
-    r = put_old_name(v, object);
+    r = put_old_style_name(v, object);
     repr_printf(v, " at 0x%" PRIx64 ">", object);
     return r;
 }
@@ -257,7 +250,7 @@ int instances_write_classobj(struct repr *v, addr_t object, const struct repr_ty
 /* in_class at 16, in_dict at 24 */
 int instances_write_instance(struct repr *v, addr_t object, const struct repr_type *t)
 {
-    struct attributes a = {.v = v, .first = true, .lead = ": "};
+    struct attributes a = {.v = v, .first = true, .prefix = ": "};
     addr_t class_and_dict[2], name;
     int r = repr_read(v, object + 16, class_and_dict, sizeof(class_and_dict));
 

@@ -1,5 +1,5 @@
 /*
- * Instances of classes, exceptions and classes themselves -> text, for values.c.
+ * Writers for instances, exceptions and classes.
  */
 #ifndef PYTHON_REPR_INSTANCES_H
 #define PYTHON_REPR_INSTANCES_H
@@ -13,7 +13,7 @@ int instances_write_class(struct repr *v, addr_t object, const struct repr_type 
 int instances_write_classobj(struct repr *v, addr_t object, const struct repr_type *t); /* 2.7 */
 int instances_write_instance(struct repr *v, addr_t object, const struct repr_type *t); /* 2.7 */
 
-/* True for a class that derives from enum.Enum; its members are shown as `<Color.RED: 1>`. */
+/* True if the class derives from enum.Enum; its members look like `<Color.RED: 1>`. */
 bool instances_is_enum(struct repr *v, const struct repr_type *t);
 int instances_write_enum(struct repr *v, addr_t object, const struct repr_type *t);
 

@@ -1,9 +1,10 @@
 /*
- * Frames -> their variables. Called by sample/stack.c while the thread is kept still.
+ * Reads the local variables of frames, while the thread is paused.
  *
- * Up to 3.10 a frame has slots for co_varnames, then for co_cellvars, then for co_freevars; the latter two hold cells.
- * An argument that is a cell has a slot in both, and only the cell has the value that counts (ceval.c). From 3.11 on
- * there is one list of names with a byte each that tells what it is (pycore_code.h), and one slot for each.
+ * Up to 3.10 a frame has slots for co_varnames, then for co_cellvars, then for co_freevars; the latter
+ * two hold cells. An argument that is also a cell variable has a slot in both, and only the cell is
+ * current (ceval.c). From 3.11 on there is one list of names with one slot and one kind byte each
+ * (pycore_code.h).
  */
 #include "python/repr/locals.h"
 
@@ -17,15 +18,15 @@
 
 #define SLOTS_MAX 4096
 #define VARS_MAX  65536
-#define TEXT_MAX  ((size_t)4 * 1024 * 1024) /* of all values of a stack */
+#define TEXT_MAX  ((size_t)4 * 1024 * 1024) /* bytes of text per stack */
 
 #define CO_VARARGS     4
 #define CO_VARKEYWORDS 8
 #define KIND_CELL      0x40
 #define KIND_FREE      0x80
 
-/* What is read of one value: see values.h. */
-static struct repr_limits limits_of(const struct locals_options *o)
+/* The limits for one value at each level of -l. */
+static struct repr_limits limits_for(const struct locals_options *o)
 {
     static const struct repr_limits levels[] = {
         {.chars = 256, .depth = 6}, {.chars = 2048, .depth = 8}, {.chars = 16384, .depth = 12}};
@@ -46,7 +47,7 @@ static int read_int(struct repr *v, addr_t code, int at, int *ret)
     return r;
 }
 
-/* How many of the first names are arguments: positional, keyword-only, *args, **kwargs. */
+/* Number of leading names that are arguments: positional, keyword-only, *args, **kwargs. */
 static int count_args(struct repr *v, addr_t code, size_t *ret)
 {
     const struct layout *l = &v->py.layout;
@@ -61,15 +62,15 @@ static int count_args(struct repr *v, addr_t code, size_t *ret)
     return 0;
 }
 
-/* What a slot refers to: 0 when nothing. Tag 3 is an int without an object, which variables do not hold. */
-static addr_t untag(const struct layout *l, addr_t slot)
+/* The object a slot refers to, or 0. Tag 3 is an int without an object; local variables do not hold those. */
+static addr_t untag_slot(const struct layout *l, addr_t slot)
 {
-    if (!(l->reprs & REPR_TAGGED_LOCALS))
+    if (!(l->repr_flags & REPR_TAGGED_LOCALS))
         return slot;
     return (slot & 3) > 1 ? 0 : slot & ~3ull;
 }
 
-/* The content of a cell; a slot that has none yet holds the value itself (3.11+, before MAKE_CELL). */
+/* Dereferences a cell. Before MAKE_CELL has run (3.11+) the slot holds the value itself. */
 static addr_t cell_content(struct repr *v, addr_t object)
 {
     const struct repr_type *t = object ? repr_type_of(v, object) : NULL;
@@ -80,10 +81,10 @@ static addr_t cell_content(struct repr *v, addr_t object)
     return repr_word(v, object + 16, &content) < 0 ? 0 : content;
 }
 
-/* Adds slots for the names in the tuple at `code` + `names_at`, whose values begin at `values`. */
+/* Adds slots for the names in the tuple at `code` + `names_at`; their values start at `values`. */
 static int add_slots(struct locals *l, addr_t code, int names_at, addr_t values, size_t *ret_n)
 {
-    struct repr *v = l->values;
+    struct repr *v = l->repr;
     addr_t tuple, names;
     uint64_t n;
     int r = repr_word(v, code + (addr_t)names_at, &tuple);
@@ -100,7 +101,7 @@ static int add_slots(struct locals *l, addr_t code, int names_at, addr_t values,
         *slot = (struct local_slot){0};
         if (repr_word(v, names + i * 8, &slot->name) < 0 || repr_word(v, values + i * 8, &slot->value) < 0)
             return ERR_READ;
-        slot->value = untag(&v->py.layout, slot->value);
+        slot->value = untag_slot(&v->py.layout, slot->value);
         r = slot->value ? strings_read(&v->py, slot->name, &slot->text) : 0;
         if (r < 0)
             return r;
@@ -110,10 +111,10 @@ static int add_slots(struct locals *l, addr_t code, int names_at, addr_t values,
     return 0;
 }
 
-/* 3.11+: cells are where their kind says so. */
-static int open_cells(struct locals *l, addr_t code)
+/* 3.11+: the kind byte says which slots hold cells. */
+static int deref_cells(struct locals *l, addr_t code)
 {
-    struct repr *v = l->values;
+    struct repr *v = l->repr;
     unsigned char kinds[SLOTS_MAX];
     addr_t bytes;
     int r = repr_word(v, code + (addr_t)v->py.layout.co_kinds, &bytes);
@@ -126,13 +127,13 @@ static int open_cells(struct locals *l, addr_t code)
     return r;
 }
 
-/* Up to 3.10: the slots from `first` on are cells; one of an argument's name takes its place. */
+/* Up to 3.10: the slots from `first` on hold cells. A cell with the name of an argument replaces that argument. */
 static int merge_cells(struct locals *l, size_t first, size_t n_args)
 {
     for (size_t i = first; i < l->n_slots; i++) {
         struct local_slot *cell = &l->slots[i];
 
-        cell->value = cell_content(l->values, cell->value);
+        cell->value = cell_content(l->repr, cell->value);
         for (size_t k = 0; k < n_args && k < first; k++) {
             struct local_slot *arg = &l->slots[k];
 
@@ -148,10 +149,10 @@ static int merge_cells(struct locals *l, size_t first, size_t n_args)
 
 static int read_slots(struct locals *l, const struct py_frame *frame)
 {
-    const struct layout *layout = &l->values->py.layout;
+    const struct layout *layout = &l->repr->py.layout;
     addr_t at = frame->addr + (addr_t)layout->fr_slots;
     size_t n_args, n, n_cells;
-    int r = count_args(l->values, frame->code, &n_args);
+    int r = count_args(l->repr, frame->code, &n_args);
 
     l->n_slots = 0;
     if (r == 0)
@@ -161,7 +162,7 @@ static int read_slots(struct locals *l, const struct py_frame *frame)
     if (r < 0)
         return r;
     if (layout->co_kinds != NO)
-        return open_cells(l, frame->code);
+        return deref_cells(l, frame->code);
     r = add_slots(l, frame->code, layout->co_cellvars, at + n * 8, &n_cells);
     if (r == 0)
         r = add_slots(l, frame->code, layout->co_freevars, at + (n + n_cells) * 8, &n_cells);
@@ -175,60 +176,58 @@ static int add_vars(struct locals *l, bool args)
 
         if (!slot->value || slot->is_arg != args)
             continue;
-        if (l->n == VARS_MAX || l->values->len > TEXT_MAX || mem_cached_spent(l->values->mem)) {
+        if (l->n == VARS_MAX || l->repr->len > TEXT_MAX || mem_cached_spent(l->repr->mem)) {
             l->cut = true;
             return 0;
         }
         if (grow_array((void **)&l->items, &l->cap, l->n + 1, sizeof(*l->items)) < 0)
             return ERR_NOMEM;
         l->items[l->n++] = (struct local_var){.name = slot->text,
-                                              .value_at = repr_add(l->values, slot->value, slot->text),
+                                              .value_at = repr_add(l->repr, slot->value, slot->text),
                                               .addr = slot->value,
                                               .is_arg = slot->is_arg};
-        if (l->values->no_memory)
+        if (l->repr->no_memory)
             return ERR_NOMEM;
     }
     return 0;
 }
 
-static int read_frame(struct locals *l, const struct py_frame *frame)
-{
-    int r = read_slots(l, frame);
-
-    if (r < 0)
-        return r == ERR_NOMEM ? r : 0;
-    r = add_vars(l, true);
-    return r < 0 ? r : add_vars(l, false);
-}
-
 int locals_read(struct locals *l, const struct python *py, const struct py_frame *frames, size_t n,
                 const struct locals_options *options)
 {
-    struct repr_limits limits = limits_of(options);
+    struct repr_limits limits = limits_for(options);
     int r = 0;
 
     l->n = l->n_frames = 0;
     l->cut = false;
-    if (!l->values && !(l->values = repr_new()))
+    if (!l->repr && !(l->repr = repr_new()))
         return ERR_NOMEM;
     if (grow_array((void **)&l->first, &l->cap_first, n + 1, sizeof(*l->first)) < 0)
         return ERR_NOMEM;
-    repr_begin(l->values, py, &limits);
+    repr_begin(l->repr, py, &limits);
     for (size_t i = 0; r == 0 && i < n; i++) {
         l->first[i] = l->n;
-        r = read_frame(l, &frames[i]);
+        r = read_slots(l, &frames[i]);
+        if (r < 0 && r != ERR_NOMEM) { /* unreadable: leave this frame without variables */
+            r = 0;
+            continue;
+        }
+        if (r == 0)
+            r = add_vars(l, true);
+        if (r == 0)
+            r = add_vars(l, false);
     }
     if (r < 0)
         return r;
     l->first[n] = l->n;
     l->n_frames = n;
-    l->cut |= mem_cached_spent(l->values->mem);
+    l->cut |= mem_cached_spent(l->repr->mem);
     return 0;
 }
 
 const char *locals_text(const struct locals *l, const struct local_var *var)
 {
-    return repr_text(l->values, var->value_at);
+    return repr_text(l->repr, var->value_at);
 }
 
 void locals_drop(struct locals *l, size_t frame)
@@ -243,7 +242,7 @@ void locals_drop(struct locals *l, size_t frame)
 
 void locals_free(struct locals *l)
 {
-    repr_free(l->values);
+    repr_free(l->repr);
     free(l->items);
     free(l->first);
     free(l->slots);

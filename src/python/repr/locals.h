@@ -1,11 +1,6 @@
 /*
- * The variables of a stack's frames: arguments, locals, cells and free variables, with their values as text.
- *
- *     struct locals l = {0};
- *     locals_read(&l, py, frames->items, frames->n, &(struct locals_options){.level = 1});
- *     for (size_t i = l.first[0]; i < l.first[1]; i++)        // of the innermost frame
- *         printf("%s: %s\n", l.items[i].name, locals_text(&l, &l.items[i]));
- *     locals_free(&l);
+ * Local variables of the frames of a stack: arguments, locals, cell and free variables, with their values
+ * as text.
  */
 #ifndef PYTHON_REPR_LOCALS_H
 #define PYTHON_REPR_LOCALS_H
@@ -14,14 +9,14 @@
 #include "python/repr/repr.h"
 
 struct locals_options {
-    unsigned int level; /* how often -l was given: the more, the longer the values; from 2 on with attributes */
+    unsigned int level; /* how often -l was given; higher levels show longer values, and attributes from 2 on */
     bool show_secrets;
 };
 
 struct local_var {
     const char *name; /* interned */
     size_t value_at;
-    addr_t addr; /* of the object */
+    addr_t addr; /* address of the object */
     bool is_arg;
 };
 
@@ -31,27 +26,26 @@ struct local_slot {
     bool is_arg;
 };
 
-/* Reused from one stack to the next. Zeroed at first. */
+/* Zero-initialise; can be reused for the next stack. */
 struct locals {
-    struct local_var *items; /* of all frames, the innermost frame's first; in each its arguments first */
+    struct local_var *items; /* innermost frame first; within a frame, arguments first */
     size_t n, cap;
-    size_t *first; /* where each frame's begin; one more for the end */
+    size_t *first; /* index of the first item of each frame, plus one entry for the end */
     size_t n_frames, cap_first;
-    struct local_slot *slots; /* of the present frame */
+    struct local_slot *slots; /* slots of the current frame */
     size_t n_slots, cap_slots;
-    struct repr *values;
-    bool cut; /* there was more than is read of one stack */
+    struct repr *repr;
+    bool cut; /* variables are missing because of a limit per stack */
 };
 
-/* Reads the variables of `n` frames, whose thread is kept still. A frame whose variables cannot be read has none.
- * 0 or ERR_NOMEM. */
+/* Reads the variables of `n` frames of a paused thread. An unreadable frame has no variables. 0 or ERR_NOMEM. */
 int locals_read(struct locals *l, const struct python *py, const struct py_frame *frames, size_t n,
                 const struct locals_options *options);
 
-/* Good until the next locals_read. */
+/* Valid until the next locals_read(). */
 const char *locals_text(const struct locals *l, const struct local_var *var);
 
-/* Takes the variables of a frame away. */
+/* Removes the variables of one frame. */
 void locals_drop(struct locals *l, size_t frame);
 
 void locals_free(struct locals *l);

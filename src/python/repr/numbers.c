@@ -1,8 +1,9 @@
 /*
- * int, float, complex and Decimal objects -> text. Called by values.c.
+ * int, float, complex and Decimal objects.
  *
- * An int's digits have 30 bits each (longintrepr.h). Before 3.12 ob_size is their number, negative for a negative
- * int; from then on a tag word has the number above three bits, two of which are the sign (0, 1: zero, 2: negative).
+ * The digits of an int have 30 bits each (longintrepr.h). Before 3.12 ob_size is their number, negated
+ * for a negative int. From 3.12 on a tag word holds the number above three bits; the low two bits are the
+ * sign (1: zero, 2: negative).
  */
 #include "python/repr/numbers.h"
 
@@ -19,7 +20,7 @@
 #define GROUPS_MAX (DIGITS_MAX * 30 / 29 + 2)
 
 struct int_shape {
-    uint64_t n; /* digits */
+    uint64_t n; /* number of digits */
     bool negative;
 };
 
@@ -57,7 +58,7 @@ int numbers_read_int(struct repr *v, addr_t object, int64_t *ret)
     return 0;
 }
 
-/* Digits of 30 bits -> groups of nine decimal ones, the lowest first. Returns how many. */
+/* Converts 30-bit digits to groups of nine decimal digits, least significant first. Returns the number of groups. */
 static size_t to_groups(const uint32_t *digits, size_t n, uint32_t *groups)
 {
     size_t n_groups = 0;
@@ -76,8 +77,8 @@ static size_t to_groups(const uint32_t *digits, size_t n, uint32_t *groups)
     return n_groups;
 }
 
-/* The text of a long number, as much of it as there is room for. */
-static void put_cut(struct repr *v, const char *text, size_t len)
+/* Writes as much of a long number as there is room for. */
+static void put_truncated(struct repr *v, const char *text, size_t len)
 {
     size_t room = repr_room(v);
 
@@ -95,7 +96,7 @@ static void put_groups(struct repr *v, const uint32_t *groups, size_t n, bool ne
 
     for (size_t i = n; i > 1; i--)
         len += snprintf(text + len, sizeof(text) - (size_t)len, "%09" PRIu32, groups[i - 2]);
-    put_cut(v, text, (size_t)len);
+    put_truncated(v, text, (size_t)len);
 }
 
 static int write_digits(struct repr *v, addr_t object, const char *suffix)
@@ -124,21 +125,18 @@ static int write_digits(struct repr *v, addr_t object, const char *suffix)
     return 0;
 }
 
-/* 2.7: a plain int has a C long. */
-static int write_plain_int(struct repr *v, addr_t object)
+int numbers_write_int(struct repr *v, addr_t object, const struct repr_type *t)
 {
     uint64_t word;
-    int r = repr_word(v, object + 16, &word);
+    int r;
 
+    (void)t;
+    if (!(v->py.layout.repr_flags & REPR_PY2))
+        return write_digits(v, object, "");
+    r = repr_word(v, object + 16, &word); /* a C long */
     if (r == 0)
         repr_printf(v, "%" PRId64, (int64_t)word);
     return r;
-}
-
-int numbers_write_int(struct repr *v, addr_t object, const struct repr_type *t)
-{
-    (void)t;
-    return v->py.layout.reprs & REPR_2 ? write_plain_int(v, object) : write_digits(v, object, "");
 }
 
 int numbers_write_long(struct repr *v, addr_t object, const struct repr_type *t)
@@ -154,7 +152,7 @@ int numbers_write_bool(struct repr *v, addr_t object, const struct repr_type *t)
     int r;
 
     (void)t;
-    if (v->py.layout.reprs & REPR_2) {
+    if (v->py.layout.repr_flags & REPR_PY2) {
         r = repr_word(v, object + 16, &word);
         value = r == 0 && word;
     } else {
@@ -167,7 +165,7 @@ int numbers_write_bool(struct repr *v, addr_t object, const struct repr_type *t)
 
 /* ---- float ---- */
 
-static bool is_same(const char *text, double value, int digits)
+static bool round_trips(const char *text, double value, int digits)
 {
     double back = strtod(text, NULL);
     int exponent;
@@ -176,12 +174,12 @@ static bool is_same(const char *text, double value, int digits)
         return !(back < value || back > value);
     if (digits == 9)
         return !((float)back < (float)value || (float)back > (float)value);
-    frexp(value, &exponent); /* half precision: 11 bits, and from 2^-14 down fewer */
+    frexp(value, &exponent); /* half precision: 11 bits, fewer below 2^-14 */
     return fabs(back - value) < ldexp(1, (exponent < -13 ? -13 : exponent) - 12);
 }
 
-/* Adds one to the last digit of "1.2345e+10"; false when that would carry over the first. */
-static bool bump(char *text)
+/* Increments the last digit of "1.2345e+10"; false if that would carry past the first digit. */
+static bool increment_last_digit(char *text)
 {
     for (char *p = strchr(text, 'e'); p > text;) {
         p--;
@@ -196,15 +194,15 @@ static bool bump(char *text)
     return false;
 }
 
-/* The shortest digits that are read back as the same number, as "1.2345e+10". At a power of two the nearest number of
- * so many digits can lie just outside of what is rounded to it, and the next one above inside. */
-static void shortest(char out[NUMBERS_FLOAT_MAX], double value, int digits)
+/* The format_shortest digits that round-trip, as "1.2345e+10". At a power of two the nearest decimal of that length can
+ * round to a different number while the next one above rounds to this one. */
+static void format_shortest(char out[NUMBERS_FLOAT_MAX], double value, int digits)
 {
     for (int n = 0; n < digits; n++) {
         snprintf(out, NUMBERS_FLOAT_MAX, "%.*e", n, value);
-        if (is_same(out, value, digits))
+        if (round_trips(out, value, digits))
             return;
-        if (bump(out) && is_same(out, value, digits))
+        if (increment_last_digit(out) && round_trips(out, value, digits))
             return;
     }
     snprintf(out, NUMBERS_FLOAT_MAX, "%.*e", digits - 1, value);
@@ -219,7 +217,7 @@ void numbers_print_float(char out[NUMBERS_FLOAT_MAX], double value, int digits, 
         snprintf(out, NUMBERS_FLOAT_MAX, "%s", isnan(value) ? "nan" : value < 0 ? "-inf" : "inf");
         return;
     }
-    shortest(text, fabs(value), digits);
+    format_shortest(text, fabs(value), digits);
     for (const char *p = text; *p != 'e' && n < 20; p++)
         if (*p != '.')
             mantissa[n++] = *p;
@@ -228,7 +226,7 @@ void numbers_print_float(char out[NUMBERS_FLOAT_MAX], double value, int digits, 
     exponent = atoi(strchr(text, 'e') + 1);
     if (signbit(value))
         out[len++] = '-';
-    /* float_repr_style 'short': fixed from 1e-4 to below 1e16 (pystrtod.c) */
+    /* float_repr_style 'short': fixed notation from 1e-4 to below 1e16 (pystrtod.c) */
     if (exponent < -4 || exponent >= 16)
         snprintf(out + len, (size_t)(NUMBERS_FLOAT_MAX - len), "%c%s%.*se%c%02d", mantissa[0], n > 1 ? "." : "", n - 1,
                  mantissa + 1, exponent < 0 ? '-' : '+', abs(exponent));
@@ -256,7 +254,7 @@ int numbers_write_float(struct repr *v, addr_t object, const struct repr_type *t
     return 0;
 }
 
-/* complex_repr (complexobject.c): a real part of +0 is left out, and the brackets with it. */
+/* complex_repr (complexobject.c) omits a real part of +0, and the parentheses with it. */
 void numbers_put_complex(struct repr *v, double real, double imag, int digits)
 {
     char text[NUMBERS_FLOAT_MAX];
@@ -288,16 +286,16 @@ int numbers_write_complex(struct repr *v, addr_t object, const struct repr_type 
 #define MPD_NAN       4
 #define MPD_SNAN      8
 #define MPD_WORDS_MAX 512
-#define MPD_DIGITS    19 /* in a word */
+#define MPD_DIGITS    19 /* decimal digits per word */
 
 /* PyDecObject (_decimal.c): a hash at 16, then mpd_t (mpdecimal.h). */
 struct decimal {
-    uint64_t flags; /* a byte */
+    uint64_t flags; /* only the low byte */
     int64_t exponent, digits, len, alloc;
     addr_t data;
 };
 
-static int coefficient(struct repr *v, const struct decimal *d, char *out)
+static int read_coefficient(struct repr *v, const struct decimal *d, char *out)
 {
     uint64_t words[MPD_WORDS_MAX];
     int len = 0, r;
@@ -313,7 +311,7 @@ static int coefficient(struct repr *v, const struct decimal *d, char *out)
     return 0;
 }
 
-/* Scientific notation as the decimal specification has it: 123.45, 1E+5, 0.000001, 1E-7. */
+/* Scientific notation of the decimal specification: 123.45, 1E+5, 0.000001, 1E-7. */
 static void put_decimal(struct repr *v, const char *digits, int64_t exponent)
 {
     int64_t n = (int64_t)strlen(digits), left = n + exponent;
@@ -322,10 +320,10 @@ static void put_decimal(struct repr *v, const char *digits, int64_t exponent)
 
     if (dot <= 0)
         repr_printf(v, "0.%.*s", (int)-dot, "000000");
-    put_cut(v, digits, (size_t)(dot > 0 && dot < n ? dot : n));
+    put_truncated(v, digits, (size_t)(dot > 0 && dot < n ? dot : n));
     if (dot > 0 && dot < n) {
         repr_put(v, ".");
-        put_cut(v, digits + dot, (size_t)(n - dot));
+        put_truncated(v, digits + dot, (size_t)(n - dot));
     }
     if (left != dot)
         repr_printf(v, "E%+" PRId64, left - dot);
@@ -338,7 +336,7 @@ int numbers_write_decimal(struct repr *v, addr_t object, const struct repr_type 
     int r = repr_read(v, object + 24, &d, sizeof(d));
 
     if (r == 0)
-        r = coefficient(v, &d, digits);
+        r = read_coefficient(v, &d, digits);
     if (r < 0 || d.exponent > INT32_MAX * 1000000000ll || d.exponent < INT32_MIN * 1000000000ll)
         return r < 0 ? r : ERR_BOUNDS;
     repr_printf(v, "%s('%s", repr_short_name(t), d.flags & MPD_NEGATIVE ? "-" : "");

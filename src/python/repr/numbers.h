@@ -1,5 +1,5 @@
 /*
- * Numbers of a target -> text, for values.c.
+ * Writers for numbers.
  */
 #ifndef PYTHON_REPR_NUMBERS_H
 #define PYTHON_REPR_NUMBERS_H
@@ -15,12 +15,12 @@ int numbers_write_decimal(struct repr *v, addr_t object, const struct repr_type 
 
 #define NUMBERS_FLOAT_MAX 40
 
-/* A double, or with `digits` 9 rather than 17 a float, with 5 one of half precision, as Python prints it: 1e+16, 0.1, 3.0. `whole` is what a number
- * without a fraction ends in: ".0", or "" within a complex one. */
+/* Formats a number like Python: 1e+16, 0.1, 3.0. `digits` is 17 for a double, 9 for a float, 5 for half precision.
+ * `whole` is appended to a number without a fraction: ".0", or "" inside a complex number. */
 void numbers_print_float(char out[NUMBERS_FLOAT_MAX], double value, int digits, const char *whole);
 void numbers_put_complex(struct repr *v, double real, double imag, int digits);
 
-/* An int that fits into 64 bits. */
+/* Reads an int that fits in 64 bits. */
 int numbers_read_int(struct repr *v, addr_t object, int64_t *ret);
 
 #endif

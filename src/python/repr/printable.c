@@ -1,5 +1,5 @@
 /*
- * The characters that str.isprintable() refuses, as ranges. Called by texts.c. Made by tools/make-printable.
+ * Characters that str.isprintable() rejects, as ranges. tools/make-printable generates the table.
  */
 #include "python/repr/printable.h"
 

@@ -1,5 +1,5 @@
 /*
- * Which characters repr() shows as they are.
+ * Which characters repr() shows without escaping them.
  */
 #ifndef PYTHON_REPR_PRINTABLE_H
 #define PYTHON_REPR_PRINTABLE_H
@@ -7,8 +7,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* For characters from U+0080 on: false for controls, marks of direction, blanks, surrogates, private and unassigned
- * ones. Older Pythons know fewer characters; those that came later are printable here. */
+/* For characters from U+0080 on. False for controls, format characters, separators, surrogates, private use and
+ * unassigned characters. Older Pythons know fewer characters; newer characters count as printable. */
 bool printable_is(uint32_t cp);
 
 #endif

@@ -1,8 +1,9 @@
 /*
- * An object's address -> text. Called by locals.c for each variable, while its thread is kept still.
+ * Converts objects of the target to text while the thread is paused.
  *
- * Always holds: the text is valid UTF-8; reading is bounded by the budget of the cached memory, length and depth by
- * the limits; whatever the target's memory holds, a value ends as `<Class at 0x…>` or `<unreadable>` at worst.
+ * Whatever the memory of the target holds, the text is valid UTF-8, the number of reads is bounded by the
+ * budget of the cached memory, length and depth are bounded by the limits, and an object that makes no
+ * sense becomes `<Class at 0x…>` or `<unreadable>`.
  */
 #include "python/repr/repr.h"
 
@@ -25,7 +26,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define READS_MAX    16384 /* pages; some 20 ms */
+#define READS_MAX    16384 /* pages; about 20 ms */
 #define WORK_MAX     20000000
 #define TYPES_MAX    2048
 #define BASES_MAX    64
@@ -180,7 +181,7 @@ int repr_c_string(struct repr *v, addr_t addr, char *buf, size_t size)
 
     if (!addr || size < 4)
         return ERR_READ;
-    /* Byte by byte: what is behind its end may not be there. The pages are cached. */
+    /* Byte by byte, since the bytes after the end may not be mapped. The pages are cached. */
     while (n < sizeof(raw) && (n + 1) * 3 < size) {
         if (repr_read(v, addr + n, raw + n, 1) < 0)
             return ERR_READ;
@@ -206,8 +207,9 @@ const char *repr_short_name(const struct repr_type *t)
     return dot && dot[1] ? dot + 1 : t->name;
 }
 
-/* A class statement gives a name without its module; so only names of C with a dot, or of static types, count. */
-static const struct repr_row *row_of(const struct repr_type *t)
+/* A class statement makes a heap type whose name lacks the module, so a user's class `int` must not match the row
+ * `int`. A name matches if it contains a dot or belongs to a static type. */
+static const struct repr_row *find_row(const struct repr_type *t)
 {
     if (repr_is_heap_type(t) && !strchr(t->name, '.'))
         return NULL;
@@ -217,7 +219,7 @@ static const struct repr_row *row_of(const struct repr_type *t)
     return NULL;
 }
 
-/* What the rows of the layout tell of the type object, and its name. */
+/* Reads the fields of a type object and its name. */
 static int type_read(struct repr *v, addr_t addr, struct repr_type *ret)
 {
     const struct layout *l = &v->py.layout;
@@ -233,14 +235,14 @@ static int type_read(struct repr *v, addr_t addr, struct repr_type *ret)
     return repr_c_string(v, name, ret->name, sizeof(ret->name));
 }
 
-/* The row of the nearest type that has one, from the type itself to its bases. */
+/* Finds the row of the type, or else of its nearest base. */
 static void type_find_row(struct repr *v, struct repr_type *t)
 {
     struct repr_type base = *t;
 
     t->row = fallback;
     for (int i = 0; i < BASES_MAX; i++) {
-        const struct repr_row *row = row_of(&base);
+        const struct repr_row *row = find_row(&base);
 
         if (row) {
             t->row = row;
@@ -303,11 +305,6 @@ bool repr_derives(struct repr *v, const struct repr_type *t, const char *name)
 
 /* ---- values ---- */
 
-void repr_write_plain(struct repr *v, addr_t object, const struct repr_type *t)
-{
-    repr_printf(v, "<%s at 0x%" PRIx64 ">", t->name, object);
-}
-
 static int write_by_row(struct repr *v, addr_t object, const struct repr_type *t)
 {
     bool wraps = t->row->wraps && !t->exact;
@@ -329,7 +326,7 @@ void repr_write(struct repr *v, addr_t object)
     size_t start = v->len, depth = v->depth;
     int r;
 
-    /* Each call writes something, so that room and nesting bound the work, whatever points to what. */
+    /* Each call writes something, so the length and nesting limits bound the work even for cyclic data. */
     if (!repr_room(v) || v->nesting == NESTING_MAX) {
         repr_put(v, "...");
         return;
@@ -349,7 +346,7 @@ void repr_write(struct repr *v, addr_t object)
         v->len = start;
         v->text[start] = '\0';
     }
-    repr_write_plain(v, object, t);
+    repr_printf(v, "<%s at 0x%" PRIx64 ">", t->name, object);
 }
 
 static bool is_none(struct repr *v, addr_t object)
@@ -361,7 +358,7 @@ static bool is_none(struct repr *v, addr_t object)
 
 void repr_write_named(struct repr *v, const char *name, addr_t object)
 {
-    /* None is no secret, and that there is none is often what one looks for. */
+    /* Show None: it is not a secret, and a missing secret is often the very problem. */
     if (!v->limits.show_secrets && name && secrets_match(name) && !is_none(v, object))
         repr_put(v, "<masked>");
     else
@@ -372,7 +369,7 @@ size_t repr_add(struct repr *v, addr_t object, const char *name)
 {
     size_t at;
 
-    if (v->len) /* behind the NUL of the last one */
+    if (v->len) /* after the NUL of the previous text */
         repr_put_bytes(v, "", 1);
     at = v->len;
     v->stop = at + v->limits.chars;
@@ -387,7 +384,7 @@ const char *repr_text(const struct repr *v, size_t at)
     return v->text && at <= v->len ? v->text + at : "";
 }
 
-/* ---- life ---- */
+/* ---- life cycle ---- */
 
 static void forget_types(struct repr *v)
 {

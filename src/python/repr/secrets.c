@@ -1,6 +1,6 @@
 /*
- * A variable's, key's or attribute's name -> whether its value is to be hidden. Called by values.c.
- * Rather too often than too seldom: --show-secrets shows all.
+ * Guesses from a name whether the value is a secret. Errs on the side of masking; --show-secrets turns it
+ * off.
  */
 #include "python/repr/secrets.h"
 
@@ -8,14 +8,14 @@
 
 static const char *const secret_words[] = {"password", "passwd", "passphrase", "secret", "token", "credential", "key"};
 
-/* Ordinary words with one of these inside. */
+/* Ordinary words that contain one of those. */
 static const char *const harmless_words[] = {
     "keyboard", "keyword", "keyframe", "keystroke", "keypress", "keynote",   "keypoint", "monkey",
     "turkey",   "donkey",  "hockey",   "jockey",    "whiskey",  "tokenizer", "tokenise", "tokenize",
 };
 
-/* Length of the word when `name` goes on with it, else 0. */
-static size_t goes_on(const char *name, const char *const *words, size_t n)
+/* Length of the word that `name` starts with, or 0. */
+static size_t match_prefix(const char *name, const char *const *words, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
         size_t len = strlen(words[i]);
@@ -29,9 +29,9 @@ static size_t goes_on(const char *name, const char *const *words, size_t n)
 bool secrets_match(const char *name)
 {
     while (*name) {
-        size_t len = goes_on(name, harmless_words, sizeof(harmless_words) / sizeof(harmless_words[0]));
+        size_t len = match_prefix(name, harmless_words, sizeof(harmless_words) / sizeof(harmless_words[0]));
 
-        if (!len && goes_on(name, secret_words, sizeof(secret_words) / sizeof(secret_words[0])))
+        if (!len && match_prefix(name, secret_words, sizeof(secret_words) / sizeof(secret_words[0])))
             return true;
         name += len ? len : 1;
     }

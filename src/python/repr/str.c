@@ -1,6 +1,6 @@
 /*
- * str, unicode, bytes and bytearray objects -> text in quotes, escaped as repr() does (unicodeobject.c,
- * bytesobject.c). Called by values.c. A length that comes from the target is bounded before it is used.
+ * str, unicode, bytes and bytearray objects, quoted and escaped like repr() (unicodeobject.c,
+ * bytesobject.c). Every length from the target is bounded before use.
  */
 #include "python/repr/str.h"
 
@@ -16,18 +16,18 @@
 
 #define CHUNK 512
 
-/* How characters are shown. */
+/* How to show characters. */
 struct style {
     char quote;
-    bool ascii_only; /* 2.7: all else is escaped */
-    bool bytes;      /* they are bytes: \x.. is all there is */
-    bool quotes;     /* a single quote is escaped in any case */
+    bool ascii_only; /* 2.7: escape everything else */
+    bool bytes;      /* escape as \xNN only */
+    bool quotes;     /* always escape single quotes */
 };
 
 /* ---- where the characters are ---- */
 
-/* The text lies behind a pointer: a subclass of str, or a str made by an old interface. */
-static int shape_apart(struct repr *v, addr_t object, unsigned int kind, struct str_shape *ret)
+/* The text is behind a pointer: a subclass of str, or a str made by a legacy C API. */
+static int shape_noncompact(struct repr *v, addr_t object, unsigned int kind, struct str_shape *ret)
 {
     const struct layout *l = &v->py.layout;
     bool ready = kind == 1 || kind == 2 || kind == 4;
@@ -55,10 +55,10 @@ static int shape_of_str(struct repr *v, addr_t object, struct str_shape *ret)
         return r;
     if (state & 32) /* compact */
         return strings_shape(&v->py, object, ret);
-    return shape_apart(v, object, state >> 2 & 7, ret);
+    return shape_noncompact(v, object, state >> 2 & 7, ret);
 }
 
-/* A build of 2.7 has characters of 2 or of 4 bytes: sys.maxunicode tells. */
+/* The characters of 2.7 have 2 or 4 bytes; sys.maxunicode tells which. */
 static uint64_t max_unicode(struct repr *v)
 {
     addr_t interp, modules, sys, dict, object;
@@ -124,11 +124,11 @@ static int read_chunk(struct repr *v, const struct str_shape *s, uint64_t at, si
     return 0;
 }
 
-/* In single quotes, unless there are some inside and no double ones. */
-static int find_quote(struct repr *v, const struct str_shape *s, uint64_t n, char *ret)
+/* Single quotes, unless the text contains single quotes but no double quotes. */
+static int choose_quote(struct repr *v, const struct str_shape *s, uint64_t n, char *ret)
 {
     uint32_t chunk[CHUNK];
-    bool one = false, two = false;
+    bool has_single = false, has_double = false;
 
     for (uint64_t at = 0; at < n; at += CHUNK) {
         size_t len = n - at < CHUNK ? n - at : CHUNK;
@@ -137,16 +137,16 @@ static int find_quote(struct repr *v, const struct str_shape *s, uint64_t n, cha
         if (r < 0)
             return r;
         for (size_t i = 0; i < len; i++) {
-            one |= chunk[i] == '\'';
-            two |= chunk[i] == '"';
+            has_single |= chunk[i] == '\'';
+            has_double |= chunk[i] == '"';
         }
     }
-    *ret = one && !two ? '"' : '\'';
+    *ret = has_single && !has_double ? '"' : '\'';
     return 0;
 }
 
-/* 2.7 with characters of 2 bytes shows a pair of surrogates as the one character that it stands for. */
-static bool is_pair(const struct style *style, int kind, uint32_t a, uint32_t b)
+/* 2.7 with 2-byte characters shows a surrogate pair as one character. */
+static bool is_surrogate_pair(const struct style *style, int kind, uint32_t a, uint32_t b)
 {
     return style->ascii_only && kind == 2 && a >= 0xd800 && a <= 0xdbff && b >= 0xdc00 && b <= 0xdfff;
 }
@@ -163,9 +163,9 @@ static int put_chunks(struct repr *v, const struct str_shape *s, uint64_t n, con
             return r;
         chunk[len] = 0;
         for (; i < len && repr_room(v); i++) {
-            if (i + 1 == len && at + len < n && is_pair(style, s->kind, chunk[i], 0xdc00) && i)
+            if (i + 1 == len && at + len < n && is_surrogate_pair(style, s->kind, chunk[i], 0xdc00) && i)
                 break; /* the other half is in the next chunk */
-            if (is_pair(style, s->kind, chunk[i], chunk[i + 1])) {
+            if (is_surrogate_pair(style, s->kind, chunk[i], chunk[i + 1])) {
                 put_escaped(v, 0x10000 + ((chunk[i] & 0x3ff) << 10 | (chunk[i + 1] & 0x3ff)));
                 i++;
             } else {
@@ -179,12 +179,12 @@ static int put_chunks(struct repr *v, const struct str_shape *s, uint64_t n, con
     return 0;
 }
 
-/* Dots behind the closing quote tell that there is more. */
+/* "..." after the closing quote marks a cut. */
 static int put_quoted(struct repr *v, const struct str_shape *s, struct style style)
 {
     size_t room = repr_room(v);
     uint64_t n = s->length < room ? s->length : room;
-    int r = find_quote(v, s, n, &style.quote);
+    int r = choose_quote(v, s, n, &style.quote);
 
     if (r < 0)
         return r;
@@ -198,27 +198,20 @@ static int put_quoted(struct repr *v, const struct str_shape *s, struct style st
     return 0;
 }
 
-static int put_bytes(struct repr *v, addr_t data, uint64_t length)
-{
-    struct str_shape shape = {.length = length, .kind = 1, .data = data};
-
-    return length > INT64_MAX ? ERR_BOUNDS : put_quoted(v, &shape, (struct style){.bytes = true});
-}
-
 /* ---- objects ---- */
 
 int str_write_bytes(struct repr *v, addr_t object, const struct repr_type *t)
 {
     const struct layout *l = &v->py.layout;
-    uint64_t size;
-    int r = repr_word(v, object + (addr_t)l->by_size, &size);
+    struct str_shape shape = {.kind = 1, .data = object + (addr_t)l->by_data};
+    int r = repr_word(v, object + (addr_t)l->by_size, &shape.length);
 
     (void)t;
-    if (r < 0)
-        return r;
-    if (!(l->reprs & REPR_2))
+    if (r < 0 || shape.length > INT64_MAX)
+        return r < 0 ? r : ERR_BOUNDS;
+    if (!(l->repr_flags & REPR_PY2))
         repr_put(v, "b");
-    return put_bytes(v, object + (addr_t)l->by_data, size);
+    return put_quoted(v, &shape, (struct style){.bytes = true});
 }
 
 int str_write(struct repr *v, addr_t object, const struct repr_type *t)
@@ -226,7 +219,7 @@ int str_write(struct repr *v, addr_t object, const struct repr_type *t)
     struct str_shape shape;
     int r;
 
-    if (v->py.layout.reprs & REPR_2)
+    if (v->py.layout.repr_flags & REPR_PY2)
         return str_write_bytes(v, object, t);
     r = shape_of_str(v, object, &shape);
     return r < 0 ? r : put_quoted(v, &shape, (struct style){0});
@@ -246,7 +239,7 @@ int str_write_unicode(struct repr *v, addr_t object, const struct repr_type *t)
 
 int str_write_bytearray(struct repr *v, addr_t object, const struct repr_type *t)
 {
-    struct style style = {.bytes = true, .quotes = v->py.layout.reprs & REPR_ARRAY_QUOTES};
+    struct style style = {.bytes = true, .quotes = v->py.layout.repr_flags & REPR_ARRAY_QUOTES};
     struct str_shape shape = {.kind = 1};
     int r = repr_word(v, object + 16, &shape.length);
 
@@ -273,7 +266,7 @@ bool str_read_key(struct repr *v, addr_t object, char out[REPR_KEY_MAX])
         return false;
     if (t->row->write == str_write_unicode)
         r = shape_of_unicode(v, object, &s);
-    else if (t->row->write == str_write && !(l->reprs & REPR_2))
+    else if (t->row->write == str_write && !(l->repr_flags & REPR_PY2))
         r = shape_of_str(v, object, &s);
     else if (t->row->write == str_write_bytes || t->row->write == str_write)
         r = repr_word(v, object + (addr_t)l->by_size, &s.length);

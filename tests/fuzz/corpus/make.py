@@ -52,7 +52,7 @@ def debug_offsets():
     """What real versions tell, by the rows of layouts.c, and texts of versions."""
     text = (ROOT / "src/python/layouts.c").read_text()
     macros = {m: v for m, v in re.findall(r"#define (\w+)\s+(?:\\\s+)?(\..*)", text)}
-    told = [(f, list(map(int, at.split(",")))) for f, at in re.findall(r"TELLS\((\w+), ([\d, ]+)\)", text)]
+    told = [(f, list(map(int, at.split(",")))) for f, at in re.findall(r"OFFSET\((\w+), ([\d, ]+)\)", text)]
     for column, minor in enumerate((13, 14, 15)):
         row = re.search(r"\.minor = %d,(.*?)\n    \}," % minor, text, re.S).group(1)
         row = re.sub(r"\b[A-Z]+_\d+\b", lambda m: macros.get(m.group(0), ""), row)
