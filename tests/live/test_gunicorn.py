@@ -17,7 +17,7 @@ VERSION = "23.0.0"
 
 @pytest.fixture(scope="session")
 def gunicorn():
-    """Its program, in an environment outside of the tree. PyPI must answer once."""
+    """The gunicorn program, in an environment outside of the tree. The first call needs PyPI."""
     place = CACHE / ("gunicorn-" + VERSION)
     with Locked(CACHE / "gunicorn.lock"):
         if not (place / "done").exists():
@@ -29,7 +29,7 @@ def gunicorn():
 
 @pytest.fixture
 def served(gunicorn, tmp_path):
-    """serve(flags) -> (pid of the master, what each worker told)."""
+    """serve(flags) -> (PID of the master, what each worker reported)."""
     started = []
 
     def serve(workers, *flags):
@@ -41,7 +41,7 @@ def served(gunicorn, tmp_path):
         started.append(process)
         wait_until(lambda: len(descendants(process.pid)) >= workers and address.exists(), "the workers")
         connections = []
-        while len(answers(told)) < workers:  # each request parks one worker: the next one goes to another
+        while len(answers(told)) < workers:  # each request blocks one worker, so the next one goes to another
             connection = socket.socket(socket.AF_UNIX)
             connection.connect(str(address))
             connection.sendall(b"GET / HTTP/1.0\r\n\r\n")

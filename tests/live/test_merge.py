@@ -1,4 +1,5 @@
-"""merge: files as record writes them, and as nobody should; and the flag of record that Python's recordings rely on."""
+"""merge, with files as record writes them and with broken files; and record --with-parent, which the Python package
+uses."""
 import json
 import os
 import re
@@ -35,7 +36,7 @@ def parse_raw(text):
 
 @pytest.mark.parametrize("flags", [[], ["--threads"], ["--threads", "--subprocesses"], ["--function", "--native"]], ids=" ".join)
 def test_what_record_writes(flags, spawn, tmp_path):
-    """A raw profile goes through merge unchanged, and each of its stacks is in each format."""
+    """merge leaves a raw profile unchanged, and each format has all of its stacks."""
     target = spawn(DEBIAN, "busy.py", "2")
     text, _ = record_enough(lambda text: len(parse_raw(text)) > 1, "--pid", target.pid, *flags, out=tmp_path / "a.txt")
     stacks = parse_raw(text)
@@ -66,8 +67,8 @@ def test_what_record_writes(flags, spawn, tmp_path):
 def test_words(files):
     (files / "x=y.txt").write_text("h (c.py:1) 1\n")
     raw = lambda *args: parse_raw(merge(files, "-f", "raw", "-o", "-", *args).check().out)
-    assert raw("x=y.txt") == {("h (c.py:1)",): 1}  # a file as it is
-    assert raw("r=x=b.txt") == {("r=x", "g (b.py:1)"): 7}  # the last '=' counts
+    assert raw("x=y.txt") == {("h (c.py:1)",): 1}  # a file name with '='
+    assert raw("r=x=b.txt") == {("r=x", "g (b.py:1)"): 7}  # the last '=' separates
     assert raw("=b.txt") == {("g (b.py:1)",): 7}
     assert raw("b.txt", "b.txt") == {("g (b.py:1)",): 14}
     assert raw("ä;б=b.txt") == {("ä", "б", "g (b.py:1)"): 7}
@@ -85,7 +86,7 @@ def test_standard_input(files):
 
 
 def test_pieces(files):
-    """Lines come in pieces of any size, through a FIFO that is closed in the middle of one."""
+    """Input arrives in pieces of any size, through a FIFO that is closed in the middle of a line."""
     os.mkfifo(files / "pipe")
 
     def write():
@@ -150,9 +151,9 @@ def limited():
 
 
 def test_huge_line(files):
-    """A file without a line's end is given up, not swallowed."""
+    """merge rejects a file without a newline instead of reading all of it."""
     with open(files / "huge.txt", "wb") as file:
-        file.truncate(3 << 30)  # all zeros, and not on the disk
+        file.truncate(3 << 30)  # all zeros; a sparse file
     result = merge(files, "-o", "x.svg", "huge.txt", preexec_fn=None if SANITIZED else limited).check(1)
     assert "huge.txt, line 1: it is too long" in result.err
 
@@ -170,7 +171,7 @@ def test_many_lines(files):
 # ---- record --with-parent ----
 
 def test_ends_with_its_parent(spawn, tmp_path):
-    """However the parent ends, also when it is not the target."""
+    """However the parent ends, also if it is not the target."""
     target = spawn(DEBIAN, "busy.py")
     out = tmp_path / "out.txt"
     code = ("import os, subprocess, sys\n"
