@@ -1,4 +1,4 @@
-"""A module that comes to rest while it is imported."""
+"""A module that blocks while it is imported."""
 import truth
 
 
