@@ -34,7 +34,7 @@ def home(tmp_path_factory):
 # ---- slow definitions: the guide's first command ----
 
 @pytest.mark.parametrize("sudo", [False, True], ids=["plain", "sudo"])
-def test_the_guides_command(sudo, home, tmp_path):
+def test_guide_command(sudo, home, tmp_path):
     """As it stands in the guide, in the directory of a project."""
     if sudo and not shutil.which("sudo"):
         pytest.skip("no sudo on this machine")
@@ -191,7 +191,7 @@ def test_failure(executed):
     assert any("as planned" in str(record.dagster_event) for record in instance.all_logs(run_id))
 
 
-def test_without_a_program(executed, monkeypatch):
+def test_program_missing(executed, monkeypatch):
     """A profile that cannot be taken is a warning, and the op goes on."""
     monkeypatch.setenv("SPYGLASS_BINARY", "/nowhere/spyglass")
     instance, run_id, success = executed("events")
@@ -247,7 +247,7 @@ def page(tmp_path):
         log.close()
 
 
-def test_from_the_page(page, tmp_path):
+def test_from_dagster_page(page, tmp_path):
     """What the page is made of has the picture, whole; and in Chromium a click shows it, as wide as the dialog."""
     port, found = page
     assert found["status"] == "SUCCESS"

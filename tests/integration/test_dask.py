@@ -179,7 +179,7 @@ def test_cluster(client, tmp_path):
     assert names >= {*wanted.values(), "known_scheduler"} and total == profiler.profile.samples
 
 
-def test_nothing_is_needed_there(client):
+def test_workers_need_no_install(client):
     """The cluster of these tests has neither package nor program: all of it was sent."""
     def installed():
         import importlib.util
@@ -258,7 +258,7 @@ def test_async(cluster, tmp_path):
     assert "known_scheduler" in read_flamegraph((tmp_path / "s.svg").read_text())[0]
 
 
-def test_async_with_a_plain_client(client):
+def test_async_with_sync_client(client):
     """In an event loop that is not the client's, as in a notebook."""
     async def go():
         async with sd.profile_scheduler() as profiler:
@@ -268,7 +268,7 @@ def test_async_with_a_plain_client(client):
     assert functions(asyncio.run(go()).profile)["known_scheduler"] > 10
 
 
-def test_what_the_block_raises(client, tmp_path):
+def test_exception_in_block(client, tmp_path):
     """It comes through; what was recorded until then is saved."""
     with pytest.raises(ZeroDivisionError):
         with sd.profile_cluster(tmp_path / "c.txt"):
@@ -277,7 +277,7 @@ def test_what_the_block_raises(client, tmp_path):
     assert set(functions(spyglass.Profile.load(tmp_path / "c.txt"))) >= set(wanted.values())
 
 
-def test_once_only(client):
+def test_profiler_is_single_use(client):
     profiler = sd.profile_scheduler()
     with pytest.raises(RuntimeError, match="has not ended"):
         profiler.profile
@@ -288,7 +288,7 @@ def test_once_only(client):
             pass
 
 
-def test_two_at_a_time(client):
+def test_concurrent_profiles(client):
     """Two profiles of the same processes, one in the other."""
     with sd.profile_cluster(rate=50) as outer:
         first = spin_all(client)
@@ -392,7 +392,7 @@ with pyspy_on_scheduler("profile.json"):
 """
 
 
-def test_the_example(tmp_path):
+def test_example(tmp_path):
     """Of distributed-pyspy, line by line; the import is all that changes. (Today's pandas takes no mean of a column of
     names, so `numeric_only` was added, as it must be without a profiler; and one day is enough.)"""
     subprocess.run([sys.executable, "-c", EXAMPLE.format(package="spyglass.dask")], cwd=tmp_path, check=True, timeout=WAIT,
@@ -464,7 +464,7 @@ def small(tmp_path):
         made.end()
 
 
-def test_workers_that_come_and_go(small, tmp_path):
+def test_workers_join_and_leave(small, tmp_path):
     """One comes, one is retired, one ends by a signal as Kubernetes sends it: all are in the picture."""
     client = small.client
     names = worker_names(client)
@@ -481,7 +481,7 @@ def test_workers_that_come_and_go(small, tmp_path):
     assert left_over(client) == []
 
 
-def test_a_worker_that_is_killed(small, tmp_path):
+def test_killed_worker(small, tmp_path):
     client = small.client
     names = worker_names(client)
     with pytest.warns(RuntimeWarning, match="%s: the worker was gone" % names["second"]):
@@ -494,7 +494,7 @@ def test_a_worker_that_is_killed(small, tmp_path):
     check_roots(profiler, wanted)
 
 
-def test_workers_that_are_restarted(small, tmp_path):
+def test_restarted_workers(small, tmp_path):
     """client.restart(): new processes, at other addresses."""
     client = small.client
     small.second.terminate()
@@ -533,7 +533,7 @@ def test_errors_name_the_worker(small, tmp_path):
     assert left_over(client) == []
 
 
-def test_a_client_that_is_lost(client, cluster, started):
+def test_lost_client(client, cluster, started):
     """A notebook that is killed in its block: no profiler goes on in the cluster."""
     code = ("import sys, time\nfrom distributed import Client\nfrom spyglass.dask import profile_cluster\n"
             "client = Client(%r)\nwith profile_cluster():\n    print('begun', flush=True)\n    time.sleep(1000)\n")

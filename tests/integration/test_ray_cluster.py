@@ -243,7 +243,7 @@ answer = {"pids": pids, "problems": recording.problems, "said": said,
         assert any("short_spins" in frame for stack in mine for frame in stack)
 
 
-def test_nothing_fits(cluster, tmp_path):
+def test_no_match(cluster, tmp_path):
     _, err = cluster.command("record", "-d", "0.1", "-o", tmp_path / "x.svg", "--actor", "Nobody", status=1)
     assert err.endswith("Error: no worker of the cluster was found that fits\n") and not list(tmp_path.iterdir())
     _, err = cluster.command("dump", "--node", "elsewhere", status=1)
@@ -269,7 +269,7 @@ def test_timeout(cluster):
     assert "Error: no worker could be read" in err
 
 
-def test_nothing_is_left(cluster):
+def test_no_leftovers(cluster):
     """Neither an actor, nor a program, nor a file."""
     everybody = [pid for process in cluster.processes for pid in session_of(process.pid)]
     before = set(pathlib.Path(tempfile.gettempdir()).glob("spyglass-*"))
@@ -290,7 +290,7 @@ def test_nothing_is_left(cluster):
     wait_until(lambda: not [t for t in titles() if "_SpyglassAgent" in t or "spyglass record" in t], "the end of our actors")
 
 
-def test_a_node_is_killed(cluster, tmp_path):
+def test_killed_node(cluster, tmp_path):
     """While it is recorded; the others are there. Later it is known to be dead."""
     process = cluster.start_node("three", "--address", cluster.address)
     three = cluster.tell("third = Alpha.options(resources={'three': 1}).remote()\n"

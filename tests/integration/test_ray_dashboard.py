@@ -257,7 +257,7 @@ def test_raylet(head):
     assert status == 200 and "Busy.spin (" in text and "long_running_task (" in text
 
 
-def test_not_ours(head):
+def test_process_of_root(head):
     """A process of root's: a plain user without sudo is told of the permission, and Ray adds how to get it."""
     if head.way != "user" or not ROOT_USER:
         pytest.skip("for a plain user on a machine where we are root")
@@ -302,7 +302,7 @@ def is_profiler_of(path, pid):
         return False
 
 
-def test_large_answers(head):
+def test_large_responses(head):
     """A hundred threads, six hundred calls deep: what would be too large is folded, and says so."""
     if head.way != WAYS[0]:
         pytest.skip("the same for all ways")

@@ -18,11 +18,11 @@ from processes import at_rest, descendants, is_known_as
 from program import SANITIZED, TARGETS, WAIT, clean_env
 from pythons import ONE_PER_LAYOUT, PYTHONS
 from selection import one_of, pytest_addoption, pytest_collection_modifyitems, pytest_configure  # noqa: F401
-from trees import worlds  # noqa: F401
+from process_trees import environments  # noqa: F401
 
 # The sanitizer build is several times slower: even test-all runs these files on one interpreter per layout kind only.
-SLOW_WITH_SANITIZERS = ("test_native", "test_native_core", "test_native_found", "test_native_record", "test_native_states", "test_core",
-        "test_locals", "test_trees", "test_unwind")
+SLOW_WITH_SANITIZERS = ("test_native", "test_native_core", "test_native_stripped", "test_native_record", "test_native_states", "test_core",
+        "test_locals", "test_process_trees", "test_unwind")
 
 
 def pytest_generate_tests(metafunc):

@@ -177,7 +177,7 @@ def start_many(target, tmp_path):
     return [finish(process).check() for process in dumps], [finish(process).check() for process in records], out
 
 
-def test_many_at_once(spawn, tmp_path):
+def test_concurrent_profilers(spawn, tmp_path):
     """Each dump has the stack, and each recording counts stacks. Other profilers may have stopped the thread at
     times."""
     dumps, records, out = start_many(spawn(DEBIAN, "busy.py"), tmp_path)
@@ -189,7 +189,7 @@ def test_many_at_once(spawn, tmp_path):
 
 
 @pytest.mark.statistical
-def test_many_at_once_of_a_nice_process(spawn, tmp_path):
+def test_concurrent_profilers_of_nice_process(spawn, tmp_path):
     """All get native stacks in time, even from a process with a high nice value, as Ray's workers have."""
     dumps, records, out = start_many(spawn(DEBIAN, "busy.py", preexec_fn=lambda: os.nice(15)), tmp_path)
     for result in dumps:

@@ -108,8 +108,8 @@ def program():
 class Container:
     def __init__(self, podman, name, target):
         self.podman, self.name = podman, name
-        told = json.loads(podman.check("inspect", name))[0]
-        self.pid, self.id = told["State"]["Pid"], told["Id"]
+        report = json.loads(podman.check("inspect", name))[0]
+        self.pid, self.id = report["State"]["Pid"], report["Id"]
         if isinstance(target.truth, dict) and target.truth.get("repeats_on_input"):
             target.refresh_truth(self.pid)
         self.truth = target.truth
@@ -214,7 +214,7 @@ def test_host_of_every_version(container, older):
 
 @pytest.mark.parametrize("flags", [["--user", "1234:1234"], ["--uidmap", "0:100000:65536"], ["--cap-drop", "ALL", "--read-only"],
                                    ["--pid", "host"], ["--cap-add", "SYS_PTRACE"]], ids=" ".join)
-def test_host_of_others(container, flags):
+def test_host_other_users(container, flags):
     """Other users, a user namespace, the host's PID namespace."""
     box = container(*plain(), flags=flags)
     if "host" in flags:
@@ -224,7 +224,7 @@ def test_host_of_others(container, flags):
         from_host(box)
 
 
-def test_host_pid_of_the_inside(container):
+def test_host_pid_is_not_container_pid(container):
     """PID 1 is the host's own first process, whatever runs in containers."""
     box = container(*plain())
     result = run("dump", "--pid", "1")
@@ -267,7 +267,7 @@ def test_host_memfd(container, tmp_path):
         assert "waits" in names
 
 
-def test_host_never_reads_its_own_files_instead(container, tmp_path):
+def test_host_does_not_follow_links_out(container, tmp_path):
     """spyglass does not follow a link inside of the container to a file of the host. The short file name shows that."""
     package = tmp_path / "pack"
     package.mkdir()
@@ -305,7 +305,7 @@ def test_inside(container, flags):
 
 
 @inside
-def test_inside_as_ray_does(container):
+def test_inside_ray(container):
     """A worker of another user, the profiler through sudo: root without SYS_PTRACE. Root owns the output file, as
     with sudo."""
     box = container(*plain(), flags=["--user", "1000:1000"])
@@ -332,7 +332,7 @@ def test_inside_as_another_user(container):
 
 
 @inside
-def test_inside_with_a_strict_profile(container, tmp_path):
+def test_inside_strict_seccomp(container, tmp_path):
     """A seccomp profile without process_vm_readv and ptrace, like Docker's before 20.10.6."""
     profile = tmp_path / "seccomp.json"
     profile.write_text(json.dumps({"defaultAction": "SCMP_ACT_ALLOW", "syscalls": [
@@ -434,7 +434,7 @@ def test_sidecar_of_a_user(container, sidecar, flags, works):
 
 @pytest.mark.full
 @inside
-def test_nothing_but_our_file(podman, program):
+def test_empty_image(podman, program):
     """No libc, no /etc/passwd, no terminfo, no /tmp, no shell, and no writable directory."""
     def go(*args):
         return podman.call("run", "--rm", "--ulimit", "host", "--network=none", "--read-only", "--volume", "%s:/spy:ro" % program,

@@ -11,7 +11,7 @@ import struct
 import subprocess
 
 import pytest
-from cores import PATTERN, by_gcore, by_kernel, dump_core_json, found_core, gcore, roots, wants_core
+from core_files import PATTERN, by_gcore, by_kernel, dump_core_json, found_core, gcore, roots, wants_core
 from processes import at_rest
 from program import SPYGLASS, run
 from pythons import DEBIAN, PYTHONS
@@ -144,7 +144,7 @@ def is_whole(result, truth):
 
 
 @pytest.mark.parametrize("packer", ["gzip", "zstd", "gzip twice"])
-def test_packed(crashed, scratch, packer):
+def test_compressed(crashed, scratch, packer):
     core, truth = crashed
     packed = scratch / "core.packed"
     bytes_ = core.read_bytes()
@@ -160,7 +160,7 @@ def test_packed(crashed, scratch, packer):
     assert set(scratch.iterdir()) == before, "something was left behind"
 
 
-def test_packed_and_cut_off(crashed, scratch):
+def test_compressed_and_truncated(crashed, scratch):
     core, _ = crashed
     packed = scratch / "core.gz"
     packed.write_bytes(gzip.compress(core.read_bytes(), 1)[:-200000])
@@ -169,14 +169,14 @@ def test_packed_and_cut_off(crashed, scratch):
 
 
 @pytest.mark.parametrize("name, start, program", [("xz", b"\xfd7zXZ\0", "xz"), ("lz4", b"\x04\x22\x4d\x18", "lz4")])
-def test_packed_otherwise(scratch, name, start, program):
+def test_unsupported_compression(scratch, name, start, program):
     packed = scratch / ("core." + name)
     packed.write_bytes(start + bytes(100))
     result = run("dump", "--core", packed).check(1)
     assert "Error: " in result.err and program + " -d " + str(packed) in result.err, result
 
 
-def test_no_room_to_unpack(crashed, scratch):
+def test_no_space_to_decompress(crashed, scratch):
     """The disk is full: one line says so, one says what to do."""
     core, _ = crashed
     packed, small = scratch / "core.gz", scratch / "small"
@@ -207,7 +207,7 @@ def test_root(spawn, inside, chrooted):
 
 
 @by_gcore
-def test_links_do_not_lead_out(spawn, scratch):
+def test_links_stay_in_root(spawn, scratch):
     """Files below --root that are links: spyglass follows them inside of the root only."""
     target = spawn(DEBIAN, "situations.py", "plain")
     core = gcore(target, scratch)
@@ -263,7 +263,7 @@ def test_coredump_filter(spawn, inside, python, filter_):
     assert is_whole(run("dump", "--core", found_core(place), "--json", *roots(python)), target.truth).err == ""
 
 
-def test_no_list_of_files(crashed, scratch):
+def test_no_file_note(crashed, scratch):
     """Without the note of mapped files, spyglass recognises images by their headers."""
     core, truth = crashed
     other = scratch / "core.other"
@@ -273,7 +273,7 @@ def test_no_list_of_files(crashed, scratch):
     is_whole(run("dump", "--core", other, "--json"), truth)
 
 
-def test_other_file_in_its_place(crashed, scratch):
+def test_replaced_file(crashed, scratch):
     """An upgrade since the crash: spyglass does not use the new file of that name."""
     core, truth = crashed
     program = os.path.realpath(DEBIAN.command[0])
@@ -284,7 +284,7 @@ def test_other_file_in_its_place(crashed, scratch):
 
 
 @pytest.mark.parametrize("share", [0.999, 0.9, 0.5, 0.2, 0.01])
-def test_cut_off(crashed, scratch, share):
+def test_truncated(crashed, scratch, share):
     """dump never crashes and never shows a wrong stack; it says that the file is truncated."""
     core, truth = crashed
     cut = scratch / "core.cut"

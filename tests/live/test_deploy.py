@@ -93,7 +93,7 @@ def test_valid(file):
 
 @pytest.mark.parametrize("wrong", [{"capabilites": {"add": ["SYS_PTRACE"]}}, {"runAsUser": "1000"},
                                    {"capabilities": {"add": "SYS_PTRACE"}}], ids=["unknown", "string", "no list"])
-def test_faults_are_found(wrong):
+def test_invalid_is_detected(wrong):
     """The check above can fail."""
     manifest = named("pod.yaml")["app/Pod"]
     manifest["spec"]["containers"][0]["securityContext"] = wrong
@@ -276,7 +276,7 @@ def test_ephemeral(play):
 
 
 @pytest.mark.full
-def test_ephemeral_without_a_right(play):
+def test_ephemeral_baseline(play):
     """--profile=baseline: the same user, and the target has no more capabilities than we do."""
     manifest = named("pod.yaml")["app/Pod"]
     del manifest["spec"]["containers"][0]["securityContext"]
@@ -288,7 +288,7 @@ def test_ephemeral_without_a_right(play):
 
 
 @pytest.mark.full
-def test_ephemeral_as_the_user(play):
+def test_ephemeral_restricted(play):
     """--profile=restricted --custom=deploy/debug-user.yaml: no capabilities, the same user and group."""
     manifest = named("pod.yaml")["app/Pod"]
     custom, = named("debug-user.yaml")["user"]["spec"]["containers"]
@@ -461,7 +461,7 @@ def test_flags_in_documents(path):
         assert set(flags) <= known_flags(command), (command, flags)
 
 
-def test_unknown_flags_are_found():
+def test_unknown_flags_are_detected():
     assert calls("kubectl exec x -- spyglass dump --pid 1 --nosuch > y")[0][1] == ["--pid", "--nosuch"]
     assert "--nosuch" not in known_flags("dump") and {"--pid", "-p", "--subprocesses", "-s"} <= known_flags("dump")
 
@@ -485,7 +485,7 @@ def slug(head):
     return re.sub(r"[^\w -]", "", head).replace(" ", "-").lower()
 
 
-def test_same_blocks():
+def test_same_code_blocks():
     """Both languages show the same commands and the same output."""
     english, chinese = (blocks(path) for path in DOCS)
     assert english and english == chinese
@@ -503,7 +503,7 @@ def test_yaml_in_documents(tmp_path):
 
 
 @pytest.mark.parametrize("path", [ROOT / "README.md", *DOCS], ids=lambda path: path.name)
-def test_linked(path):
+def test_documents_link_each_other(path):
     """Each document links to the others."""
     text = path.read_text(encoding="utf-8")
     for other in DOCS:
@@ -527,7 +527,7 @@ TODAY = [
 
 
 @pytest.mark.parametrize("line", TODAY)
-def test_today(spawn, tmp_path, line):
+def test_guide_commands(spawn, tmp_path, line):
     target = spawn(DEBIAN, "busy.py")
     out = tmp_path / "profile"
     args = line.format(pid=target.pid, out=out).split()
@@ -539,7 +539,7 @@ def test_today(spawn, tmp_path, line):
         assert "flamegraph" not in args or "<!DOCTYPE svg" in text
 
 
-def test_today_dagster(tmp_path):
+def test_guide_dagster(tmp_path):
     """`py-spy record -f speedscope --idle -- dagster definitions validate`: found in PATH; writes a file to this
     directory."""
     program = tmp_path / "bin" / "dagster"
@@ -554,7 +554,7 @@ def test_today_dagster(tmp_path):
     assert read_speedscope(profile.read_text())[0]["imports_slowly"] > 0
 
 
-def test_today_dask(spawn, tmp_path):
+def test_guide_dask(spawn, tmp_path):
     """The way distributed-pyspy runs it: an existing temporary file, and SIGINT at the end."""
     target = spawn(DEBIAN, "busy.py")
     out = tmp_path / "profile.json"
@@ -566,7 +566,7 @@ def test_today_dask(spawn, tmp_path):
     assert read_speedscope(out.read_text())[0]["root"] > 0
 
 
-def test_today_idle(spawn, tmp_path):
+def test_guide_idle(spawn, tmp_path):
     """Where the guides mention an error, spyglass writes a flame graph that says that all threads waited. The flag
     that they recommend works."""
     target = spawn(DEBIAN, "situations.py", "plain")

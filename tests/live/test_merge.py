@@ -35,7 +35,7 @@ def parse_raw(text):
 
 
 @pytest.mark.parametrize("flags", [[], ["--threads"], ["--threads", "--subprocesses"], ["--function", "--native"]], ids=" ".join)
-def test_what_record_writes(flags, spawn, tmp_path):
+def test_round_trip(flags, spawn, tmp_path):
     """merge leaves a raw profile unchanged, and each format has all of its stacks."""
     target = spawn(DEBIAN, "busy.py", "2")
     text, _ = record_enough(lambda text: len(parse_raw(text)) > 1, "--pid", target.pid, *flags, out=tmp_path / "a.txt")
@@ -64,7 +64,7 @@ def test_what_record_writes(flags, spawn, tmp_path):
     assert set(depth.values()) == {0}
 
 
-def test_words(files):
+def test_arguments(files):
     (files / "x=y.txt").write_text("h (c.py:1) 1\n")
     raw = lambda *args: parse_raw(merge(files, "-f", "raw", "-o", "-", *args).check().out)
     assert raw("x=y.txt") == {("h (c.py:1)",): 1}  # a file name with '='
@@ -85,7 +85,7 @@ def test_standard_input(files):
     assert b"Wrote raw flamegraph data to '-'. Samples: 5" in done.stderr
 
 
-def test_pieces(files):
+def test_partial_reads(files):
     """Input arrives in pieces of any size, through a FIFO that is closed in the middle of a line."""
     os.mkfifo(files / "pipe")
 
@@ -139,7 +139,7 @@ def test_usage(files):
         assert words in merge(files, *args).check(2).err
 
 
-def test_empty_is_no_error_where_a_file_can_be(files):
+def test_empty_profile(files):
     (files / "empty.txt").write_text("\n\n")
     assert merge(files, "-f", "raw", "-o", "-", "empty.txt").check().out == ""
     assert json.loads(merge(files, "-f", "speedscope", "-o", "-", "empty.txt").check().out)["profiles"] == []
@@ -194,7 +194,7 @@ def test_ends_with_its_parent(spawn, tmp_path):
     parent.stdout.close()
 
 
-def test_has_lost_its_parent_before(spawn, tmp_path):
+def test_parent_already_gone(spawn, tmp_path):
     target = spawn(DEBIAN, "busy.py")
     result = run("record", "--pid", target.pid, "-o", tmp_path / "x.txt", "--with-parent", "1").check()
     assert "because the process that started it has ended" in result.out

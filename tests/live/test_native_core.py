@@ -3,7 +3,7 @@ import json
 import signal
 
 import pytest
-from cores import by_gcore, by_kernel, found_core, gcore, roots, wants_core
+from core_files import by_gcore, by_kernel, found_core, gcore, roots, wants_core
 from native_stacks import check_native, directory, python_only
 from processes import at_rest
 from program import run

@@ -65,9 +65,9 @@ def test_dlopen(spawn, tmp_path, python):
         assert not native or stack.index("with_" + name) < stack.index(native[0]), stack
 
 
-def test_naps(spawn, tmp_path, python):
+def test_sleeping_threads(spawn, tmp_path, python):
     """--idle: a thread that sleeps in two places is seen in both, and a thread that never wakes in its one place."""
-    target = spawn(python, "native_naps.py", "1")
+    target = spawn(python, "native_sleeps.py", "1")
 
     def all_seen(stacks):
         return {name for stack in stacks for name in stack} >= {"short", "long", "parked"}
@@ -76,9 +76,9 @@ def test_naps(spawn, tmp_path, python):
 
 
 @pytest.mark.statistical
-def test_shares_of_naps(spawn, tmp_path, python):
+def test_sleep_shares(spawn, tmp_path, python):
     """Each place gets its proportion of the time."""
-    target = spawn(python, "native_naps.py", "1")
+    target = spawn(python, "native_sleeps.py", "1")
     stacks, samples = record_native(target, tmp_path / "out.txt", "raw", 300, "-r", "73", "--idle")
     os.kill(target.pid, signal.SIGTERM)
     spent = target.read_line()["spent"]
@@ -90,9 +90,9 @@ def test_shares_of_naps(spawn, tmp_path, python):
 
 @pytest.mark.skipif(not shutil.which("strace"), reason="strace is not installed")
 @pytest.mark.parametrize("flag", ["--native", "--native-all"])
-def test_sleepers_are_left_alone(spawn, tmp_path, python, flag):
+def test_sleeping_threads_are_not_stopped(spawn, tmp_path, python, flag):
     """spyglass does not stop a thread again that has not run since the last stop."""
-    target = spawn(python, "native_naps.py", "2", "park")
+    target = spawn(python, "native_sleeps.py", "2", "park")
     wait_until(lambda: task_states(target.pid) == "SSS", "all asleep")
     calls, out, samples, seconds = tmp_path / "calls", tmp_path / "out.txt", 0, 0.5
     while samples < 100:

@@ -107,7 +107,7 @@ def test_gil(spawn_c, tmp_path, python):
 @pytest.mark.parametrize("flag", ["--native", "--native-all"])
 def test_subprocesses(spawn, tmp_path, python, flag):
     """Child processes have native frames too."""
-    target = spawn(python, "family.py", "parent")
+    target = spawn(python, "child_processes.py", "parent")
     for pid in {t["pid"] for t in dump(target.pid, "--subprocesses")}:
         at_rest(pid)
     plain = {t["os_thread_id"]: rows(t["frames"]) for t in dump(target.pid, "--subprocesses")}

@@ -27,7 +27,7 @@ PTRACE = 1 << 19
 # The system calls that Linux 3.10 lacks, of those that spyglass or the C library uses.
 OLD_KERNEL = ["ENOSYS:" + name for name in ("openat2", "pidfd_open", "getrandom", "memfd_create", "statx", "rseq", "clone3",
                                             "faccessat2", "close_range")]
-WORLDS = {
+RESTRICTIONS = {
     "old_kernel": OLD_KERNEL,
     "readv_eperm": ["EPERM:process_vm_readv"],
     "readv_enosys": ["ENOSYS:process_vm_readv"],
@@ -113,10 +113,10 @@ def check_refused(result, *words):
 # ---- missing system calls
 
 
-@pytest.mark.parametrize("world", WORLDS)
-def test_world(spawn, python, deny, world):
+@pytest.mark.parametrize("restriction", RESTRICTIONS)
+def test_missing_calls(spawn, python, deny, restriction):
     """Every stack is right, whichever calls are missing: spyglass falls back."""
-    rules = WORLDS[world]
+    rules = RESTRICTIONS[restriction]
     if os.getuid() != 0 and any("/" in rule for rule in rules):
         pytest.skip("needs root, to answer for another process")
     target = spawn(python, "situations.py", "many_threads")
@@ -125,12 +125,12 @@ def test_world(spawn, python, deny, world):
     assert not result.err, result  # sleeping threads need not be stopped
 
 
-@pytest.mark.parametrize("world", ["old_kernel", "readv_eperm", "no_ptrace", "no_affinity", "nothing"])
-def test_world_record(launch, deny, tmp_path, world):
+@pytest.mark.parametrize("restriction", ["old_kernel", "readv_eperm", "no_ptrace", "no_affinity", "nothing"])
+def test_missing_calls_record(launch, deny, tmp_path, restriction):
     """A recording of a running thread; and of a launched program with captured output."""
     code = "import time\ndef works():\n    sum(range(1000))\nprint(1, flush=True)\nwhile True: works()\n"
     target = launch([*DEBIAN.command, "-c", code])
-    before = deny(WORLDS[world])
+    before = deny(RESTRICTIONS[restriction])
     record_enough(lambda text: "works" in text, "-f", "raw", "--pid", target.pid, out=tmp_path / "x.raw", wrapper=before,
                   env=quiet_env())
     result = record_launched(tmp_path / "y.raw", DEBIAN, flags=["--capture"], wrapper=before, env=quiet_env()).check()
@@ -146,7 +146,7 @@ def test_native_without_ptrace(spawn, python, deny):
 
 
 @pytest.mark.parametrize("rules", [[], ["EPERM:perf_event_open"], ["EPERM:ptrace"]], ids=["all", "no perf", "no ptrace"])
-def test_native_record_by_each_way(deny, spawn, tmp_path, rules):
+def test_native_record_fallbacks(deny, spawn, tmp_path, rules):
     """Registers come from perf context-switch records or from ptrace: either is enough."""
     if os.geteuid() != 0:
         pytest.skip("perf's notes are for root")
@@ -237,7 +237,7 @@ def test_root_without_capability(spawn_as, tmp_path):
 
 
 @needs_root
-def test_root_without_capability_of_a_tree(launch, script):
+def test_root_without_capability_process_tree(launch, script):
     """A tree with processes of several users: spyglass reads each as its own user."""
     code = ("import os, subprocess, sys, time\n"
             "def waits():\n    time.sleep(1000)\n"
@@ -252,7 +252,7 @@ def test_root_without_capability_of_a_tree(launch, script):
 
 @needs_root
 @pytest.mark.parametrize("drop", ["-sys_ptrace,-setuid", "-sys_ptrace,-setgid", "-all"])
-def test_root_without_any_way(spawn_as, drop):
+def test_root_cannot_switch_user(spawn_as, drop):
     target = spawn_as(USER)
     result = run_as(without_capability(SPYGLASS, drop=drop), "dump", "--pid", target.pid)
     check_refused(result, "CAP_SYS_PTRACE", "--cap-add SYS_PTRACE", "securityContext")
@@ -304,7 +304,7 @@ def test_from_inside_a_user_namespace(spawn):
 
 
 @needs_root
-def test_pid_inside_is_not_guessed(launch, script):
+def test_container_pid_is_not_guessed(launch, script):
     """A PID is one of our own namespace. One that exists only inside of a container gets a hint, not a guess."""
     pid_max = int(read_text(pathlib.Path("/proc/sys/kernel/pid_max")))
     inner = pid_max - 1000 - os.getpid() % 2000  # two concurrent runs of the tests use different PIDs
@@ -427,7 +427,7 @@ def test_setuid_refuses_others(spawn_as, launch, public, script, setuid, deny, t
             assert result.status == 1 and "Permission" in result.err and "Thread" not in result.out, (kind, result)
 
 
-def test_setuid_is_the_caller(setuid, launch, spawn_as, private):
+def test_setuid_drops_privileges(setuid, launch, spawn_as, private):
     """While it works: the caller's IDs, no effective capability, not traceable by the caller."""
     target = spawn_as(USER)
     command = as_user(USER, setuid)
@@ -518,24 +518,24 @@ def facts(result):
 
 def test_doctor():
     result = run("doctor").check()
-    told = facts(result)
-    assert told["kernel"].split()[1] == os.uname().release
-    assert told["user"] == "uid %d, gid %d" % (os.getuid(), os.getgid())
-    assert set(told) >= {"version", "capabilities", "yama", "seccomp", "namespaces", "cgroup", "container", "setuid",
+    report = facts(result)
+    assert report["kernel"].split()[1] == os.uname().release
+    assert report["user"] == "uid %d, gid %d" % (os.getuid(), os.getgid())
+    assert set(report) >= {"version", "capabilities", "yama", "seccomp", "namespaces", "cgroup", "container", "setuid",
                          "process_vm_readv", "/proc/PID/mem", "ptrace", "own core", "schedstat", "pidfd_open", "openat2", "dump"}
-    assert json.loads(run("doctor", "--json").check().out).keys() == told.keys()
+    assert json.loads(run("doctor", "--json").check().out).keys() == report.keys()
 
 
 def test_doctor_of_python(spawn, python):
     target = spawn(python, "situations.py", "plain")
-    told = facts(run("doctor", "--pid", target.pid).check())
-    assert told["python"].startswith(python.patch), told
-    assert re.search(r"found by .*python", told["python"]), told
-    assert told["dump"] == "works" and told["native stacks"] == "yes"
-    assert told["stacks"] == "%d read" % (len(target.truth["threads"]) + 1)
+    report = facts(run("doctor", "--pid", target.pid).check())
+    assert report["python"].startswith(python.patch), report
+    assert re.search(r"found by .*python", report["python"]), report
+    assert report["dump"] == "works" and report["native stacks"] == "yes"
+    assert report["stacks"] == "%d read" % (len(target.truth["threads"]) + 1)
 
 
-def test_doctor_of_others(launch):
+def test_doctor_not_python(launch):
     target = launch(["sh", "-c", "echo 1; exec sleep 1000"])
     assert "not Python" in facts(run("doctor", "--pid", target.pid).check(1))["dump"]
     assert "no such process" in facts(run("doctor", "--pid", 4194002).check(1))["dump"]
@@ -544,17 +544,17 @@ def test_doctor_of_others(launch):
 @needs_root
 def test_doctor_of_another_user(spawn_as, public):
     target = spawn_as(OTHER)
-    told = facts(run_as(as_user(USER, public / "spyglass"), "doctor", "--pid", target.pid).check(1))
-    assert told["process_vm_readv"].startswith("closed") and told["ptrace"].startswith("closed")
-    assert "belongs to another user" in told["dump"] and re.search("sudo|SYS_PTRACE", told["help"])
-    told = facts(run_as(without_capability(SPYGLASS), "doctor", "--pid", target.pid).check())
-    assert "user of the process" in told["read as"] and told["dump"] == "works"
+    report = facts(run_as(as_user(USER, public / "spyglass"), "doctor", "--pid", target.pid).check(1))
+    assert report["process_vm_readv"].startswith("closed") and report["ptrace"].startswith("closed")
+    assert "belongs to another user" in report["dump"] and re.search("sudo|SYS_PTRACE", report["help"])
+    report = facts(run_as(without_capability(SPYGLASS), "doctor", "--pid", target.pid).check())
+    assert "user of the process" in report["read as"] and report["dump"] == "works"
 
 
-@pytest.mark.parametrize("world", ["old_kernel", "readv_eperm", "no_ptrace", "nothing"])
-def test_doctor_in_a_world(deny, world):
-    told = facts(run_as(deny(WORLDS[world], SPYGLASS), "doctor").check())
-    for rule in WORLDS[world]:
+@pytest.mark.parametrize("restriction", ["old_kernel", "readv_eperm", "no_ptrace", "nothing"])
+def test_doctor_missing_calls(deny, restriction):
+    report = facts(run_as(deny(RESTRICTIONS[restriction], SPYGLASS), "doctor").check())
+    for rule in RESTRICTIONS[restriction]:
         call = rule.split(":")[1]
-        if call in told:
-            assert told[call].startswith("closed"), (call, told[call])
+        if call in report:
+            assert report[call].startswith("closed"), (call, report[call])

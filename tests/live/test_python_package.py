@@ -61,7 +61,7 @@ def command_of(python):
 
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("host", SUPPORTED, ids=repr)
-def test_from_inside(host, case, inside):
+def test_in_interpreter(host, case, inside):
     script, env, scratch = inside(host)
     done = subprocess.run([*command_of(host), script, case, scratch], env=env, stdin=subprocess.DEVNULL,
                           stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=4 * WAIT)
@@ -72,7 +72,7 @@ def test_from_inside(host, case, inside):
 
 @pytest.mark.parametrize("way", ["exit", "raise", "_exit", "kill"])
 @pytest.mark.parametrize("host", SUPPORTED, ids=repr)
-def test_nothing_stays(host, way, inside):
+def test_no_process_is_left(host, way, inside):
     """However the interpreter exits, it leaves no profiler and no zombie."""
     script, env, _ = inside(host)
     process = subprocess.Popen([*command_of(host), script, "leaves", way], env=env, stdin=subprocess.PIPE,
@@ -118,7 +118,7 @@ def test_missing_program(tmp_path, monkeypatch):
         spyglass.record(binary=str(tmp_path / "nothing"))
 
 
-def test_found_program(tmp_path, monkeypatch):
+def test_program_lookup(tmp_path, monkeypatch):
     assert spyglass.binary() == str(SPYGLASS)
     monkeypatch.delenv("SPYGLASS_BINARY")
     assert spyglass.binary() == str(ROOT / "build" / "spyglass")  # of a working copy
@@ -128,7 +128,7 @@ def test_found_program(tmp_path, monkeypatch):
     assert done.returncode == 0 and done.stdout.decode().split() == ["spyglass", spyglass.__version__]
 
 
-def test_nobodys_program(tmp_path):
+def test_untrusted_program_is_not_run(tmp_path):
     """A copy of the package elsewhere does not run a program from a `bin` directory above it, where anyone could
     have put one."""
     lib = tmp_path / "x" / "y" / "lib"
@@ -190,7 +190,7 @@ def test_permission(spawn, inside, places):
                     str(target.pid)], env=env, check=True, timeout=WAIT)
 
 
-def test_a_program_that_hangs_or_crashes(tmp_path, monkeypatch):
+def test_program_hangs_or_crashes(tmp_path, monkeypatch):
     """Whatever the child does, the package raises an error and ends the child."""
     program = tmp_path / "program"
 
@@ -258,7 +258,7 @@ def test_profile(tmp_path):
 
 
 @pytest.mark.parametrize("text", ["a", "a b", "a 1\nb", "12", " 12", "a -1", "a 1.0", "a 1111111111111111111"])
-def test_profile_that_is_none(text, tmp_path):
+def test_invalid_profile(text, tmp_path):
     (tmp_path / "x.txt").write_text(text)
     with pytest.raises(ValueError, match="x.txt: line %d is no line" % (text.count("\n") + 1)):
         spyglass.Profile.load(tmp_path / "x.txt")

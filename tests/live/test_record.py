@@ -33,7 +33,7 @@ def test_formats(spawn, tmp_path, format):
 
 
 @pytest.mark.smoke
-def test_everywhere(spawn, tmp_path, python):
+def test_all_interpreters(spawn, tmp_path, python):
     target = start_shares(spawn, python)
     out = tmp_path / "out.txt"
     text, result = record_enough(seen("one", "two", "three"), "--pid", target.pid, "-f", "raw", "--function", out=out)
@@ -63,7 +63,7 @@ def test_shares(spawn, tmp_path, format):
 
 
 @pytest.mark.statistical
-def test_shares_everywhere(spawn, tmp_path, python):
+def test_shares_all_interpreters(spawn, tmp_path, python):
     out = tmp_path / "out.txt"
     spent, _ = record_shares(spawn, python, out, "-f", "raw", "--function")
     counts, total = read_raw(out.read_text())
@@ -144,7 +144,7 @@ def test_launch_killed(tmp_path):
     assert read_raw((tmp_path / "x").read_text())[1] > 0
 
 
-def test_launch_everywhere(tmp_path, python):
+def test_launch_all_interpreters(tmp_path, python):
     result = record_launched(tmp_path / "x", python).check()
     assert read_raw((tmp_path / "x").read_text())[0]["works"] > 0, result
 

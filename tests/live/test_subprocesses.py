@@ -7,7 +7,7 @@ from profiles import Recording, record_enough
 from program import PY_SPY, run
 from pythons import DEBIAN, NEWEST_HOST
 from stacks import parse_json, parse_text
-from trees import functions_of, read_tree
+from process_trees import functions_of, read_tree
 
 SOME = [DEBIAN, NEWEST_HOST]
 
@@ -27,7 +27,7 @@ def family(target):
 
 
 def test_dump_text(spawn, python):
-    target = spawn(python, "family.py", "parent")
+    target = spawn(python, "child_processes.py", "parent")
     parents = family(target)
     result = run("dump", "--subprocesses", "--pid", target.pid).check()
     processes = parse_text(result.out)
@@ -41,14 +41,14 @@ def test_dump_text(spawn, python):
 
 
 def test_dump_json(spawn, python):
-    target = spawn(python, "family.py", "parent")
+    target = spawn(python, "child_processes.py", "parent")
     threads = parse_json(run("dump", "--subprocesses", "--json", "--pid", target.pid).check().out)
     assert {t["pid"] for t in threads} == set(family(target))
     assert threads[0]["pid"] == target.pid
 
 
 def test_dump_without_flag(spawn):
-    target = spawn(DEBIAN, "family.py", "parent")
+    target = spawn(DEBIAN, "child_processes.py", "parent")
     process, = parse_text(run("dump", "--pid", target.pid).check().out)
     assert process["pid"] == target.pid
 

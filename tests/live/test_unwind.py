@@ -2,7 +2,7 @@
 import json
 
 import pytest
-from cores import by_gcore, by_kernel, found_core, gcore, roots, wants_core
+from core_files import by_gcore, by_kernel, found_core, gcore, roots, wants_core
 from native_stacks import check_native, directory
 from program import run
 from pythons import PYTHONS
@@ -49,7 +49,7 @@ def test_crash(spawn, inside, python):
 
 @by_kernel
 @pytest.mark.parametrize("share", [0.9, 0.7, 0.5, 0.3])
-def test_cut_core(spawn, inside, share):
+def test_truncated_core(spawn, inside, share):
     """A truncated core file: dump shows what is left, and does not crash."""
     host = next(p for p in PYTHONS if p.kind == "host")
     place, name = inside(host)

@@ -109,7 +109,7 @@ def test_record_file(wheel):
 
 
 @pytest.mark.full
-def test_same_twice(wheel, tmp_path):
+def test_reproducible(wheel, tmp_path):
     assert backend("build_wheel", tmp_path).read_bytes() == wheel.read_bytes()
     (tmp_path / "a").mkdir()
     assert backend("build_sdist", tmp_path).read_bytes() == backend("build_sdist", tmp_path / "a").read_bytes()
@@ -151,7 +151,7 @@ def test_installed(host, wheel, fresh, tmp_path):
 
 
 @pytest.mark.parametrize("way", ["target", "prefix", "user", "editable"])
-def test_ways_to_install(way, wheel, fresh, pips, tmp_path):
+def test_install_locations(way, wheel, fresh, pips, tmp_path):
     """The package finds the program wherever pip installs it."""
     venv = fresh()
     commands = venv.bin
@@ -203,12 +203,12 @@ def test_together_with_py_spy(wheel, fresh, tmp_path):
     assert call(commands / "spyglass", "--version") == "spyglass %s\n" % VERSION
 
 
-@pytest.mark.parametrize("told", ["setting", "variable"])
-def test_without_py_spy(told, fresh, tmp_path):
+@pytest.mark.parametrize("how", ["setting", "variable"])
+def test_without_py_spy(how, fresh, tmp_path):
     """Each has its own name, in any order, and uninstalling one leaves the other."""
     venv = fresh()
     commands = venv.bin
-    env = clean_env(PIP_NO_INDEX="1", SPYGLASS_PREBUILT=str(SPYGLASS), **({"SPYGLASS_PY_SPY": "no"} if told == "variable" else {}))
+    env = clean_env(PIP_NO_INDEX="1", SPYGLASS_PREBUILT=str(SPYGLASS), **({"SPYGLASS_PY_SPY": "no"} if how == "variable" else {}))
     more = ["--config-settings", "py-spy=no"] if told == "setting" else []
     venv.pip("install", fake_py_spy(tmp_path))
     venv.pip("wheel", "--no-deps", "--wheel-dir", tmp_path, *more, ROOT, env=env)
@@ -238,7 +238,7 @@ def test_source_archive(fresh, tmp_path):
     assert "INTERP" not in call("readelf", "-lW", commands / "spyglass")
 
 
-def test_what_is_missing_is_named(fresh, tmp_path):
+def test_missing_build_packages(fresh, tmp_path):
     """Without the packages that the build needs: an error names them, and nothing is installed."""
     tools = tmp_path / "bin"
     tools.mkdir()
@@ -296,7 +296,7 @@ def test_man_page(share):
         assert words in text
 
 
-def test_completions_are_the_programs(share):
+def test_completions_match_program(share):
     for name, program in (("spyglass", SPYGLASS), ("py-spy", PY_SPY)):
         for shell, file in (("bash", name + ".bash"), ("zsh", "_" + name), ("fish", name + ".fish")):
             assert (share / file).read_text() == run("completions", shell, program=program).check().out

@@ -253,13 +253,13 @@ def match_statement():
 
 def import_time():
     """Blocks while a module is imported: importlib's own frames are in between."""
-    import parks_on_import  # noqa: F401
+    import blocks_on_import  # noqa: F401
 
 
 def run_as_module():
     import runpy
 
-    runpy.run_module("parks_on_import", run_name="__main__")
+    runpy.run_module("blocks_on_import", run_name="__main__")
 
 
 def greeting_in_trace():

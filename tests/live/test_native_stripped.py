@@ -45,7 +45,7 @@ def test_stripped(launch, copy, script, python, situation):
 
 @pytest.mark.parametrize("situation", SITUATIONS)
 @pytest.mark.parametrize("old", [p for p in PYTHONS if p.library_dir and p.version < (3, 11)], ids=repr)
-def test_no_name_of_the_loop(launch, copy, script, old, situation):
+def test_renamed_eval_loop(launch, copy, script, old, situation):
     """Up to 3.10, only the loop's own stack frame shows where it is."""
     one = copy(old)
     subprocess.run(["strip", "--strip-all", *one.files], check=True)

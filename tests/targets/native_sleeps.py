@@ -1,4 +1,4 @@
-"""Sleeps in two places, and reports for how long on SIGTERM: native_naps.py. All other threads block forever."""
+"""Sleeps in two places, and reports for how long on SIGTERM: native_sleeps.py. All other threads block forever."""
 import os
 import signal
 import sys

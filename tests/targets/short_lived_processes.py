@@ -1,4 +1,4 @@
-"""Starts short-lived children: twenty at the first byte, N more at the second. `python short_lived.py N`."""
+"""Starts short-lived children: twenty at the first byte, N more at the second. `python short_lived_processes.py N`."""
 import os
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""A parent with workers of one kind, each blocked or busy in a known place: `python pools.py KIND N [busy]`.
+"""A parent with workers of one kind, each blocked or busy in a known place: `python worker_pools.py KIND N [busy]`.
 
 It prints its PID, waits for a byte, starts the workers, and prints what each of them reported: PID, parent, stack.
 Runs on 2.7 and on every 3.x.

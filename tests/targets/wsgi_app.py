@@ -20,6 +20,6 @@ def tell(path, frame):
 
 
 def application(environ, start_response):
-    handler_rests(os.environ["SERVED"])
+    handler_rests(os.environ["REPORT_FILE"])
     start_response("200 OK", [])
     return [b"done"]

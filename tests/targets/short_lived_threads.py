@@ -1,4 +1,4 @@
-"""The main thread works, then waits for a new thread that works, in turn: `python comers.py KIND MS SLEEPERS`.
+"""The main thread works, then waits for a new thread that works, in turn: `python short_lived_threads.py KIND MS SLEEPERS`.
 
 KIND is `python` for threads of the threading module, or `foreign` for C threads, which Python knows only while they
 call it. Each works for MS milliseconds of CPU time. SLEEPERS threads sleep all the time. On SIGTERM it prints one

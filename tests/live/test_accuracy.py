@@ -41,7 +41,7 @@ def samples_of(text):
     return sum(n for _, n in read(text))
 
 
-def test_checker_knows_the_impossible():
+def test_checker():
     """Tests the check itself: it detects two chains, a gap, a missing root."""
     root = ["<module>", "main", "turn"]
     assert is_possible(root) and is_possible(root[:1]) and is_possible(root + ["c3_f0", "c3_f1"])
@@ -76,7 +76,7 @@ def test_chains_nonblocking(spawn, tmp_path, python, kind):
     assert sum(n for _, n in wrong) <= mean + 5 * mean ** 0.5, wrong[:5]
 
 
-def cores(pid):
+def cpus(pid):
     return sorted(os.sched_getaffinity(pid))
 
 
@@ -92,9 +92,9 @@ def ways(result):
 
 @pytest.mark.parametrize("rate", [300, 1000, 20000])
 @pytest.mark.parametrize("kind", ["plain", "generator"])
-def test_chains_on_the_move(spawn, tmp_path, kind, rate):
+def test_chains_migrating(spawn, tmp_path, kind, rate):
     """The target migrates from CPU to CPU while spyglass reads it."""
-    both = cores(0)
+    both = cpus(0)
     if len(both) < 2:
         pytest.skip("one core only: nowhere to go")
     target = spawn(NEWEST_HOST, "chains.py", kind)
@@ -116,7 +116,7 @@ def test_chains_on_the_move(spawn, tmp_path, kind, rate):
 @pytest.fixture
 def apart(spawn):
     """A busy target on one CPU, and another CPU for the profiler."""
-    both = cores(0)
+    both = cpus(0)
     if len(both) < 2:
         pytest.skip("one core only: the profiler cannot be kept off the target's")
     target = spawn(NEWEST_HOST, "chains.py", "plain")
@@ -136,20 +136,20 @@ def record_ways(wanted, target, out, **options):
         assert seconds < WAIT, result
 
 
-def test_own_core_is_the_first_way(spawn, tmp_path):
+def test_same_cpu_is_preferred(spawn, tmp_path):
     target = spawn(NEWEST_HOST, "chains.py", "plain")
     found, result = record_ways("core", target, tmp_path / "out.txt")
     assert found["unheld"] == 0, result
 
 
-def test_held_where_the_core_is_forbidden(apart, tmp_path):
+def test_ptrace_if_cpu_is_forbidden(apart, tmp_path):
     target, core = apart
     found, result = record_ways("held", target, tmp_path / "out.txt", preexec_fn=pinned(core))
     assert found["core"] == found["unheld"] == 0, result
     check_chains((tmp_path / "out.txt").read_text())
 
 
-def test_unheld_where_ptrace_is_refused_too(apart, tmp_path):
+def test_unpaused_if_ptrace_is_refused(apart, tmp_path):
     """Another process traces the target: spyglass still reads it, and says so."""
     target, core = apart
     tracer = subprocess.Popen(["strace", "-f", "-e", "trace=none", "-o", "/dev/null", "-p", str(target.pid)],
@@ -167,7 +167,7 @@ def test_unheld_where_ptrace_is_refused_too(apart, tmp_path):
 # ---- deterministic versions of the statistical tests ----
 
 @pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("program, names", [("shares.py", ["one", "two", "three"]), ("turns.py", ["kind0", "kind1", "kind2"])])
+@pytest.mark.parametrize("program, names", [("shares.py", ["one", "two", "three"]), ("alternating_functions.py", ["kind0", "kind1", "kind2"])])
 def test_every_function_is_seen(spawn, tmp_path, python, program, names, mode):
     """Includes functions whose frames move between samples."""
     target = spawn(python, program, "1000")
@@ -196,15 +196,15 @@ COMERS = [("python", 300, 0, "default"), ("python", 4, 10, "default"), ("foreign
 @pytest.mark.parametrize("kind, ms, sleepers, mode", COMERS)
 def test_new_threads_are_seen(spawn, tmp_path, python, kind, ms, sleepers, mode):
     """A thread that starts while every known thread sleeps."""
-    target = spawn(python, "comers.py", kind, str(ms), str(sleepers))
+    target = spawn(python, "short_lived_threads.py", kind, str(ms), str(sleepers))
     record_enough(lambda text: all(any(name in names for names, _ in read(text)) for name in ("comes", "waits")),
                   "--pid", target.pid, "-r", 500, "--function", "-f", "raw", *MODES[mode], out=tmp_path / "out.txt", first=0.7)
 
 
 @pytest.mark.parametrize("rate", [100, 1000])
-def test_short_naps_are_seen(spawn, tmp_path, rate):
+def test_short_sleeps_are_seen(spawn, tmp_path, rate):
     """2 ms of work, 2 ms of sleep: seen working."""
-    target = spawn(NEWEST_HOST, "naps.py")
+    target = spawn(NEWEST_HOST, "short_sleeps.py")
     record_enough(lambda text: any("work" in names for names, _ in read(text)), "--pid", target.pid, "-r", rate, "-f", "raw",
                   out=tmp_path / "out.txt")
 
@@ -223,7 +223,7 @@ def record_spent(target, out, *flags):
 
 @pytest.mark.statistical
 @pytest.mark.parametrize("mode", MODES)
-def test_split(spawn, tmp_path, python, mode):
+def test_shares(spawn, tmp_path, python, mode):
     """one : two : three are 1 : 2 : 5 by the target's own clock, and so they are in the profile."""
     counts, spent, _, _ = record_spent(spawn(python, "shares.py", "1000"), tmp_path / "out.txt", "-r", 5000, *MODES[mode])
     check_shares(counts, spent, sum(counts.values()))
@@ -231,10 +231,10 @@ def test_split(spawn, tmp_path, python, mode):
 
 @pytest.mark.statistical
 @pytest.mark.parametrize("mode", MODES)
-def test_turns(spawn, tmp_path, python, mode):
+def test_alternating_functions(spawn, tmp_path, python, mode):
     """Functions that are in another place at each sample: without a pause, spyglass must neither lose their frames
     nor attribute them to their callers."""
-    counts, spent, stacks, result = record_spent(spawn(python, "turns.py"), tmp_path / "out.txt", "-r", 2000, *MODES[mode])
+    counts, spent, stacks, result = record_spent(spawn(python, "alternating_functions.py"), tmp_path / "out.txt", "-r", 2000, *MODES[mode])
     total, unsure = sum(n for _, n in stacks), sum(n for names, n in stacks if NOT_SURE in names)
     assert unsure <= (0 if mode == "default" else total // 4), (unsure, total, result)
     assert sum(counts.values()) + unsure > 0.9 * total, (counts, total, result)
@@ -243,9 +243,9 @@ def test_turns(spawn, tmp_path, python, mode):
 
 @pytest.mark.statistical
 @pytest.mark.parametrize("kind, ms, sleepers, mode", COMERS)
-def test_threads_that_come(spawn, tmp_path, python, kind, ms, sleepers, mode):
+def test_short_lived_threads(spawn, tmp_path, python, kind, ms, sleepers, mode):
     """A new thread gets its proportion of samples although every known thread sleeps."""
-    target = spawn(python, "comers.py", kind, str(ms), str(sleepers))
+    target = spawn(python, "short_lived_threads.py", kind, str(ms), str(sleepers))
     counts, spent, _, result = record_spent(target, tmp_path / "out.txt", "-r", 500, *MODES[mode])
     check_shares(counts, spent, sum(counts.values()), bias=0.06)
 
@@ -261,22 +261,22 @@ def check_naps(target, out, seconds, rate, record):
 
 @pytest.mark.statistical
 @pytest.mark.parametrize("rate", [100, 1000])
-def test_short_naps(spawn, tmp_path, rate):
+def test_short_sleeps(spawn, tmp_path, rate):
     """Alternates 2 ms of work and 2 ms of sleep: seen working as often as it worked, not only when the kernel let
     spyglass run on its CPU."""
-    target, out = spawn(NEWEST_HOST, "naps.py"), tmp_path / "out.txt"
+    target, out = spawn(NEWEST_HOST, "short_sleeps.py"), tmp_path / "out.txt"
     seconds = 6 if rate == 100 else 3
     check_naps(target, out, seconds, rate, lambda: run("record", "--pid", target.pid, "-d", seconds, "-r", rate, "-o", out,
                                                        "-f", "raw").check())
 
 
 @pytest.mark.statistical
-def test_short_naps_without_priority(spawn, tmp_path):
+def test_short_sleeps_without_priority(spawn, tmp_path):
     """Neither a short time slice nor real-time priority: stopped from another CPU, the sleeps are still seen."""
-    if len(cores(0)) < 2:
+    if len(cpus(0)) < 2:
         pytest.skip("one core only: nowhere to go")
     subprocess.run(["gcc", "-O1", "-o", tmp_path / "deny", TARGETS / "deny.c"], check=True)
-    target, out = spawn(NEWEST_HOST, "naps.py"), tmp_path / "out.txt"
+    target, out = spawn(NEWEST_HOST, "short_sleeps.py"), tmp_path / "out.txt"
     check_naps(target, out, 4, 500, lambda: run(
         "ENOSYS:sched_setattr", "EPERM:sched_setscheduler", "--", SPYGLASS, "record", "-v", "--pid", target.pid, "-d", 4, "-r", 500,
         "-o", out, "-f", "raw", program=tmp_path / "deny", env=clean_env(ASAN_OPTIONS="detect_leaks=0")).check())

@@ -1,4 +1,4 @@
-"""Prints each signal that it gets as a line of JSON, and works: `python signalled.py [ends]`.
+"""Prints each signal that it gets as a line of JSON, and works: `python signal_reporter.py [ends]`.
 
 With `ends`, it exits on SIGTERM and SIGINT with the status 40 + signal, after half a second of cleanup.
 """

@@ -1,5 +1,5 @@
 """Alternates between twelve functions, a few hundred microseconds each, half of them called by generators: `python
-turns.py`.
+alternating_functions.py`.
 
 Functions of kind0 : kind1 : kind2 get 1 : 2 : 3 parts of the time. On SIGTERM it prints one line with the CPU
 seconds of each kind.

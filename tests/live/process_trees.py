@@ -7,22 +7,22 @@ from program import TARGETS
 
 # How spyglass learns of new processes: from the process connector; from the newest PID; where /proc/loadavg is emulated
 # (as by lxcfs), from a listing of /proc; and that without the kernel's lists of children.
-WORLDS = {
-    "told": "exec",
-    "newest": "exec %(deny)s EPERM:socket --",
-    "listed": "mount --bind %(fake)s /proc/loadavg && exec %(deny)s EPERM:socket --",
-    "no-lists": "mount --bind %(fake)s /proc/loadavg && exec %(deny)s EPERM:socket EACCES:/children --",
+ENVIRONMENTS = {
+    "connector": "exec",
+    "newest-pid": "exec %(deny)s EPERM:socket --",
+    "proc-listing": "mount --bind %(fake)s /proc/loadavg && exec %(deny)s EPERM:socket --",
+    "no-children-files": "mount --bind %(fake)s /proc/loadavg && exec %(deny)s EPERM:socket EACCES:/children --",
 }
 
 
 @pytest.fixture(scope="session")
-def worlds(tmp_path_factory):
-    """worlds(name) -> the command that runs a program in one of these environments."""
-    place = tmp_path_factory.mktemp("worlds")
+def environments(tmp_path_factory):
+    """environments(name) -> the command that runs a program in one of these environments."""
+    place = tmp_path_factory.mktemp("environments")
     (place / "loadavg").write_text("0.00 0.00 0.00 1/1 1\n")
     subprocess.run(["gcc", "-O1", "-o", place / "deny", TARGETS / "deny.c"], check=True)
     names = {"deny": place / "deny", "fake": place / "loadavg"}
-    return lambda world: ["unshare", "--mount", "sh", "-c", WORLDS[world] % names + ' "$@"', "sh"]
+    return lambda environment: ["unshare", "--mount", "sh", "-c", ENVIRONMENTS[environment] % names + ' "$@"', "sh"]
 
 
 PROCESS = re.compile(r'process (\d+):"(.*?)"(?:;|$)', re.S)
