@@ -1,6 +1,6 @@
 /*
- * Reading ahead: answers are what the target holds, in one call where the questions come again, and never older than
- * the reading's own first call.
+ * Prefetching: reads return the target's current bytes, in one call if the same reads recur, and never bytes older than
+ * the first call of the sample.
  */
 #include "target/ahead.h"
 #include "test.h"
@@ -56,7 +56,7 @@ static uint64_t word(struct ahead *a, size_t i)
     return value;
 }
 
-static void test_passes_on(void)
+static void test_read_through(void)
 {
     struct counting c;
     struct ahead *a = make(&c);
@@ -69,8 +69,8 @@ static void test_passes_on(void)
     ahead_free(a);
 }
 
-/* The second reading asks the same: one call; and it sees what is there now. */
-static void test_same_again(void)
+/* The second sample reads the same: one call, which returns the current bytes. */
+static void test_recurring_reads(void)
 {
     struct counting c;
     struct ahead *a = make(&c);
@@ -88,12 +88,12 @@ static void test_same_again(void)
     }
     CHECK_INT(word(a, 5), 3);
     c.words[5] = 1000;
-    CHECK_INT(word(a, 5), 1000); /* outside, the copy is not used */
+    CHECK_INT(word(a, 5), 1000); /* outside of a sample, the copy is not used */
     ahead_free(a);
 }
 
-/* Other questions, another order, another length: asked of the target. */
-static void test_others(void)
+/* Other reads, another order, another length: read from the target. */
+static void test_other_reads(void)
 {
     struct counting c;
     struct ahead *a = make(&c);
@@ -118,8 +118,8 @@ static void test_others(void)
     ahead_free(a);
 }
 
-/* The last word is that of the moment after all that was read. */
-static void test_last(void)
+/* The last word is read after everything else. */
+static void test_last_word(void)
 {
     struct counting c;
     struct ahead *a = make(&c);
@@ -171,7 +171,7 @@ static void test_expected(void)
     ahead_free(a);
 }
 
-/* What was asked for has gone meanwhile; more is asked for than is kept. */
+/* Memory that was read before is gone; more is requested than the buffer holds. */
 static void test_bounds(void)
 {
     struct counting c;
@@ -199,7 +199,7 @@ static void test_bounds(void)
     ahead_free(a);
 }
 
-/* Only what is not there yet is asked of the target. */
+/* Only what is missing is read from the target. */
 static void test_rest(void)
 {
     struct counting c;
@@ -225,7 +225,7 @@ static void test_rest(void)
     ahead_free(a);
 }
 
-/* What the caller has copied answers what lies inside of it, and nothing else. */
+/* A copy that the caller provides serves reads inside of it, and no others. */
 static void test_offer(void)
 {
     struct counting c;
@@ -246,7 +246,7 @@ static void test_offer(void)
     ahead_end(a);
     ahead_begin(a, &list, 0);
     word(a, 0);
-    CHECK_INT(word(a, 100), 101); /* of the target: the offer ended with its reading */
+    CHECK_INT(word(a, 100), 101); /* from the target: the copy was valid for its sample only */
     c.words[100] = 7;
     ahead_end(a);
     CHECK_INT(word(a, 100), 7);
@@ -255,10 +255,10 @@ static void test_offer(void)
 
 int main(void)
 {
-    TEST_RUN(test_passes_on);
-    TEST_RUN(test_same_again);
-    TEST_RUN(test_others);
-    TEST_RUN(test_last);
+    TEST_RUN(test_read_through);
+    TEST_RUN(test_recurring_reads);
+    TEST_RUN(test_other_reads);
+    TEST_RUN(test_last_word);
     TEST_RUN(test_expected);
     TEST_RUN(test_bounds);
     TEST_RUN(test_rest);

@@ -1,6 +1,6 @@
 /*
- * Values of local variables from made-up memory, for every version: each kind once, objects that lie about themselves,
- * and a whole graph of objects with one word after the other damaged. Whatever comes, the text is short and UTF-8.
+ * Values of local variables from synthetic memory, for every version: each kind once, inconsistent objects, and a whole
+ * graph of objects with one word after the other damaged. The text is always short and valid UTF-8.
  */
 #include "base/err.h"
 #include "base/utf8.h"
@@ -18,7 +18,7 @@
 #define TYPE_SIZE 1024
 #define HEAP_TYPE (1ull << 9)
 #define CHARS     256
-#define SLACK     1024 /* what closes brackets, and one name, behind the limit */
+#define SLACK     1024 /* closing brackets and one name, beyond the limit */
 
 struct world {
     struct fake_python p;
@@ -202,7 +202,7 @@ static void test_masks(void)
     world_free(&w);
 }
 
-/* ---- liars ---- */
+/* ---- inconsistent objects ---- */
 
 /* A list of a list of a list … */
 static addr_t make_deep(struct world *w, size_t n)
@@ -257,7 +257,7 @@ static void check_liars(struct world *w)
     CHECK_STR(show(w, UINT64_MAX - 7), "<unreadable>");
 }
 
-static void test_liars(void)
+static void test_inconsistent_objects(void)
 {
     const struct layout *l;
 
@@ -319,7 +319,7 @@ static void check_frame(struct world *w)
     if (w->p.py.layout.reprs & REPR_TAGGED_LOCALS) {
         put(w, frames[0].addr, w->p.py.layout.fr_slots, values[0] | 1); /* borrowed */
         put(w, frames[0].addr, w->p.py.layout.fr_slots + 8, 1);         /* NULL */
-        put(w, frames[0].addr, w->p.py.layout.fr_slots + 16, 7);        /* an int without an object */
+        put(w, frames[0].addr, w->p.py.layout.fr_slots + 16, 7);        /* a tagged int without an object */
         CHECK_INT(locals_read(&l, &w->p.py, frames, 1, &options), 0);
         CHECK(l.n == 1 && is_var(&l, 0, "a", "7", true));
     }
@@ -344,7 +344,7 @@ static void test_frame(void)
 
 /* ---- damage ---- */
 
-/* Some of all, referring to each other. */
+/* Some of each kind, referring to each other. */
 static addr_t make_graph(struct world *w)
 {
     static const char *const three[] = {"slice",
@@ -402,14 +402,14 @@ static unsigned damage(struct world *w, addr_t root)
         addr_t at = r->start + 8 * i;
         const uint64_t values[] = {0, 1, UINT64_MAX, 1ull << 31, 1ull << 62, at, w->list, w->type, root};
 
-        /* Most words of a type are 0, and not looked at. */
+        /* Most words of a type are 0, and never read. */
         for (size_t k = fake_mem_get(m, at) ? 0 : 8; k < sizeof(values) / sizeof(values[0]); k++)
             bad += damage_one(w, root, at, values[k]);
     }
     return bad;
 }
 
-static void test_damage(void)
+static void test_damaged_objects(void)
 {
     const struct layout *l;
 
@@ -445,7 +445,7 @@ static void test_floats(void)
     check_float(123456.789, 17, "123456.789");
     check_float(5e-324, 17, "5e-324");
     check_float(1.7976931348623157e308, 17, "1.7976931348623157e+308");
-    check_float(ldexp(1, 172), 17, "5.986310706507379e+51"); /* the nearest of 16 digits is not it */
+    check_float(ldexp(1, 172), 17, "5.986310706507379e+51"); /* the nearest number of 16 digits is not exact */
     check_float((double)0.1f, 9, "0.1");
     check_float((double)NAN, 17, "nan");
     check_float(-(double)INFINITY, 17, "-inf");
@@ -487,7 +487,7 @@ static void test_cached(void)
     CHECK_INT(m->reads, 2);
     fake_mem_put(m, at + 8, 99);
     CHECK(mem_read(mem_cached_mem(c), at + 8, &value, 8) == 0 && value == 8);
-    CHECK(mem_read(mem_cached_mem(c), at + 3 * 4096, &value, 8) == 0 && value == 3 * 4096); /* a part of a page */
+    CHECK(mem_read(mem_cached_mem(c), at + 3 * 4096, &value, 8) == 0 && value == 3 * 4096); /* part of a page */
     CHECK(!mem_cached_spent(c));
     CHECK(mem_read(mem_cached_mem(c), at + 2 * 4096, &value, 8) < 0 && mem_cached_spent(c));
     mem_cached_begin(c, &m->mem, 1);
@@ -501,9 +501,9 @@ int main(int argc, char **argv)
     test_start(argc, argv);
     TEST_RUN(test_kinds);
     TEST_RUN(test_masks);
-    TEST_RUN(test_liars);
+    TEST_RUN(test_inconsistent_objects);
     TEST_RUN(test_frame);
-    TEST_RUN(test_damage);
+    TEST_RUN(test_damaged_objects);
     TEST_RUN(test_floats);
     TEST_RUN(test_secrets);
     TEST_RUN(test_printable);
