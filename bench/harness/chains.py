@@ -1,4 +1,4 @@
-"""Section chains: stacks that never existed, in a million, on calls as fast as Python makes them."""
+"""Section chains: impossible stacks per million samples, on calls as fast as Python makes them."""
 from . import stacks, tools
 from .common import show, table
 

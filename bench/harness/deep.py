@@ -1,4 +1,4 @@
-"""Section deep: samples a second at full speed, and the CPU that each costs, under stacks of several depths."""
+"""Section deep: samples per second at full speed, and the CPU time per sample, on stacks of several depths."""
 from . import tools
 from .common import median, table, thousands, show
 

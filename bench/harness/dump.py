@@ -1,4 +1,4 @@
-"""Section dump: wall time and peak memory of one look at a process, the tools in turn."""
+"""Section dump: wall time and peak memory of one dump, the tools in turn."""
 from . import env as environment
 from . import procs
 from .common import median, show, table

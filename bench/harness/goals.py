@@ -1,6 +1,6 @@
-"""What must hold, from the data of the sections: each goal gives what was got, what was wanted, and whether it held.
+"""The goals, computed from the data of the sections: each has the measured value, the limit, and whether it holds.
 
-A goal about pace is missed when the figure is below it by more than twice its standard error, or by half a point."""
+A pace goal is missed if the figure is below it by more than twice its standard error, or by half a percentage point."""
 import collections
 
 from . import native, split
@@ -58,7 +58,7 @@ def of_dump(data):
 
 
 def truthful(data, key):
-    """No impossible stack on plain calls, where that was measured; else by what is known of the tool."""
+    """No impossible stack on plain calls, where that was measured; otherwise what is known about the tool."""
     got = [kinds["plain"]["impossible"] for kinds in dig(data, "chains", key).values() if kinds.get("plain")] \
         if dig(data, "chains", key) else []
     return not any(got) if got else key in ("py-spy", "cpython-b")

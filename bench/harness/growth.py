@@ -1,4 +1,4 @@
-"""Section growth: CPU and memory of the profiler over threads, depth and distinct stacks."""
+"""Section growth: CPU and memory of the profiler as threads, depth and distinct stacks grow."""
 from . import tools
 from .common import show, table, thousands
 

@@ -1,4 +1,4 @@
-"""Section native: what native stacks cost, how many of them are whole, and how long one look takes."""
+"""Section native: what native stacks cost, how many of them are complete, and how long one dump takes."""
 import contextlib
 import os
 import re
@@ -44,7 +44,7 @@ class PySpy(tools.PySpy):
 
 
 def roots(out):
-    """{(name, file) of the outermost frame: samples} of a raw output."""
+    """{(name, file) of the outermost frame: samples} of a raw profile."""
     counts = {}
     for line in out.read_text(errors="replace").splitlines():
         stack, _, count = line.rpartition(" ")
@@ -54,7 +54,7 @@ def roots(out):
 
 
 def whole_share(tool, out, run):
-    """In percent, of all samples."""
+    """Percentage of all samples."""
     counts = roots(out)
     if tool.family == "spyglass":
         good = sum(n for (name, _), n in counts.items() if ROOTS.match(name))
@@ -65,7 +65,7 @@ def whole_share(tool, out, run):
 
 
 def told_share(text, samples):
-    """What spyglass says of itself, in percent."""
+    """The percentage that spyglass itself reports."""
     cut = re.search(r"Native stacks: (\d+) of (\d+) could not be followed", text)
     return 100 - 100 * int(cut[1]) / int(cut[2]) if cut else 100.0 if samples else None
 
@@ -165,7 +165,7 @@ def look_round(ctx, data, pid, what):
 
 
 def install_ray(ctx):
-    """Why there is none, or None. In an environment of its own: it brings much along."""
+    """Why Ray is not available, or None. It is in its own environment, because it has many dependencies."""
     if (RAY / "installed").exists():
         return None
     ctx.say(f"installing {PACKAGE} into {RAY}")
@@ -182,7 +182,7 @@ def install_ray(ctx):
 
 @contextlib.contextmanager
 def ray_worker(ctx):
-    """Gives (pid of a worker, None) or (None, why not)."""
+    """Returns (PID of a worker, None) or (None, reason)."""
     failure = install_ray(ctx)
     if failure:
         yield None, failure
@@ -202,7 +202,7 @@ def ray_worker(ctx):
 
 
 def summary(data):
-    """Medians of the rounds; of the shares of whole stacks the least."""
+    """Medians over the rounds; for the share of complete stacks, the minimum."""
     def one(name, values):
         values = [v for v in values if v is not None]
         return min(values) if values and name in ("whole", "told") else median(values)

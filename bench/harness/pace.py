@@ -1,6 +1,7 @@
 """Section pace: how much of its speed the target keeps, and what the profiler itself uses.
 
-A window with the profiler stands between two without; the pace kept is the one over the mean of the two."""
+A window with the profiler is between two windows without it; the pace kept is its figure divided by the mean of the
+two."""
 import time
 
 from . import tools
@@ -34,7 +35,7 @@ def run(ctx):
 
 
 def wanted(ctx, tool, threads, rate, number):
-    """Small differences are of interest at low rates, and take more rounds to see; the goals are about ours."""
+    """Low rates need more rounds, because the differences are small and matter; the goals are about spyglass."""
     if ctx.quick:
         return rate != "1 kHz" or threads == 1
     ours = tool.family == "spyglass"

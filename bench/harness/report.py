@@ -1,4 +1,4 @@
-"""Results -> the tables on the terminal and RESULTS.md."""
+"""Formats the results: the tables on the terminal and RESULTS.md."""
 from . import goals as goals_module
 from . import split
 from .common import show, table, thousands
@@ -19,7 +19,7 @@ native: spyglass and py-spy record --native, spyglass record --native-all; spygl
 
 
 def summary(data):
-    """Ours beside theirs: one row a question, one column a tool."""
+    """spyglass compared with the others: one row per question, one column per tool."""
     dig = goals_module.dig
     rows = []
 
