@@ -103,17 +103,17 @@ def check_program(program):
 
 
 def get_program(place):
-    told = os.environ.get("SPYGLASS_PREBUILT")
-    program = pathlib.Path(told).resolve() if told else build_program(place / "build")
+    value = os.environ.get("SPYGLASS_PREBUILT")
+    program = pathlib.Path(value).resolve() if value else build_program(place / "build")
     check_program(program)
     return program
 
 
 def wants_py_spy(settings):
-    told = (settings or {}).get("py-spy", os.environ.get("SPYGLASS_PY_SPY", "yes"))
-    if str(told).lower() not in ("yes", "no", "1", "0", "true", "false"):
-        sys.exit("spyglass: py-spy is yes or no, not %r" % told)
-    return str(told).lower() in ("yes", "1", "true")
+    value = (settings or {}).get("py-spy", os.environ.get("SPYGLASS_PY_SPY", "yes"))
+    if str(value).lower() not in ("yes", "no", "1", "0", "true", "false"):
+        sys.exit("spyglass: py-spy is yes or no, not %r" % value)
+    return str(value).lower() in ("yes", "1", "true")
 
 
 # ---- archives ----

@@ -144,9 +144,9 @@ def of_native(data):
         goals += [limit(f"{where}: CPU µs a sample at 1 kHz, its start included", got.get("cpu_us"), 40),
                   ratio(f"{where}: the same, 1/10 of py-spy's", got.get("cpu_us"), dig(theirs, minor, "cpu_us"), 1 / 10,
                         most=True),
-                  limit(f"{where}: median hold, µs", got.get("hold_us"), 30),
+                  limit(f"{where}: median pause, µs", got.get("hold_us"), 30),
                   least(f"{where}: whole stacks, counted", got.get("whole"), 99.5, "%"),
-                  least(f"{where}: whole stacks, its own account", got.get("told"), 99.5, "%"),
+                  least(f"{where}: complete stacks, as spyglass reports", got.get("told"), 99.5, "%"),
                   ratio(f"{where}: dump --native, ms, at most py-spy's", got.get("look_ms"),
                         dig(theirs, minor, "look_ms"), 1.0, most=True)]
     goals.append(limit("native: dump --native of a worker of Ray, ms", dig(ours, "Ray", "look_ms"), 300))

@@ -4,10 +4,10 @@ from .common import median, show, table
 
 NAME = "split"
 TITLE = "Split: error of known shares"
-NOTES = ["slow: three functions of 5 to 15 ms. fast: a third of the time goes to tiny calls. turns: three functions of "
-         "0.2 to 0.6 ms, one called by a generator. The truth is the target's "
-         "own CPU time in each part while the profiler looked on. 10,000 samples a second are asked for, fewer come "
-         "where a tool cannot; chance alone gives an error of about 50/√samples points. Worst part, in points."]
+NOTES = ["slow: three functions of 5 to 15 ms. fast: a third of the time goes to tiny calls. turns: three functions "
+         "of 0.2 to 0.6 ms, one called by a generator. The reference is the target's own CPU time in each part "
+         "while the profiler was sampling. Every tool is asked for 10,000 samples a second and may take fewer; "
+         "chance alone gives an error of about 50/√samples points. Worst part, in percentage points."]
 PARTS = {"slow": ("part_a", "part_b", "part_c"), "fast": ("part_a_fast", "part_b", "part_c"),
          "turns": ("part_a", "part_b", "part_c")}
 PYTHONS = {"3.11": None, "3.9": ("spyglass",), "3.15": ("cpython", "spyglass")}  # the profilers that run on them; None: all

@@ -51,9 +51,9 @@ class Spyglass(Tool):
         return environment.SPYGLASS
 
     def counted(self, text):
-        told = re.search(r"Samples: (\d+) Errors: (\d+)", text)
+        match = re.search(r"Samples: (\d+) Errors: (\d+)", text)
         over = re.search(r" over ([\d.]+) s", text)
-        return told and (int(told[1]), int(told[2]), float(over[1]) if over else None)
+        return match and (int(match[1]), int(match[2]), float(over[1]) if over else None)
 
 
 class SpyglassNonblocking(Spyglass):
@@ -102,9 +102,9 @@ class Austin(Tool):
 
     def counted(self, text):
         text = re.sub(r"\x1b\[[\d;]*m", "", text)
-        told = re.search(r"Error rate[ .]*(\d+)/(\d+)", text)
+        match = re.search(r"Error rate[ .]*(\d+)/(\d+)", text)
         over = re.search(r"Total duration[ .]*([\d.]+)s", text)
-        return told and (int(told[2]) - int(told[1]), int(told[1]), float(over[1]) if over else None)
+        return match and (int(match[2]) - int(match[1]), int(match[1]), float(over[1]) if over else None)
 
     def stacks(self, out):
         return stacks.from_mojo(out.read_bytes())
@@ -136,13 +136,13 @@ class Cpython(Tool):
         return there
 
     def counted(self, text):
-        told = re.search(r"Captured ([\d,]+) samples? in ([\d.]+) seconds", text)
-        if not told:
+        match = re.search(r"Captured ([\d,]+) samples? in ([\d.]+) seconds", text)
+        if not match:
             return None
         rate = re.search(r"Error rate: ([\d.]+)", text)
-        total = int(told[1].replace(",", ""))
+        total = int(match[1].replace(",", ""))
         errors = round(total * float(rate[1]) / 100) if rate else 0
-        return total - errors, errors, float(told[2])
+        return total - errors, errors, float(match[2])
 
     def stacks(self, out):
         return stacks.from_collapsed(out.read_text(errors="replace"))
