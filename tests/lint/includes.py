@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Checks that includes respect the layers: see "Who may know whom" in docs/architecture.md.
+"""Checks that includes respect the layers: see docs/architecture.md.
 
     tests/lint/includes.py [SRC]     prints each forbidden include; the last line is `includes: N passed, M failed`
 

@@ -394,7 +394,7 @@ def test_rootless(rootless, program):
     assert "dump: works" in check_done(rootless.exec("/mnt/spyglass", "doctor", "--pid", "1"))
 
 
-# ---- beside
+# ---- from a sidecar
 
 
 @inside
