@@ -52,7 +52,7 @@ class Cluster:
         self.processes.append(self.driver)
         while not select.select([self.driver.stdout], [], [], 1)[0]:
             self.start_late_nodes_again()
-        self.facts = self.hear()
+        self.facts = self.read_answer()
         return self
 
     def start_node(self, name, *args, bare=False):
@@ -91,7 +91,7 @@ class Cluster:
         except OSError:
             return False
 
-    def hear(self):
+    def read_answer(self):
         line = self.driver.stdout.readline()
         assert line, (self.directory / "log").read_text()[-3000:]
         return json.loads(line)
@@ -100,7 +100,7 @@ class Cluster:
         """Runs code in the driver; returns what it leaves in `answer`."""
         self.driver.stdin.write(json.dumps(code).encode() + b"\n")
         self.driver.stdin.flush()
-        return self.hear()
+        return self.read_answer()
 
     def workers(self, *nodes):
         """(node, kind, PID) of everything that was started on these nodes."""

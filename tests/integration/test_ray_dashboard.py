@@ -133,7 +133,7 @@ def head(request):
         head.close()
 
 
-def together(calls):
+def run_concurrently(calls):
     """Concurrent requests, as impatient people make them; returns {key: response}. Requests whose key begins with
     the same word run one after the other: Ray has one file per process and format, and mixes up two requests for it."""
     answers, lanes = {}, {}
@@ -166,7 +166,7 @@ def test_worker_stack_trace(head):
     pid = head.facts["pids"]["Busy"]
     calls = {(i,) + tuple(sorted(query.items())): lambda query=query: head.get("worker/traceback", pid=pid, **query)
              for i, query in enumerate(some_flags(head, ["native", "subprocesses"]))}
-    for (_, *query), (status, text, _) in together(calls).items():
+    for (_, *query), (status, text, _) in run_concurrently(calls).items():
         assert status == 200, text
         query = dict(query)
         assert text.startswith("Process %d: ray::Busy.spin" % pid) and "Busy.spin (" in text
@@ -179,7 +179,7 @@ def test_worker_flame_graph(head):
     calls = {(format,) + tuple(sorted(query.items())): lambda format=format, query=query: head.get(
         "worker/cpu_profile", pid=pid, duration=1, format=format, **query)
         for format in FORMATS for query in some_flags(head, ["native", "idle", "subprocesses"])}
-    for (format, *query), (status, text, kind) in together(calls).items():
+    for (format, *query), (status, text, kind) in run_concurrently(calls).items():
         assert status == 200, text
         assert kind == ("image/svg+xml" if format == "flamegraph" else "text/plain")
         names, samples = READ[format](text)
@@ -213,7 +213,7 @@ def test_task(head):
         for i, way in enumerate(ways):
             calls[format, i] = lambda format=format, way=way: head.get(
                 "task/cpu_profile", format=format, duration=1, **query, **way)
-    for (name, i), (status, text, _) in together(calls).items():
+    for (name, i), (status, text, _) in run_concurrently(calls).items():
         assert status == 200, text
         native = "ray::core::CoreWorker" in text
         assert native == (ways[i].get("native") == "1"), (name, ways[i])

@@ -124,7 +124,7 @@ def apart(spawn):
     return target, both[1]
 
 
-def record_ways(wanted, target, out, **options):
+def record_until_read(wanted, target, out, **options):
     """Records until a stack was read in the given way; returns how all were read, and the Result."""
     seconds = 0.3
     while True:
@@ -138,13 +138,13 @@ def record_ways(wanted, target, out, **options):
 
 def test_same_cpu_is_preferred(spawn, tmp_path):
     target = spawn(NEWEST_HOST, "chains.py", "plain")
-    found, result = record_ways("core", target, tmp_path / "out.txt")
+    found, result = record_until_read("core", target, tmp_path / "out.txt")
     assert found["unheld"] == 0, result
 
 
 def test_ptrace_if_cpu_is_forbidden(apart, tmp_path):
     target, core = apart
-    found, result = record_ways("held", target, tmp_path / "out.txt", preexec_fn=pinned(core))
+    found, result = record_until_read("held", target, tmp_path / "out.txt", preexec_fn=pinned(core))
     assert found["core"] == found["unheld"] == 0, result
     check_chains((tmp_path / "out.txt").read_text())
 
@@ -156,7 +156,7 @@ def test_unpaused_if_ptrace_is_refused(apart, tmp_path):
                               stderr=subprocess.DEVNULL)
     try:
         wait_until(lambda: "TracerPid:\t%d" % tracer.pid in open("/proc/%d/status" % target.pid).read(), "the tracer")
-        found, result = record_ways("unheld", target, tmp_path / "out.txt", preexec_fn=pinned(core))
+        found, result = record_until_read("unheld", target, tmp_path / "out.txt", preexec_fn=pinned(core))
     finally:
         tracer.terminate()
         tracer.wait()
@@ -250,7 +250,7 @@ def test_short_lived_threads(spawn, tmp_path, python, kind, ms, sleepers, mode):
     check_shares(counts, spent, sum(counts.values()), bias=0.06)
 
 
-def check_naps(target, out, seconds, rate, record):
+def check_sleep_share(target, out, seconds, rate, record):
     """Samples per tick equal the fraction of time that the thread ran, within 12 percentage points."""
     before, begin = run_seconds(target.pid), time.monotonic()
     result = record()
@@ -266,7 +266,7 @@ def test_short_sleeps(spawn, tmp_path, rate):
     spyglass run on its CPU."""
     target, out = spawn(NEWEST_HOST, "short_sleeps.py"), tmp_path / "out.txt"
     seconds = 6 if rate == 100 else 3
-    check_naps(target, out, seconds, rate, lambda: run("record", "--pid", target.pid, "-d", seconds, "-r", rate, "-o", out,
+    check_sleep_share(target, out, seconds, rate, lambda: run("record", "--pid", target.pid, "-d", seconds, "-r", rate, "-o", out,
                                                        "-f", "raw").check())
 
 
@@ -277,7 +277,7 @@ def test_short_sleeps_without_priority(spawn, tmp_path):
         pytest.skip("one core only: nowhere to go")
     subprocess.run(["gcc", "-O1", "-o", tmp_path / "deny", TARGETS / "deny.c"], check=True)
     target, out = spawn(NEWEST_HOST, "short_sleeps.py"), tmp_path / "out.txt"
-    check_naps(target, out, 4, 500, lambda: run(
+    check_sleep_share(target, out, 4, 500, lambda: run(
         "ENOSYS:sched_setattr", "EPERM:sched_setscheduler", "--", SPYGLASS, "record", "-v", "--pid", target.pid, "-d", 4, "-r", 500,
         "-o", out, "-f", "raw", program=tmp_path / "deny", env=clean_env(ASAN_OPTIONS="detect_leaks=0")).check())
 

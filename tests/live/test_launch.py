@@ -462,7 +462,7 @@ CODE_WHO = ("import os, json\nprint(json.dumps(dict(uid=os.getresuid(), gid=os.g
 ROOT_ONLY = pytest.mark.skipif(os.getuid() != 0, reason="only root can become somebody else")
 
 
-def who_by_sudo(tmp_path, uid, gid, program=SPYGLASS, **options):
+def ids_under_sudo(tmp_path, uid, gid, program=SPYGLASS, **options):
     """What a program reports that root launched under sudo for that caller, and the owner of the output."""
     place = pathlib.Path(tempfile.mkdtemp(dir="/tmp", prefix="spyglass-"))
     try:
@@ -484,7 +484,7 @@ def test_sudo(tmp_path):
     """The program runs as the caller: uid, gid, groups of /etc/group, HOME and names. The caller owns the output."""
     user = pwd.getpwnam("nobody")
     groups = sorted(map(int, subprocess.run(["id", "-G", "nobody"], stdout=subprocess.PIPE).stdout.split()))
-    report, owner = who_by_sudo(tmp_path, user.pw_uid, user.pw_gid)
+    report, owner = ids_under_sudo(tmp_path, user.pw_uid, user.pw_gid)
     assert report["uid"] == [user.pw_uid] * 3 and report["gid"] == [user.pw_gid] * 3
     assert report["groups"] == groups
     assert report["env"] == {"HOME": user.pw_dir, "USER": "nobody", "LOGNAME": "nobody"}
@@ -494,7 +494,7 @@ def test_sudo(tmp_path):
 @ROOT_ONLY
 def test_sudo_of_an_unknown_user(tmp_path):
     """A caller who is not in /etc/passwd (but in a directory service): the IDs are set."""
-    report, owner = who_by_sudo(tmp_path, 54321, 54322)
+    report, owner = ids_under_sudo(tmp_path, 54321, 54322)
     assert report["uid"] == [54321] * 3 and report["gid"] == [54322] * 3 and report["groups"] == [54322]
     assert owner == (54321, 54322)
 
@@ -515,7 +515,7 @@ def test_sudo_caller_groups(tmp_path):
             os._exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
         os.read(go[0], 1)
 
-    report, _ = who_by_sudo(tmp_path, 54321, 54322, preexec_fn=before)
+    report, _ = ids_under_sudo(tmp_path, 54321, 54322, preexec_fn=before)
     assert report["groups"] == [7, 8, 54322]
     for fd in (*ready, *go):
         os.close(fd)
@@ -525,7 +525,7 @@ def test_sudo_caller_groups(tmp_path):
 @pytest.mark.parametrize("uid, gid", [("0", "0"), ("-1", "5"), ("4294967295", "5"), ("12x", "5"), ("", ""), ("5", "x"), ("0x10", "5"), ("99999999999", "5")])
 def test_sudo_invalid_ids(tmp_path, uid, gid):
     """SUDO_UID and SUDO_GID are ignored if they make no sense."""
-    report, owner = who_by_sudo(tmp_path, uid, gid)
+    report, owner = ids_under_sudo(tmp_path, uid, gid)
     assert report["uid"] == [0] * 3 and report["env"]["HOME"] == "/root" and owner == (0, 0)
 
 

@@ -27,7 +27,7 @@ KINDS = kinds("fork", "pool-fork", "pool-spawn", "pool-forkserver", "process-for
 
 
 @pytest.fixture(autouse=True)
-def nothing_stays(launch):
+def kill_leftovers(launch):
     """Kills workers in their own sessions, which outlive the target. It does so before the target ends, because a
     PID may be reused."""
     yield
@@ -300,18 +300,18 @@ def test_profilers_are_excluded(spawn, tmp_path, name):
     """A profiler below the program, and what it started, are left out. It is recognised by its file name."""
     program = tmp_path / name
     shutil.copy(os.path.realpath(DEBIAN.command[0]), program)
-    check_left_out(spawn, [str(program)])
+    check_excluded(spawn, [str(program)])
 
 
 @pytest.mark.parametrize("args", [["pystack"], ["-m", "pystack"], ["-X", "utf8", "-m", "pystack"]], ids=" ".join)
 def test_profilers_excluded_by_argument(spawn, tmp_path, args):
     """Profilers that a Python runs: recognised by the script or module."""
     (tmp_path / "pystack").write_text("")
-    check_left_out(spawn, [DEBIAN.command[0], *[str(tmp_path / a) if a == "pystack" and "-m" not in args else a for a in args]],
+    check_excluded(spawn, [DEBIAN.command[0], *[str(tmp_path / a) if a == "pystack" and "-m" not in args else a for a in args]],
                    cwd=str(tmp_path))
 
 
-def check_left_out(spawn, command, cwd="/"):
+def check_excluded(spawn, command, cwd="/"):
     """The stand-in is Python with a child of its own: if it were not left out, both would appear."""
     target = spawn(DEBIAN, "profiler_stand_in.py", cwd, *command)
     report = target.next_report()

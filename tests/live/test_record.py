@@ -185,10 +185,10 @@ def test_launch_interrupted(tmp_path):
     os.killpg(process.pid, signal.SIGINT)
     finish(process)
     assert read_raw((tmp_path / "x").read_text())[0]["works"] > 0
-    wait_until(lambda: not group_lives(process.pid), "the launched program gone")
+    wait_until(lambda: not group_exists(process.pid), "the launched program gone")
 
 
-def group_lives(group):
+def group_exists(group):
     try:
         os.killpg(group, 0)
     except ProcessLookupError:

@@ -12,7 +12,7 @@ from process_trees import functions_of, read_tree
 SOME = [DEBIAN, NEWEST_HOST]
 
 
-def family(target):
+def parents_of(target):
     """pid -> parent's pid of the Python processes, from the report of each."""
     def walk(truth, parent):
         found = {truth["pid"]: parent}
@@ -28,7 +28,7 @@ def family(target):
 
 def test_dump_text(spawn, python):
     target = spawn(python, "child_processes.py", "parent")
-    parents = family(target)
+    parents = parents_of(target)
     result = run("dump", "--subprocesses", "--pid", target.pid).check()
     processes = parse_text(result.out)
     assert {p["pid"]: p["parent"] for p in processes} == parents
@@ -43,7 +43,7 @@ def test_dump_text(spawn, python):
 def test_dump_json(spawn, python):
     target = spawn(python, "child_processes.py", "parent")
     threads = parse_json(run("dump", "--subprocesses", "--json", "--pid", target.pid).check().out)
-    assert {t["pid"] for t in threads} == set(family(target))
+    assert {t["pid"] for t in threads} == set(parents_of(target))
     assert threads[0]["pid"] == target.pid
 
 

@@ -19,7 +19,7 @@
 #define INTERP_SIZE 8192
 #define THREAD_SIZE 512
 
-static bool told(const struct fake_python *p)
+static bool has_debug_offsets(const struct fake_python *p)
 {
     return p->py.major == 3 && p->py.minor >= LAYOUT_TOLD_FIRST;
 }
@@ -89,7 +89,7 @@ void fake_python_init(struct fake_python *p, int major, int minor, size_t room)
     p->py.runtime = p->runtime;
     p->py.interp_head = p->interp_head;
     p->py.current_thread = p->current;
-    if (told(p))
+    if (has_debug_offsets(p))
         put_offsets(p);
     fake_mem_add(p->mem, FAKE_HEAP, room);
     fake_mem_add(p->mem, FAKE_STACK, room);

@@ -158,7 +158,7 @@ static void test_thread_continues(void)
     }
 }
 
-static void dawdle(void *arg, uint64_t call)
+static void wait_a_while(void *arg, uint64_t call)
 {
     uint64_t end = clock_now_ns() + 200 * NS_PER_US;
     const struct moving *m = arg;
@@ -176,7 +176,7 @@ static void test_interrupted(void)
         moving_init(&m, i);
         moving_call(&m);
         CHECK_INT(moving_read(&m), 0);
-        m.p.mem->on_call = dawdle;
+        m.p.mem->on_call = wait_a_while;
         m.p.mem->on_call_arg = &m;
         m.at_call = m.p.mem->calls + 1;
         m.hint.usual_ns = 20 * NS_PER_US;

@@ -14,7 +14,7 @@
 /* The kind of a native function. */
 enum { PLAIN, EVAL, HIDDEN, AT_ROOT, CYTHON_WRAPPER_OF, CYTHON_FUNCTION };
 
-struct world {
+struct fixture {
     struct sampler *s;
     struct native n;
     struct native_frame native[MAX];
@@ -31,10 +31,10 @@ struct world {
     char text[4096];
 };
 
-static struct world *world_new(int major, int minor)
+static struct fixture *fixture_new(int major, int minor)
 {
     struct sampler_options options = {.native = true};
-    struct world *w = calloc(1, sizeof(*w));
+    struct fixture *w = calloc(1, sizeof(*w));
     const struct layout *l = layout_of(major, minor);
 
     if (!w || !l || !(w->s = sampler_new(&options)))
@@ -53,7 +53,7 @@ static struct world *world_new(int major, int minor)
     return w;
 }
 
-static void world_free(struct world *w)
+static void fixture_free(struct fixture *w)
 {
     for (size_t i = 0; i < w->n.stack.n; i++)
         free((void *)(uintptr_t)w->places[i].user);
@@ -62,7 +62,7 @@ static void world_free(struct world *w)
     free(w);
 }
 
-static const struct func *func(struct world *w, const char *name)
+static const struct func *func(struct fixture *w, const char *name)
 {
     struct func key = {.name = intern_str(w->s->names, name),
                        .filename = intern_str(w->s->names, "f"),
@@ -71,12 +71,12 @@ static const struct func *func(struct world *w, const char *name)
     return sampler_func(w->s, &key);
 }
 
-static void put(struct world *w, addr_t at, uint64_t value)
+static void put(struct fixture *w, addr_t at, uint64_t value)
 {
     memcpy(w->bytes + (at - STACK), &value, sizeof(value));
 }
 
-static struct native_func native_func(struct world *w, const char *name, int kind)
+static struct native_func native_func(struct fixture *w, const char *name, int kind)
 {
     struct native_func f = {
         .func = func(w, name), .is_eval = kind == EVAL, .hidden = kind == HIDDEN, .hidden_at_root = kind == AT_ROOT};
@@ -91,7 +91,7 @@ static struct native_func native_func(struct world *w, const char *name, int kin
 
 /* Adds the next native frame outwards. `inlined` is a second function at the same address, around the first, or
  * NULL. */
-static size_t add_chain(struct world *w, const char *name, int kind, const char *inlined, int inlined_kind)
+static size_t add_chain(struct fixture *w, const char *name, int kind, const char *inlined, int inlined_kind)
 {
     size_t i = w->n.stack.n++, n = inlined ? 2 : 1;
     struct native_chain *c = calloc(1, sizeof(*c) + 2 * sizeof(c->items[0]));
@@ -107,7 +107,7 @@ static size_t add_chain(struct world *w, const char *name, int kind, const char 
     return i;
 }
 
-static size_t add(struct world *w, const char *name, int kind)
+static size_t add(struct fixture *w, const char *name, int kind)
 {
     return add_chain(w, name, kind, NULL, 0);
 }
@@ -121,7 +121,7 @@ static addr_t spot(size_t eval)
 /* Adds a Python frame outwards; `ends`: C called it, through the loop `eval`. NONE: through a loop that is not
  * there. */
 #define NONE SIZE_MAX
-static void python(struct world *w, const char *name, bool ends, size_t eval)
+static void python(struct fixture *w, const char *name, bool ends, size_t eval)
 {
     size_t i = w->frames.n++;
     struct py_frame *f = &w->py_frames[i];
@@ -138,7 +138,7 @@ static void python(struct world *w, const char *name, bool ends, size_t eval)
 }
 
 /* 3.11: the chain of _PyCFrame, from the innermost loop outwards; each points to the first frame of its group. */
-static void link_cframes(struct world *w, const size_t *evals, const size_t *firsts, size_t n)
+static void link_cframes(struct fixture *w, const size_t *evals, const size_t *firsts, size_t n)
 {
     const struct layout *l = &w->py.layout;
 
@@ -149,7 +149,7 @@ static void link_cframes(struct world *w, const size_t *evals, const size_t *fir
     w->cframe = n ? spot(evals[0]) : 0;
 }
 
-static void check(struct world *w, const char *want, bool failed)
+static void check(struct fixture *w, const char *want, bool failed)
 {
     size_t len = 0;
 
@@ -168,7 +168,7 @@ static const struct {
 #define N_VERSIONS (sizeof(versions) / sizeof(versions[0]))
 
 /* a calls b, which calls a C function; the thread begins in libc. */
-static void fill_usual(struct world *w)
+static void fill_usual(struct fixture *w)
 {
     size_t inner, outer;
 
@@ -190,14 +190,14 @@ static void fill_usual(struct world *w)
 static void test_usual(void)
 {
     for (size_t i = 0; i < N_VERSIONS; i++) {
-        struct world *w = world_new(versions[i].major, versions[i].minor);
+        struct fixture *w = fixture_new(versions[i].major, versions[i].minor);
 
         fill_usual(w);
         check(w, "c_leaf c_func b c_middle a", false);
         CHECK(w->w.items[2].line == 1 && w->w.items[4].line == 2);
         w->s->options.native_all = true;
         check(w, "c_leaf c_func PyObject_Call b eval PyObject_Call c_middle a eval pymain_run libc.so+0x1", false);
-        world_free(w);
+        fixture_free(w);
     }
 }
 
@@ -205,7 +205,7 @@ static void test_usual(void)
 static void test_groups(void)
 {
     for (size_t i = 6; i < N_VERSIONS; i++) {
-        struct world *w = world_new(versions[i].major, versions[i].minor);
+        struct fixture *w = fixture_new(versions[i].major, versions[i].minor);
         size_t inner, outer;
 
         inner = add(w, "eval", EVAL);
@@ -228,7 +228,7 @@ static void test_groups(void)
             python(w, "a", true, outer);
             check(w, "c_middle c b a", false);
         }
-        world_free(w);
+        fixture_free(w);
     }
 }
 
@@ -236,7 +236,7 @@ static void test_groups(void)
 static void test_extra_loop(void)
 {
     for (size_t i = 0; i < N_VERSIONS; i++) {
-        struct world *w = world_new(versions[i].major, versions[i].minor);
+        struct fixture *w = fixture_new(versions[i].major, versions[i].minor);
         size_t empty, inner, outer;
 
         empty = add(w, "eval", EVAL);
@@ -249,7 +249,7 @@ static void test_extra_loop(void)
         if (w->py.layout.fr_is_entry != NO && w->py.layout.fr_owner != NO)
             link_cframes(w, (size_t[]){empty, inner, outer}, (size_t[]){NONE, 0, 1}, 3);
         check(w, "c_one b c_two a", false);
-        world_free(w);
+        fixture_free(w);
     }
 }
 
@@ -257,7 +257,7 @@ static void test_extra_loop(void)
 static void test_truncated(void)
 {
     for (size_t i = 0; i < N_VERSIONS; i++) {
-        struct world *w = world_new(versions[i].major, versions[i].minor);
+        struct fixture *w = fixture_new(versions[i].major, versions[i].minor);
 
         fill_usual(w);
         w->n.stack.whole = false;
@@ -275,14 +275,14 @@ static void test_truncated(void)
               "[native frames are missing here]",
               false);
         w->n.stack.n = 9;
-        world_free(w);
+        fixture_free(w);
     }
 }
 
 static void test_empty(void)
 {
     for (size_t i = 0; i < N_VERSIONS; i++) {
-        struct world *w = world_new(versions[i].major, versions[i].minor);
+        struct fixture *w = fixture_new(versions[i].major, versions[i].minor);
 
         check(w, "", false);
         /* A thread without Python frames: libc is not hidden. */
@@ -292,14 +292,14 @@ static void test_empty(void)
         check(w, "worker libc.so+0x1", false);
         w->s->options.native_all = true;
         check(w, "worker libc.so+0x1 start_thread", false);
-        world_free(w);
+        fixture_free(w);
     }
 }
 
 /* libc is shown between Python frames, but not below all of them. */
 static void test_root(void)
 {
-    struct world *w = world_new(3, 12);
+    struct fixture *w = fixture_new(3, 12);
     size_t inner, outer;
 
     inner = add(w, "eval", EVAL);
@@ -310,14 +310,14 @@ static void test_root(void)
     python(w, "b", true, inner);
     python(w, "a", true, outer);
     check(w, "b libc.so+0x1 a embedder", false);
-    world_free(w);
+    fixture_free(w);
 }
 
 /* A signal handler runs on its own stack, above or below the interrupted one. */
 static void test_other_stack(void)
 {
     for (int below = 0; below < 2; below++) {
-        struct world *w = world_new(3, 12);
+        struct fixture *w = fixture_new(3, 12);
         size_t inner, outer;
 
         add(w, "handler", PLAIN);
@@ -333,14 +333,14 @@ static void test_other_stack(void)
             w->native[i].cfa = w->native[i].sp + SLOT;
         }
         check(w, "handler c_func b c_middle a", false);
-        world_free(w);
+        fixture_free(w);
     }
 }
 
 /* Markers outside of all frames, or in the wrong order: each Python frame appears exactly once. */
 static void test_invalid_markers(void)
 {
-    struct world *w = world_new(3, 13);
+    struct fixture *w = fixture_new(3, 13);
     size_t inner, outer;
 
     inner = add(w, "eval", EVAL);
@@ -360,13 +360,13 @@ static void test_invalid_markers(void)
         CHECK_INT(seen, 1);
     }
     CHECK(w->w.failed);
-    world_free(w);
+    fixture_free(w);
 }
 
 /* 3.11: a chain that points nowhere, back, or in a circle. */
 static void test_wrong_chain(void)
 {
-    struct world *w = world_new(3, 11);
+    struct fixture *w = fixture_new(3, 11);
     const struct layout *l = &w->py.layout;
 
     fill_usual(w);
@@ -381,13 +381,13 @@ static void test_wrong_chain(void)
     check(w, "c_leaf c_func c_middle libc.so+0x1 [native frames are missing here] b a", true);
     put(w, spot(3) + (addr_t)l->cf_previous, STACK + sizeof(w->bytes) - 4); /* outside of the copy */
     check(w, "c_leaf c_func c_middle libc.so+0x1 [native frames are missing here] b a", true);
-    world_free(w);
+    fixture_free(w);
 }
 
 /* A call of a Cython function is two or more C functions: shown once. */
 static void test_cython(void)
 {
-    struct world *w = world_new(3, 12);
+    struct fixture *w = fixture_new(3, 12);
     size_t inner, outer;
 
     add(w, "mod.f", CYTHON_FUNCTION);
@@ -404,14 +404,14 @@ static void test_cython(void)
     check(w, "mod.f b mod.f mod.g mod.f plain mod.f a", false);
     w->s->options.native_all = true;
     check(w, "mod.f mod.f b eval mod.f mod.g mod.g mod.f plain mod.f a eval", false);
-    world_free(w);
+    fixture_free(w);
 }
 
 /* A function that was inlined into the loop is shown as native code; the loop itself is not shown. */
 static void test_inlined(void)
 {
     for (size_t i = 0; i < N_VERSIONS; i++) {
-        struct world *w = world_new(versions[i].major, versions[i].minor);
+        struct fixture *w = fixture_new(versions[i].major, versions[i].minor);
         size_t outer;
 
         add_chain(w, "tiny", PLAIN, "c_func", PLAIN);
@@ -421,7 +421,7 @@ static void test_inlined(void)
         if (w->py.layout.fr_is_entry != NO && w->py.layout.fr_owner != NO)
             link_cframes(w, &outer, (size_t[]){0}, 1);
         check(w, "tiny c_func a", false);
-        world_free(w);
+        fixture_free(w);
     }
 }
 

@@ -480,7 +480,7 @@ static void test_closed_pipe(void)
 /* ---- in a child process ---- */
 
 /* Runs `part` in a child process, as nobody or in a private mount namespace. */
-static void run_apart(void (*part)(void), bool as_nobody, bool own_mounts)
+static void run_in_child(void (*part)(void), bool as_nobody, bool own_mounts)
 {
     int status = -1;
 
@@ -525,7 +525,7 @@ static void test_file_limit(void)
     enter("limit");
     make_file("old", "older");
     make_file("empty", "");
-    run_apart(part_file_limit, false, false);
+    run_in_child(part_file_limit, false, false);
 }
 
 static void part_disk_full(void)
@@ -578,11 +578,11 @@ static void test_mounts(void)
         return;
     }
     enter("full");
-    run_apart(part_disk_full, false, true);
+    run_in_child(part_disk_full, false, true);
     enter("bound");
-    run_apart(part_bound_file, false, true);
+    run_in_child(part_bound_file, false, true);
     enter("rodisk");
-    run_apart(part_read_only_disk, false, true);
+    run_in_child(part_read_only_disk, false, true);
 }
 
 static void part_read_only_dir(void)
@@ -605,7 +605,7 @@ static void test_read_only_dir(void)
     make_file("locked", "older");
     CHECK_INT(mkdir("hidden", 0777) + mkdir("hidden/x", 0777), 0);
     CHECK_INT(chmod("a", 0666) + chmod("locked", 0444) + chmod("hidden", 0) + chmod(".", 0555), 0);
-    run_apart(part_read_only_dir, true, false);
+    run_in_child(part_read_only_dir, true, false);
     CHECK_INT(chmod(".", 0755) + chmod("hidden", 0755), 0);
 }
 
@@ -623,7 +623,7 @@ static void test_unlisted_dir(void)
     enter("unlisted");
     CHECK_INT(mkdir("d", 0777), 0);
     CHECK_INT(chmod("d", 0333), 0);
-    run_apart(part_unlisted_dir, true, false);
+    run_in_child(part_unlisted_dir, true, false);
     CHECK_INT(chmod("d", 0755), 0);
 }
 
@@ -647,7 +647,7 @@ static void test_sticky_dir(void)
     make_file("theirs", "older");
     make_file("planted", "");
     CHECK_INT(chown("theirs", 1, 1) + chown("planted", 1, 1), 0);
-    run_apart(part_foreign_file, true, false);
+    run_in_child(part_foreign_file, true, false);
     CHECK_STR(read_file("mine"), "ours");
     ino_t inode = inode_of("planted");
     struct output_file *pl = open_ok("planted");

@@ -47,7 +47,7 @@ static bool has(const struct new_pids *b, pid_t pid)
     return false;
 }
 
-static void check_births(struct new_pids *b)
+static void check_new_pids(struct new_pids *b)
 {
     pid_t old = child_start(), pid;
 
@@ -68,11 +68,11 @@ static void test_new_pids(void)
 
     CHECK_INT(new_pids_open(&b), 0);
     CHECK(b.fd >= 0);
-    check_births(&b);
+    check_new_pids(&b);
     new_pids_close(&b);
     CHECK_INT(new_pids_open_listing(&b), 0);
     CHECK(b.fd < 0 && b.n_listed > 0);
-    check_births(&b);
+    check_new_pids(&b);
     new_pids_close(&b);
 }
 
@@ -81,7 +81,7 @@ static void test_new_pids_retry(void)
 {
     struct new_pids b;
     pid_t pid;
-    int told = 0;
+    int reported = 0;
 
     CHECK_INT(new_pids_open(&b), 0);
     pid = child_start();
@@ -92,11 +92,11 @@ static void test_new_pids_retry(void)
         CHECK_INT(new_pids_read(&b), 0);
         for (size_t i = 0; i < b.n; i++)
             if (b.items[i] == pid) {
-                told++;
+                reported++;
                 new_pids_retry(&b, i);
             }
     }
-    CHECK(told >= 2 && told < 50);
+    CHECK(reported >= 2 && reported < 50);
     new_pids_retry(&b, b.n); /* there is no such item */
     new_pids_retry(&b, SIZE_MAX);
     child_end(pid);

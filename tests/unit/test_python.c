@@ -370,7 +370,7 @@ static void test_hex_version(void)
 }
 
 /* The debug offsets of a version, from the synthetic runtime. */
-static void told_bytes(int minor, unsigned char bytes[DEBUG_OFFSETS_BYTES])
+static void debug_offset_bytes(int minor, unsigned char bytes[DEBUG_OFFSETS_BYTES])
 {
     struct fake_python p;
 
@@ -386,7 +386,7 @@ static void test_offsets_apply(void)
         const struct layout_told *told;
         struct layout l = *layout_of(3, minor), before = l;
 
-        told_bytes(minor, bytes);
+        debug_offset_bytes(minor, bytes);
         CHECK_INT(debug_offsets_apply(bytes, sizeof(bytes), &l), 0);
         CHECK(memcmp(&l, &before, sizeof(l)) == 0); /* they equal the row */
         for (size_t i = 0; (told = layout_told_nth(i)); i++) {
@@ -435,7 +435,7 @@ static void test_offsets_sizes(void)
         struct layout l = *layout_of(3, 14);
         const struct layout_told *told;
 
-        told_bytes(14, bytes);
+        debug_offset_bytes(14, bytes);
         for (size_t k = 0; (told = layout_told_nth(k)); k++)
             if (told->field == rows[i].field)
                 memcpy(bytes + told->at[1], &rows[i].value, 8);

@@ -20,19 +20,19 @@
 #define CHARS     256
 #define SLACK     1024 /* closing brackets and one name, beyond the limit */
 
-struct world {
+struct fixture {
     struct fake_python p;
     struct repr *v;
     addr_t type, object; /* the types `type` and `object` */
     addr_t list, tuple, dict, str, integer, real, range, set, none, plain;
 };
 
-static void put(struct world *w, addr_t at, int offset, uint64_t value)
+static void put(struct fixture *w, addr_t at, int offset, uint64_t value)
 {
     fake_mem_put(w->p.mem, at + (addr_t)offset, value);
 }
 
-static addr_t make_type(struct world *w, const char *name, addr_t base, uint64_t flags)
+static addr_t make_type(struct fixture *w, const char *name, addr_t base, uint64_t flags)
 {
     const struct layout *l = &w->p.py.layout;
     addr_t t = fake_alloc(&w->p, TYPE_SIZE), text = fake_alloc(&w->p, strlen(name) + 1);
@@ -46,23 +46,23 @@ static addr_t make_type(struct world *w, const char *name, addr_t base, uint64_t
     return t;
 }
 
-static addr_t typed(struct world *w, addr_t object, addr_t type)
+static addr_t typed(struct fixture *w, addr_t object, addr_t type)
 {
     put(w, object, 8, type);
     return object;
 }
 
-static addr_t make_str(struct world *w, const char *text)
+static addr_t make_str(struct fixture *w, const char *text)
 {
     return typed(w, fake_str(&w->p, text), w->str);
 }
 
-static addr_t make_int(struct world *w, uint64_t value)
+static addr_t make_int(struct fixture *w, uint64_t value)
 {
     return typed(w, fake_int(&w->p, value), w->integer);
 }
 
-static addr_t make_list(struct world *w, const addr_t *items, size_t n)
+static addr_t make_list(struct fixture *w, const addr_t *items, size_t n)
 {
     addr_t list = typed(w, fake_alloc(&w->p, 48), w->list), at = fake_alloc(&w->p, n * 8 + 8);
 
@@ -73,7 +73,7 @@ static addr_t make_list(struct world *w, const addr_t *items, size_t n)
     return list;
 }
 
-static addr_t make_tuple(struct world *w, const addr_t *items, size_t n)
+static addr_t make_tuple(struct fixture *w, const addr_t *items, size_t n)
 {
     addr_t tuple = typed(w, fake_alloc(&w->p, 48 + n * 8), w->tuple);
 
@@ -83,12 +83,12 @@ static addr_t make_tuple(struct world *w, const addr_t *items, size_t n)
     return tuple;
 }
 
-static addr_t make_dict(struct world *w, const addr_t *keys, const addr_t *values, size_t n)
+static addr_t make_dict(struct fixture *w, const addr_t *keys, const addr_t *values, size_t n)
 {
     return typed(w, fake_dict(&w->p, keys, values, n, false), w->dict);
 }
 
-static addr_t make_three(struct world *w, addr_t type, addr_t a, addr_t b, addr_t c)
+static addr_t make_three(struct fixture *w, addr_t type, addr_t a, addr_t b, addr_t c)
 {
     addr_t object = typed(w, fake_alloc(&w->p, 64), type);
 
@@ -98,14 +98,14 @@ static addr_t make_three(struct world *w, addr_t type, addr_t a, addr_t b, addr_
     return object;
 }
 
-static void begin(struct world *w)
+static void begin(struct fixture *w)
 {
     repr_begin(w->v, &w->p.py, &(struct repr_limits){.chars = CHARS, .depth = 5, .attributes = true});
 }
 
-static void world_init(struct world *w, const struct layout *l)
+static void fixture_init(struct fixture *w, const struct layout *l)
 {
-    *w = (struct world){.v = repr_new()};
+    *w = (struct fixture){.v = repr_new()};
     fake_python_init(&w->p, l->major, l->minor, ROOM);
     w->type = make_type(w, "type", 0, 0);
     w->object = make_type(w, "object", 0, 0);
@@ -123,19 +123,19 @@ static void world_init(struct world *w, const struct layout *l)
     begin(w);
 }
 
-static void world_free(struct world *w)
+static void fixture_free(struct fixture *w)
 {
     repr_free(w->v);
     fake_python_free(&w->p);
 }
 
-static const char *show(struct world *w, addr_t object)
+static const char *show(struct fixture *w, addr_t object)
 {
     begin(w);
     return repr_text(w->v, repr_add(w->v, object, NULL));
 }
 
-static bool is_fair(const char *text)
+static bool is_short_utf8(const char *text)
 {
     size_t len = strlen(text), at = 0;
 
@@ -152,7 +152,7 @@ static bool is_fair(const char *text)
 
 /* ---- each kind ---- */
 
-static void check_kinds(struct world *w)
+static void check_kinds(struct fixture *w)
 {
     addr_t items[3] = {make_int(w, 1), make_str(w, "it's"), w->none}, list = make_list(w, items, 3), one;
     double real = 0.1;
@@ -176,20 +176,20 @@ static void test_kinds(void)
     const struct layout *l;
 
     for (size_t i = 0; (l = layout_nth(i)); i++) {
-        struct world w;
+        struct fixture w;
 
-        world_init(&w, l);
+        fixture_init(&w, l);
         check_kinds(&w);
-        world_free(&w);
+        fixture_free(&w);
     }
 }
 
 static void test_masks(void)
 {
-    struct world w;
+    struct fixture w;
     addr_t keys[2], values[2];
 
-    world_init(&w, layout_of(3, 12));
+    fixture_init(&w, layout_of(3, 12));
     keys[0] = make_str(&w, "db_password");
     keys[1] = make_str(&w, "user");
     values[0] = values[1] = make_str(&w, "s");
@@ -199,13 +199,13 @@ static void test_masks(void)
     CHECK_STR(repr_text(w.v, repr_add(w.v, w.none, "api_key")), "None");
     repr_begin(w.v, &w.p.py, &(struct repr_limits){.chars = CHARS, .depth = 5, .show_secrets = true});
     CHECK_STR(repr_text(w.v, repr_add(w.v, values[0], "api_key")), "'s'");
-    world_free(&w);
+    fixture_free(&w);
 }
 
 /* ---- inconsistent objects ---- */
 
 /* A list of a list of a list … */
-static addr_t make_deep(struct world *w, size_t n)
+static addr_t make_deep(struct fixture *w, size_t n)
 {
     addr_t list = make_list(w, NULL, 0);
 
@@ -214,7 +214,7 @@ static addr_t make_deep(struct world *w, size_t n)
     return list;
 }
 
-static void check_cycles(struct world *w)
+static void check_cycles(struct fixture *w)
 {
     addr_t item = w->none, list = make_list(w, &item, 1), tuple, range;
 
@@ -226,11 +226,11 @@ static void check_cycles(struct world *w)
     range = make_three(w, w->range, 0, 0, 0);
     for (int i = 16; i <= 32; i += 8)
         put(w, range, i, range);
-    CHECK(is_fair(show(w, range)));
+    CHECK(is_short_utf8(show(w, range)));
     CHECK_STR(show(w, make_deep(w, 2000)), "[[[[[[...]]]]]]");
 }
 
-static void check_liars(struct world *w)
+static void check_inconsistent_objects(struct fixture *w)
 {
     const struct layout *l = &w->p.py.layout;
     addr_t item = w->none, list = make_list(w, &item, 1), type = make_type(w, "Odd", 0, 0);
@@ -241,17 +241,17 @@ static void check_liars(struct world *w)
     CHECK(strstr(show(w, odd), "<Odd at 0x") != NULL);
     CHECK(strstr(show(w, type), "Odd") != NULL);
     typed(w, odd, odd);
-    CHECK(is_fair(show(w, odd)));
+    CHECK(is_short_utf8(show(w, odd)));
     for (int shift = 20; shift < 64; shift++) {
         put(w, list, 16, 1ull << shift);
-        CHECK(is_fair(show(w, list)));
+        CHECK(is_short_utf8(show(w, list)));
         put(w, text, l->str_length, 1ull << shift);
-        CHECK(is_fair(show(w, text)));
+        CHECK(is_short_utf8(show(w, text)));
     }
     typed(w, list, w->dict);
-    CHECK(is_fair(show(w, list)));
+    CHECK(is_short_utf8(show(w, list)));
     typed(w, list, w->set);
-    CHECK(is_fair(show(w, list)));
+    CHECK(is_short_utf8(show(w, list)));
     CHECK_STR(show(w, 0x10), "<unreadable>");
     CHECK_STR(show(w, 0x13), "<unreadable>");
     CHECK_STR(show(w, UINT64_MAX - 7), "<unreadable>");
@@ -262,12 +262,12 @@ static void test_inconsistent_objects(void)
     const struct layout *l;
 
     for (size_t i = 0; (l = layout_nth(i)); i++) {
-        struct world w;
+        struct fixture w;
 
-        world_init(&w, l);
+        fixture_init(&w, l);
         check_cycles(&w);
-        check_liars(&w);
-        world_free(&w);
+        check_inconsistent_objects(&w);
+        fixture_free(&w);
     }
 }
 
@@ -276,7 +276,7 @@ static void test_inconsistent_objects(void)
 #define N_NAMES 3
 
 /* A code object with the arguments `a` and `b` and the local `c`, and a frame of it. */
-static struct py_frame make_frame(struct world *w, const addr_t *values)
+static struct py_frame make_frame(struct fixture *w, const addr_t *values)
 {
     const struct layout *l = &w->p.py.layout;
     addr_t names[N_NAMES] = {make_str(w, "a"), make_str(w, "b"), make_str(w, "c")};
@@ -302,7 +302,7 @@ static bool is_var(const struct locals *l, size_t i, const char *name, const cha
            l->items[i].is_arg == is_arg;
 }
 
-static void check_frame(struct world *w)
+static void check_frame(struct fixture *w)
 {
     struct locals_options options = {.level = 1};
     addr_t values[N_NAMES] = {make_int(w, 7), 0, w->none};
@@ -334,18 +334,18 @@ static void test_frame(void)
     const struct layout *l;
 
     for (size_t i = 0; (l = layout_nth(i)); i++) {
-        struct world w;
+        struct fixture w;
 
-        world_init(&w, l);
+        fixture_init(&w, l);
         check_frame(&w);
-        world_free(&w);
+        fixture_free(&w);
     }
 }
 
 /* ---- damage ---- */
 
 /* Some of each kind, referring to each other. */
-static addr_t make_graph(struct world *w)
+static addr_t make_graph(struct fixture *w)
 {
     static const char *const three[] = {"slice",
                                         "range",
@@ -378,18 +378,18 @@ static addr_t make_graph(struct world *w)
     return make_list(w, items, 4);
 }
 
-static unsigned damage_one(struct world *w, addr_t root, addr_t at, uint64_t value)
+static unsigned damage_one(struct fixture *w, addr_t root, addr_t at, uint64_t value)
 {
     uint64_t before = fake_mem_get(w->p.mem, at);
     unsigned bad;
 
     fake_mem_put(w->p.mem, at, value);
-    bad = !is_fair(show(w, root));
+    bad = !is_short_utf8(show(w, root));
     fake_mem_put(w->p.mem, at, before);
     return bad;
 }
 
-static unsigned damage(struct world *w, addr_t root)
+static unsigned damage(struct fixture *w, addr_t root)
 {
     struct fake_mem *m = w->p.mem;
     struct fake_region *r = m->regions;
@@ -397,7 +397,7 @@ static unsigned damage(struct world *w, addr_t root)
 
     while (r->start != FAKE_HEAP)
         r++;
-    bad += !is_fair(show(w, root));
+    bad += !is_short_utf8(show(w, root));
     for (size_t i = 0; i < r->used / 8; i++) {
         addr_t at = r->start + 8 * i;
         const uint64_t values[] = {0, 1, UINT64_MAX, 1ull << 31, 1ull << 62, at, w->list, w->type, root};
@@ -414,13 +414,13 @@ static void test_damaged_objects(void)
     const struct layout *l;
 
     for (size_t i = 0; (l = layout_nth(i)); i++) {
-        struct world w;
+        struct fixture w;
         addr_t root;
 
-        world_init(&w, l);
+        fixture_init(&w, l);
         root = make_graph(&w);
         CHECK_INT(damage(&w, root), 0);
-        world_free(&w);
+        fixture_free(&w);
     }
 }
 

@@ -550,7 +550,7 @@ static void test_open_in_root(void)
     CHECK_INT(open_in_root(-1, "/proc/self/exe/none"), ERR_READ);
 }
 
-static void make_beneath(void)
+static void make_root_fixture(void)
 {
     FILE *f;
 
@@ -674,7 +674,7 @@ static void test_perf_map(void)
 int main(int argc, char **argv)
 {
     test_start(argc, argv);
-    make_beneath();
+    make_root_fixture();
     TEST_RUN(test_own_debug_info);
     TEST_RUN(test_build_id);
     TEST_RUN(test_small_buffer);

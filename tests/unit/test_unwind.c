@@ -18,7 +18,7 @@
 enum { FIRST, SMALL, LARGE, POINTER, SIGNAL, RULES, EXPR, N_FUNCTIONS };
 #define AT(f) (BASE + 0x1000 + (uint64_t)(f)*0x100)
 
-struct world {
+struct fixture {
     struct fake_mem *m;
     struct unwind *u;
     struct fake_cfi frame;
@@ -35,7 +35,7 @@ struct world {
     "7f0000-7f8000 r-xp 00000000 08:01 12 /lib/b.so\n"                                                                 \
     "900000-a00000 rwxp 00000000 00:00 0\n"
 
-static void function(struct world *w, int f, const char *program, size_t len)
+static void function(struct fixture *w, int f, const char *program, size_t len)
 {
     w->starts[f] = AT(f);
     w->offsets[f] = fake_cfi_fde(&w->frame, AT(f), 0x100, program, len);
@@ -43,7 +43,7 @@ static void function(struct world *w, int f, const char *program, size_t len)
 
 #define PROGRAM(w, f, text) function(w, f, text, sizeof(text) - 1)
 
-static void make_functions(struct world *w)
+static void make_functions(struct fixture *w)
 {
     w->frame = (struct fake_cfi){.at = BASE + FAKE_MODULE_FRAME};
     fake_cfi_cie(&w->frame, &(struct fake_cie){0});
@@ -60,7 +60,7 @@ static void make_functions(struct world *w)
     fake_cfi_end(&w->frame);
 }
 
-static void update(struct world *w, const char *text)
+static void update(struct fixture *w, const char *text)
 {
     struct proc_maps maps = fake_module_maps(text);
     bool changed;
@@ -69,9 +69,9 @@ static void update(struct world *w, const char *text)
     proc_maps_free(&maps);
 }
 
-static struct world *world_new(void)
+static struct fixture *fixture_new(void)
 {
-    struct world *w = calloc(1, sizeof(*w));
+    struct fixture *w = calloc(1, sizeof(*w));
 
     if (!w)
         abort();
@@ -90,7 +90,7 @@ static struct world *world_new(void)
     return w;
 }
 
-static void world_free(struct world *w)
+static void fixture_free(struct fixture *w)
 {
     native_stack_free(&w->stack);
     unwind_free(w->u);
@@ -99,19 +99,19 @@ static void world_free(struct world *w)
 }
 
 /* The word at offset `at` of the stack. */
-static void word(struct world *w, size_t at, uint64_t value)
+static void word(struct fixture *w, size_t at, uint64_t value)
 {
     memcpy(w->bytes + at, &value, sizeof(value));
 }
 
-static void walk(struct world *w, uint64_t pc)
+static void walk(struct fixture *w, uint64_t pc)
 {
     w->regs.r[REGS_PC] = pc;
     CHECK_INT(unwind_stack(w->u, &w->m->mem, &w->regs, &w->copy, &w->stack), 0);
 }
 
 /* Frame `i` is at `pc`, and its part of the stack is from `sp` to `cfa`, as offsets from the start. */
-static void check_frame(const struct world *w, size_t i, uint64_t pc, uint64_t sp, uint64_t cfa)
+static void check_frame(const struct fixture *w, size_t i, uint64_t pc, uint64_t sp, uint64_t cfa)
 {
     const struct native_frame *f = &w->stack.items[i];
 
@@ -124,7 +124,7 @@ static void check_frame(const struct world *w, size_t i, uint64_t pc, uint64_t s
 
 static void test_rows(void)
 {
-    struct world *w = world_new();
+    struct fixture *w = fixture_new();
 
     word(w, 8, AT(LARGE) + 0x20);
     word(w, 16 + 256 - 8, AT(SMALL) + 1); /* a return address: the byte before it is looked up */
@@ -138,13 +138,13 @@ static void test_rows(void)
     CHECK(w->stack.whole && !w->stack.unknown);
     CHECK(w->stack.items[0].place == w->stack.items[2].place); /* one cached address, used twice */
     CHECK(w->stack.items[0].place->row.function == AT(SMALL));
-    world_free(w);
+    fixture_free(w);
 }
 
 /* Registers are carried from frame to frame: LARGE has saved the frame pointer that POINTER needs. */
 static void test_saved_registers(void)
 {
-    struct world *w = world_new();
+    struct fixture *w = fixture_new();
 
     w->regs.r[REGS_BP] = 0xdead;
     word(w, 256 - 8, AT(POINTER) + 9);
@@ -157,13 +157,13 @@ static void test_saved_registers(void)
     check_frame(w, 1, AT(POINTER) + 8, 256, 0x810);
     check_frame(w, 2, AT(POINTER) + 8, 0x810, 0x910);
     CHECK(w->stack.whole);
-    world_free(w);
+    fixture_free(w);
 }
 
 /* Every kind of rule: the next frame uses its result. */
 static void test_rules(void)
 {
-    struct world *w = world_new();
+    struct fixture *w = fixture_new();
 
     w->regs.r[REGS_BP] = STACK + 0x700;
     word(w, 64 - 8, AT(POINTER) + 9); /* rbp is unchanged */
@@ -188,13 +188,13 @@ static void test_rules(void)
     word(w, 0, UINT64_MAX);
     walk(w, AT(EXPR));
     CHECK(w->stack.n == 1 && !w->stack.whole);
-    world_free(w);
+    fixture_free(w);
 }
 
 /* Only callee-saved registers are known in the caller. */
 static void test_lost_registers(void)
 {
-    struct world *w = world_new();
+    struct fixture *w = fixture_new();
     struct fake_cfi f = {.at = BASE + FAKE_MODULE_FRAME};
     uint64_t start = AT(SMALL);
     size_t offset;
@@ -209,13 +209,13 @@ static void test_lost_registers(void)
     walk(w, AT(SMALL));
     CHECK_INT(w->stack.n, 2); /* in the caller r10 is unknown */
     CHECK(!w->stack.whole);
-    world_free(w);
+    fixture_free(w);
 }
 
 /* ---- signals ---- */
 
 /* The kernel's signal frame at `at`: the saved registers. */
-static void put_signal(struct world *w, size_t at, uint64_t pc, uint64_t sp, uint64_t bp)
+static void put_signal(struct fixture *w, size_t at, uint64_t pc, uint64_t sp, uint64_t bp)
 {
     word(w, at + 40 + 8 * 10, bp);
     word(w, at + 40 + 8 * 15, sp);
@@ -224,7 +224,7 @@ static void put_signal(struct world *w, size_t at, uint64_t pc, uint64_t sp, uin
 
 static void test_signal(void)
 {
-    struct world *w = world_new();
+    struct fixture *w = fixture_new();
 
     put_signal(w, 16, AT(POINTER), STACK + 0x400, STACK + 0x500);
     word(w, 0x508, AT(FIRST) + 1);
@@ -242,13 +242,13 @@ static void test_signal(void)
     w->copy.len = 16 + 40 + 8 * 16;
     walk(w, AT(SMALL));
     CHECK(w->stack.n == 2 && !w->stack.whole);
-    world_free(w);
+    fixture_free(w);
 }
 
 /* Handlers that interrupt each other in a cycle. */
 static void test_signal_cycle(void)
 {
-    struct world *w = world_new();
+    struct fixture *w = fixture_new();
     double begin = cost_seconds();
 
     word(w, 8, AT(SIGNAL) + 1);
@@ -256,14 +256,14 @@ static void test_signal_cycle(void)
     walk(w, AT(SMALL));
     CHECK(w->stack.n > 2 && w->stack.n < 1000 && !w->stack.whole);
     CHECK(cost_seconds() - begin < COST_MAX);
-    world_free(w);
+    fixture_free(w);
 }
 
 /* ---- without tables ---- */
 
 static void test_frame_pointer(void)
 {
-    struct world *w = world_new();
+    struct fixture *w = fixture_new();
 
     w->regs.r[REGS_BP] = STACK + 0x100;
     word(w, 0x100, STACK + 0x200);
@@ -279,14 +279,14 @@ static void test_frame_pointer(void)
     check_frame(w, 2, AT(POINTER) + 4, 0x210, 0x310);
     CHECK(w->stack.whole);
     CHECK(!w->stack.items[0].place->has_row && w->stack.items[0].place->module->is_elf);
-    world_free(w);
+    fixture_free(w);
 }
 
 /* Invalid frame pointers: below the stack pointer, misaligned, outside, to something that is not code. */
 static void test_wrong_frame_pointer(void)
 {
     static const uint64_t wrong[] = {STACK - 16, STACK + 0x101, STACK + ROOM, STACK + ROOM - 8, 0, UINT64_MAX - 7};
-    struct world *w = world_new();
+    struct fixture *w = fixture_new();
 
     w->regs.r[REGS_SP] = STACK;
     for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
@@ -301,7 +301,7 @@ static void test_wrong_frame_pointer(void)
     word(w, 0x108, BASE + 0x3000); /* code, but not after a call */
     walk(w, LIB + 0x3000);
     CHECK_INT(w->stack.n, 1);
-    world_free(w);
+    fixture_free(w);
 }
 
 /* Every kind of call instruction. */
@@ -330,7 +330,7 @@ static void test_calls(void)
         {"\x90", 1, false},
         {"\xc3", 1, false},
     };
-    struct world *w = world_new();
+    struct fixture *w = fixture_new();
 
     for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++) {
         uint64_t pc = LIB + 0x2000;
@@ -342,13 +342,13 @@ static void test_calls(void)
         if (!CHECK((w->stack.n > 1) == calls[i].is_call))
             fprintf(stderr, "    call %zu\n", i);
     }
-    world_free(w);
+    fixture_free(w);
 }
 
 /* In a stub the return address is on top; in a function that has reserved space it is a little above. */
 static void test_scan(void)
 {
-    struct world *w = world_new();
+    struct fixture *w = fixture_new();
 
     w->regs.r[REGS_BP] = STACK + 0x200; /* the caller's: there is no frame yet */
     word(w, 0x208, AT(FIRST) + 1);
@@ -369,14 +369,14 @@ static void test_scan(void)
     walk(w, MADE + 0x3000);
     CHECK(w->stack.n == 3 && w->stack.whole);
     CHECK(!w->stack.items[0].place->module->is_elf);
-    world_free(w);
+    fixture_free(w);
 }
 
 /* ---- unmapped addresses ---- */
 
 static void test_unmapped(void)
 {
-    struct world *w = world_new();
+    struct fixture *w = fixture_new();
 
     /* A call to an unmapped address: the caller is shown. */
     memset(fake_mem_at(w->m, AT(SMALL), 16), 0xe8, 16);
@@ -408,13 +408,13 @@ static void test_unmapped(void)
     walk(w, AT(SMALL));
     CHECK(w->stack.n == 4 && w->stack.whole && w->stack.unknown);
     check_frame(w, 2, AT(SMALL) + 8, 0x408, 0x418);
-    world_free(w);
+    fixture_free(w);
 }
 
 /* Copies that are short, empty, or of another address. */
 static void test_truncated(void)
 {
-    struct world *w = world_new();
+    struct fixture *w = fixture_new();
 
     for (size_t i = 0; i < 40; i++)
         word(w, 16 * i + 8, AT(SMALL) + 9);
@@ -436,13 +436,13 @@ static void test_truncated(void)
     w->copy = (struct stack_copy){0};
     walk(w, AT(SMALL));
     CHECK_INT(w->stack.n, 1);
-    world_free(w);
+    fixture_free(w);
 }
 
 /* A core file: what was not copied is read, so that unwinding can leave a handler's own stack. */
 static void test_core_file_reads(void)
 {
-    struct world *w = world_new();
+    struct fixture *w = fixture_new();
 
     word(w, 8, AT(SIGNAL) + 1);
     put_signal(w, 16, AT(SMALL), 0x20000000, 0);
@@ -453,7 +453,7 @@ static void test_core_file_reads(void)
     w->copy.rest = &w->m->mem;
     walk(w, AT(SMALL));
     CHECK(w->stack.n == 4 && w->stack.whole && w->stack.items[2].sp == 0x20000000);
-    world_free(w);
+    fixture_free(w);
 }
 
 /* ---- expensive stacks ---- */
@@ -462,7 +462,7 @@ static void test_core_file_reads(void)
 static void test_deep(void)
 {
     size_t n = 200000;
-    struct world *w = world_new();
+    struct fixture *w = fixture_new();
     unsigned char *bytes = calloc(n + 2, 16);
     uint64_t pc = AT(SMALL) + 9, last = AT(FIRST) + 9;
 
@@ -473,7 +473,7 @@ static void test_deep(void)
     w->copy = (struct stack_copy){.at = STACK, .bytes = bytes, .len = (n + 2) * 16};
     walk(w, AT(SMALL));
     CHECK(w->stack.n == n + 2 && w->stack.whole);
-    world_free(w);
+    fixture_free(w);
     free(bytes);
 }
 
@@ -481,7 +481,7 @@ static void test_deep(void)
 static void test_many_addresses(void)
 {
     size_t n = 400000;
-    struct world *w = world_new();
+    struct fixture *w = fixture_new();
     uint64_t *words = calloc(n, 8);
     double begin = cost_seconds();
 
@@ -499,14 +499,14 @@ static void test_many_addresses(void)
     w->copy = (struct stack_copy){.at = STACK, .bytes = w->bytes, .len = ROOM};
     walk(w, AT(SMALL));
     CHECK(w->stack.n == 2 && w->stack.whole);
-    world_free(w);
+    fixture_free(w);
     free(words);
 }
 
 /* Random registers and stack: unwinding always ends. */
 static void test_random(void)
 {
-    struct world *w = world_new();
+    struct fixture *w = fixture_new();
     uint64_t random = 88172645463325252ull;
     static const uint64_t likely[] = {BASE + 0x1000, BASE + 0x1700, LIB + 0x1000, LIB + 0x8000,
                                       MADE,          STACK,         STACK + ROOM, 0};
@@ -528,14 +528,14 @@ static void test_random(void)
                 CHECK(!"a frame that cannot be");
     }
     CHECK(cost_seconds() - begin < COST_MAX);
-    world_free(w);
+    fixture_free(w);
 }
 
 /* ---- the caller's notes ---- */
 
 static void test_notes(void)
 {
-    struct world *w = world_new();
+    struct fixture *w = fixture_new();
     int note;
 
     word(w, 8, MADE + 0x100);
@@ -559,13 +559,13 @@ static void test_notes(void)
     walk(w, AT(SMALL));
     CHECK(w->stack.n == 2 && w->stack.items[0].place->user == &note && w->stack.items[1].place->module);
     CHECK(unwind_modules(w->u)->n == 3);
-    world_free(w);
+    fixture_free(w);
 }
 
 /* A library that is loaded later provides rows for addresses that were seen before. */
 static void test_loaded_later(void)
 {
-    struct world *w = world_new();
+    struct fixture *w = fixture_new();
 
     update(w, "7f0000-7f8000 r-xp 00000000 08:01 12 /lib/b.so\n");
     word(w, 8, AT(FIRST) + 1);
@@ -574,13 +574,13 @@ static void test_loaded_later(void)
     update(w, MAPS);
     walk(w, AT(SMALL));
     CHECK(w->stack.n == 2 && w->stack.whole);
-    world_free(w);
+    fixture_free(w);
 }
 
 /* Whether an unwound stack is still valid. */
 static void test_still_valid(void)
 {
-    struct world *w = world_new();
+    struct fixture *w = fixture_new();
     bool shares;
 
     word(w, 8, LIB + 0x2000);
@@ -598,7 +598,7 @@ static void test_still_valid(void)
     CHECK(!unwind_still(w->u, &w->m->mem, &w->stack, &shares));
     w->stack.n = 0;
     CHECK(unwind_still(w->u, &w->m->mem, &w->stack, &shares) && !shares);
-    world_free(w);
+    fixture_free(w);
 }
 
 int main(int argc, char **argv)
