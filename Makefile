@@ -1,21 +1,21 @@
-# Thin fronts for Meson and the scripts in tools/. Each target brings what it lacks.
+# Shortcuts for Meson and the scripts in tools/. Each target first installs the packages that it needs (tools/setup).
 #
-#   make          build/spyglass, and build/py-spy beside it
-#   make run      profile the bundled example and say where the picture is
-#   make check    half a minute: format, layers, unit tests, one interpreter
-#   make test     every command, flag, interpreter and situation, also with sanitizers; at most ten minutes
-#   make test-all the full matrix, statistics, soaks, other systems; at most forty minutes
-#   make bench    measure beside other profilers
-#   make pythons  find or fetch the interpreters that the live tests want
-#   make format   clang-format all C;  make lint: clang-tidy over it
-#   make install  PREFIX=/usr/local, DESTDIR honoured
-#   make dist     the wheel, the static binary and the source archive, into dist/
+#   make          build/spyglass and the link build/py-spy
+#   make run      profile the bundled example and print where the flame graph is
+#   make check    half a minute: format, include layers, unit tests, live tests on one interpreter
+#   make test     every command, flag, interpreter and situation, also with sanitizers; up to ten minutes
+#   make test-all the full matrix, statistics, soak tests, other systems; up to forty minutes
+#   make bench    compare with other profilers
+#   make pythons  find or download the interpreters for the live tests
+#   make format   run clang-format on all C files;  make lint: run clang-tidy
+#   make install  install into PREFIX (/usr/local); honours DESTDIR
+#   make dist     write the wheel, the static binary and the source archive to dist/
 
 BUILD   = build
 ASAN    = $(BUILD)/asan
 PREFIX  = /usr/local
 
-# Where tools/setup puts Meson and ninja when the system has none, or old ones.
+# tools/setup installs Meson and ninja here if the system has none or old ones.
 export PATH := $(abspath build/tools/bin):$(PATH)
 
 all: $(BUILD)/build.ninja

@@ -1,11 +1,12 @@
-"""The build backend of `pip install .` (PEP 517, PEP 660): this tree -> a wheel, or a source archive.
+"""The build backend of `pip install .` (PEP 517, PEP 660): builds a wheel or a source archive from this tree.
 
-The wheel holds the program twice, as `spyglass` and as `py-spy`, and not as scripts of Python: neither waits for an
-interpreter to start. A wheel cannot hold a link. A wrapper in sh would not do where there is no shell, and neither works
-where somebody copies the one file bin/py-spy into a container, as people do: so it is a copy, of 2 MB.
+The wheel contains the program twice, as `spyglass` and as `py-spy`, and not as Python scripts, so that neither waits
+for an interpreter to start. A wheel cannot contain a link. A shell wrapper would fail where there is no shell, and
+neither a link nor a wrapper works if somebody copies only bin/py-spy into a container, as people do. So it is a copy,
+of 2 MB.
 
-    pip wheel . -C py-spy=no          leaves bin/py-spy to the distribution py-spy; SPYGLASS_PY_SPY=no does the same
-    SPYGLASS_PREBUILT=build/spyglass  takes a program that was built before instead of building one
+    pip wheel . -C py-spy=no          leaves bin/py-spy to the distribution py-spy; so does SPYGLASS_PY_SPY=no
+    SPYGLASS_PREBUILT=build/spyglass  uses this program instead of building one
 """
 import base64
 import gzip
@@ -23,7 +24,7 @@ import zipfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 NAME = "spyglass"
-# True of a static program: it needs no libc at all, and no system call that Linux 3.10 lacks (tests/live/old_kernel.py).
+# Correct for a static program: it needs no libc, and no system call that Linux 3.10 lacks (tests/live/old_kernel.py).
 TAG = "py3-none-manylinux_2_17_x86_64.manylinux2014_x86_64.musllinux_1_1_x86_64"
 PACKAGE = ROOT / "python" / NAME
 SHARE = {
@@ -32,7 +33,7 @@ SHARE = {
     "_spyglass": "zsh/site-functions", "_py-spy": "zsh/site-functions",
     "spyglass.fish": "fish/vendor_completions.d", "py-spy.fish": "fish/vendor_completions.d",
 }
-# What a source archive leaves out, of what is in the tree.
+# What a source archive leaves out of the tree.
 NOT_SOURCE = {".git", "build", "__pycache__", ".pytest_cache", ".mypy_cache", "dist"}
 
 
@@ -67,7 +68,7 @@ def metadata():
 # ---- the program ----
 
 def run(command, what):
-    """Runs a command; its output is shown only when it fails."""
+    """Runs a command; shows its output only if it fails."""
     try:
         done = subprocess.run([str(part) for part in command], cwd=str(ROOT), stdin=subprocess.DEVNULL,
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
@@ -78,7 +79,7 @@ def run(command, what):
 
 
 def build_program(place):
-    """Compiles the program; without what that takes, the error names the packages."""
+    """Compiles the program; if packages are missing, the error names them."""
     if sys.platform != "linux" or os.uname().machine != "x86_64":
         sys.exit("spyglass: it runs on Linux x86-64 only")
     run(["sh", "tools/setup", "build", "check"], "what the build needs is missing, see above")
@@ -88,7 +89,7 @@ def build_program(place):
 
 
 def check_program(program):
-    """What the wheel's tag promises."""
+    """Checks what the wheel's tag promises."""
     with open(program, "rb") as file:
         head = file.read(20)
     if head[:5] != b"\x7fELF\x02" or head[18:20] != b"\x3e\x00":
@@ -102,28 +103,28 @@ def check_program(program):
 
 
 def get_program(place):
-    told = os.environ.get("SPYGLASS_PREBUILT")
-    program = pathlib.Path(told).resolve() if told else build_program(place / "build")
+    value = os.environ.get("SPYGLASS_PREBUILT")
+    program = pathlib.Path(value).resolve() if value else build_program(place / "build")
     check_program(program)
     return program
 
 
 def wants_py_spy(settings):
-    told = (settings or {}).get("py-spy", os.environ.get("SPYGLASS_PY_SPY", "yes"))
-    if str(told).lower() not in ("yes", "no", "1", "0", "true", "false"):
-        sys.exit("spyglass: py-spy is yes or no, not %r" % told)
-    return str(told).lower() in ("yes", "1", "true")
+    value = (settings or {}).get("py-spy", os.environ.get("SPYGLASS_PY_SPY", "yes"))
+    if str(value).lower() not in ("yes", "no", "1", "0", "true", "false"):
+        sys.exit("spyglass: py-spy is yes or no, not %r" % value)
+    return str(value).lower() in ("yes", "1", "true")
 
 
 # ---- archives ----
 
 def source_time():
-    """The same sources give the same archive, byte for byte."""
+    """The timestamp of all files: the same sources give the same archive, byte for byte."""
     return int(os.environ.get("SOURCE_DATE_EPOCH", 1577836800))
 
 
 class Wheel:
-    """A wheel that is being written: a zip file with a list of all it holds."""
+    """A wheel that is being written: a zip file with a list of its contents."""
 
     def __init__(self, path):
         self.file = zipfile.ZipFile(str(path), "w", zipfile.ZIP_DEFLATED)
@@ -146,7 +147,7 @@ class Wheel:
 
 
 def info_files(build_tag=""):
-    """The files of dist-info, but for the list."""
+    """The files of dist-info, except RECORD."""
     tags = "".join("Tag: py3-none-%s\n" % platform for platform in TAG.split("-")[2].split("."))
     yield "METADATA", metadata().encode("utf-8")
     yield "WHEEL", ("Wheel-Version: 1.0\nGenerator: spyglass (%s)\nRoot-Is-Purelib: false\n%s%s"
@@ -168,7 +169,7 @@ def add_program(wheel, py_spy):
 
 def write_wheel(directory, settings, package):
     py_spy = wants_py_spy(settings)
-    build_tag = "" if py_spy else "0nopyspy"  # keeps the files of the two kinds apart
+    build_tag = "" if py_spy else "0nopyspy"  # distinguishes the file names of the two variants
     name = "%s-%s%s.whl" % (STEM, build_tag + "-" if build_tag else "", TAG)
     wheel = Wheel(pathlib.Path(directory) / name)
     for path, data in package:
@@ -187,7 +188,7 @@ def package_files():
 
 
 def source_files():
-    """What is under version control, or all there is where there is none."""
+    """The files under version control, or all files if there is none."""
     if (ROOT / ".git").exists():
         done = subprocess.run(["git", "ls-files", "-z"], cwd=str(ROOT), stdout=subprocess.PIPE)
         if done.returncode == 0:
@@ -204,7 +205,7 @@ def source_files():
 # ---- the hooks ----
 
 def is_old(command, least):
-    """Missing, or older than what meson.build and tools/setup ask for."""
+    """Missing, or older than what meson.build and tools/setup require."""
     try:
         said = subprocess.run([command, "--version"], stdout=subprocess.PIPE).stdout.decode()
     except OSError:
@@ -213,7 +214,8 @@ def is_old(command, least):
 
 
 def get_requires_for_build_wheel(config_settings=None):
-    """Empty if the installed Meson and ninja are new enough. Without an index, the build itself reports what is missing."""
+    """Empty if the installed Meson and ninja are new enough. Without a package index, the build itself reports what
+    is missing."""
     if os.environ.get("SPYGLASS_PREBUILT") or os.environ.get("PIP_NO_INDEX"):
         return []
     return [name for name, least in (("meson", (0, 56)), ("ninja", (1, 10))) if is_old(name, least)]
@@ -251,7 +253,7 @@ def build_sdist(sdist_directory, config_settings=None):
         for path in source_files():
             info = archive.gettarinfo(str(path), "%s/%s" % (STEM, path.relative_to(ROOT).as_posix()))
             info.uid = info.gid = 0
-            info.mode = 0o755 if info.mode & 0o100 else 0o644  # not what the umask made of it
+            info.mode = 0o755 if info.mode & 0o100 else 0o644  # independent of the umask
             info.uname = info.gname = ""
             info.mtime = source_time()
             with open(path, "rb") if info.isreg() else io.BytesIO() as file:

@@ -1,2 +1,2 @@
-"""The bench's parts: env (what there is), procs (running it), tools (the profilers), stacks (what they say),
-one file per section, goals (what must hold), report and plot (what is written)."""
+"""The parts of the benchmark: env (paths and tools), procs (processes), tools (the profilers), stacks (parsing their
+output), one file per section, goals (what must hold), report and plot (the results)."""

@@ -1,15 +1,16 @@
-"""Section chains: stacks that never existed, in a million, on calls as fast as Python makes them."""
+"""Section chains: impossible stacks per million samples, on calls as fast as Python makes them."""
 from . import stacks, tools
 from .common import show, table
 
 NAME = "chains"
 TITLE = "Chains: stacks that never existed"
-NOTES = ["16 chains of 8 functions, called in turn; a stack with frames of two chains, a gap, a wrong order or no root "
-         "is impossible. Full speed, so that each tool has as many chances as it can take. In a million of all "
-         "samples; ✗ where the tool cannot read that Python. `inside` are the samples that have frames of a chain, `depth` "
-         "is the mean number of such frames: a tool that keeps only what it is sure of shows less than one that holds "
-         "the target.",
-         "A tearing profiler looks honest on a busy machine, where it seldom runs at the same time as its target."]
+NOTES = ["16 chains of 8 functions, called in turn. A stack with frames of two chains, a gap, a wrong order or no "
+         "root is impossible. Every tool runs at full speed, to give it as many chances as possible. Figures are "
+         "impossible stacks per million samples; ✗ where the tool cannot read that Python. `inside` is the number "
+         "of samples with frames of a chain, `depth` the mean number of such frames: a tool that keeps only frames "
+         "that it can verify shows fewer than one that stops the target.",
+         "A profiler with torn reads looks correct on a busy machine, where it seldom runs at the same time as its "
+         "target."]
 KINDS = ("plain", "generator", "method", "coroutine")
 PYTHONS = ("3.9", "3.11", "3.12", "3.14", "3.15")
 
@@ -53,7 +54,7 @@ def tables(ctx, data):
                          f"{sum(g['errors'] for g in good):,}",
                          show(sum(g["depth"] for g in good) / len(good) if good else None, "{:.2f}"), ways(good)])
         result.append(table(f"{kind} calls, impossible in a million",
-                            ["", *minors, "samples", "inside", "errors told", "depth", "how"], rows))
+                            ["", *minors, "samples", "inside", "errors reported", "depth", "how"], rows))
     return result
 
 

@@ -1,4 +1,4 @@
-"""What the sections share: the context of a run, medians over rounds, and the look of figures."""
+"""Shared by the sections: the context of a run, medians over rounds, and the formatting of figures."""
 import contextlib
 import statistics
 
@@ -19,7 +19,7 @@ class Context:
 
     @contextlib.contextmanager
     def targets(self, wanted):
-        """Starts {name: (python, program, argument...)}, gives {name: Target}; those without a Python are left out."""
+        """Starts {name: (python, program, argument...)}, returns {name: Target}; leaves out those without a Python."""
         with contextlib.ExitStack() as stack:
             yield {name: stack.enter_context(procs.Target(self.env, *what))
                    for name, what in wanted.items() if what[0]}
@@ -34,7 +34,7 @@ def median(values):
 
 
 def spread(values):
-    """How far the median may be off: the standard error, from the median distance to it."""
+    """The standard error of the median, from the median absolute deviation."""
     values = [v for v in values if v is not None]
     if len(values) < 2:
         return None

@@ -1,16 +1,16 @@
-"""Section deep: samples a second at full speed, and the CPU that each costs, under stacks of several depths."""
+"""Section deep: samples per second at full speed, and the CPU time per sample, on stacks of several depths."""
 from . import tools
 from .common import median, table, thousands, show
 
 NAME = "deep"
 TITLE = "Deep: full speed on a busy loop"
-NOTES = ["At full speed a tool that stops its target looks at it faster than it moves. spyglass leaves it a quarter to a "
-         "half of its pace, and counts a stack again, without reading it again, while the kernel's count of the thread's turns "
-         "proves that it has not run since; py-spy and CPython's --blocking read the standing target anew. The section "
-         "pace shows what is left of the target's speed.",
-         "A busy loop at the bottom of so many frames, CPython 3.11; the two of CPython's own on its 3.15, where "
-         "spyglass is run too. Every tool is asked for 1,000,000 samples a second; counts are what each tool says of "
-         "itself, errors left out. CPU is all that the profiler's process used, its start included, over its samples."]
+NOTES = ["At full speed, a tool that stops its target samples faster than the target changes. spyglass leaves the "
+         "target a quarter to a half of its pace. It counts a stack again without reading it again while the "
+         "kernel's run count proves that the thread has not run since; py-spy and CPython's --blocking read the "
+         "stopped target again. The section pace shows how much of its speed the target keeps.",
+         "A busy loop below that many frames, on CPython 3.11; CPython's own two tools run on 3.15, where spyglass "
+         "runs too. Every tool is asked for 1,000,000 samples a second. Counts are what each tool reports, without "
+         "errors. CPU is the CPU time of the whole profiler process, including its start, divided by its samples."]
 
 
 def run(ctx):

@@ -1,12 +1,12 @@
-"""Section dump: wall time and peak memory of one look at a process, the tools in turn."""
+"""Section dump: wall time and peak memory of one dump, the tools in turn."""
 from . import env as environment
 from . import procs
 from .common import median, show, table
 
 NAME = "dump"
-TITLE = "Dump: one look at a process"
-NOTES = ["The targets sleep. Wall time and peak resident memory of the whole run of the tool, medians; "
-         "`pystack remote` holds the target, as do the two without `--nonblocking`."]
+TITLE = "Dump: one dump of a process"
+NOTES = ["The targets sleep. Wall time and peak resident memory of the whole run of the tool, medians; `pystack "
+         "remote` stops the target, as do the two without `--nonblocking`."]
 TARGETS = {"small": ("deep", "5", "asleep"), "20 threads": ("pace", "20", "asleep"),
            "1,000 deep": ("deep", "1000", "asleep")}
 
@@ -20,7 +20,7 @@ def commands(pid):
     return {key: command for key, command in all_of.items() if command[0].exists()}
 
 
-def look(ctx, target, key, command):
+def measure_dump(ctx, target, key, command):
     run = procs.Measured(ctx.env, command).end(30)
     if run.status:
         ctx.say(f"dump: {key} failed: {run.text.strip().splitlines()[-1:]}")
@@ -37,7 +37,7 @@ def run(ctx):
             seen = {}
             for _ in range(ctx.pick(20, 5)):
                 for key, command in commands(target.pid).items():
-                    seen.setdefault(key, []).append(look(ctx, target, key, command))
+                    seen.setdefault(key, []).append(measure_dump(ctx, target, key, command))
             for key, looks in seen.items():
                 looks = [x for x in looks if x]
                 data.setdefault(key, {})[name] = {f: median([x[f] for x in looks]) for f in ("ms", "kb", "cpu_ms")}

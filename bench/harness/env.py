@@ -1,7 +1,7 @@
-"""Where things are, and getting what is missing: paths, interpreters, the other profilers, facts of the machine.
+"""Paths, interpreters, the other profilers, facts about the machine; installs what is missing.
 
-The other profilers live in a venv in the cache, outside the tree. Everything runs in a mount namespace of its own,
-in which the sid tree has /proc and, under /mnt, the bench's work directory; both vanish with the bench."""
+The other profilers are in a venv in the cache, outside the tree. Everything runs in a private mount namespace, in
+which the sid tree has /proc and, under /mnt, the benchmark's work directory; both vanish with the benchmark."""
 import os
 import pathlib
 import platform
@@ -33,7 +33,8 @@ def say(text):
 
 
 def enter_namespace():
-    """Starts the bench anew with mounts of its own. Without root there is no chroot either, and no need."""
+    """Restarts the benchmark in a private mount namespace. Without root there is no chroot either, and no need for
+    it."""
     if os.geteuid() != 0 or os.environ.get(INSIDE) or not (SID / "proc").is_dir():
         return
     unshare = ["unshare", "--mount", "--propagation", "private"]
@@ -78,11 +79,11 @@ class Env:
         return next((p for p in self.pythons if p.minor == minor), None)
 
     def inside(self, path, chroot):
-        """A file of the work directory as seen by a process that runs in the sid tree, or not."""
+        """A file of the work directory, as seen by a process in the sid tree or outside of it."""
         return "/mnt/" + str(path.relative_to(self.work)) if chroot else str(path)
 
     def install_tools(self):
-        """One package at a time: one that does not install leaves the others."""
+        """Installs one package at a time: a package that fails does not affect the others."""
         if not (VENV / "bin/python").exists():
             say(f"bench: making {VENV}")
             VENV.parent.mkdir(parents=True, exist_ok=True)

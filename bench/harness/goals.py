@@ -1,6 +1,6 @@
-"""What must hold, from the data of the sections: each goal gives what was got, what was wanted, and whether it held.
+"""The goals, computed from the data of the sections: each has the measured value, the limit, and whether it holds.
 
-A goal about pace is missed when the figure is below it by more than twice its standard error, or by half a point."""
+A pace goal is missed if the figure is below it by more than twice its standard error, or by half a percentage point."""
 import collections
 
 from . import native, split
@@ -58,7 +58,7 @@ def of_dump(data):
 
 
 def truthful(data, key):
-    """No impossible stack on plain calls, where that was measured; else by what is known of the tool."""
+    """No impossible stack on plain calls, where that was measured; otherwise what is known about the tool."""
     got = [kinds["plain"]["impossible"] for kinds in dig(data, "chains", key).values() if kinds.get("plain")] \
         if dig(data, "chains", key) else []
     return not any(got) if got else key in ("py-spy", "cpython-b")
@@ -144,9 +144,9 @@ def of_native(data):
         goals += [limit(f"{where}: CPU µs a sample at 1 kHz, its start included", got.get("cpu_us"), 40),
                   ratio(f"{where}: the same, 1/10 of py-spy's", got.get("cpu_us"), dig(theirs, minor, "cpu_us"), 1 / 10,
                         most=True),
-                  limit(f"{where}: median hold, µs", got.get("hold_us"), 30),
+                  limit(f"{where}: median pause, µs", got.get("hold_us"), 30),
                   least(f"{where}: whole stacks, counted", got.get("whole"), 99.5, "%"),
-                  least(f"{where}: whole stacks, its own account", got.get("told"), 99.5, "%"),
+                  least(f"{where}: complete stacks, as spyglass reports", got.get("told"), 99.5, "%"),
                   ratio(f"{where}: dump --native, ms, at most py-spy's", got.get("look_ms"),
                         dig(theirs, minor, "look_ms"), 1.0, most=True)]
     goals.append(limit("native: dump --native of a worker of Ray, ms", dig(ours, "Ray", "look_ms"), 300))

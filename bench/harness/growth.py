@@ -1,14 +1,14 @@
-"""Section growth: CPU and memory of the profiler over threads, depth and distinct stacks."""
+"""Section growth: CPU and memory of the profiler as threads, depth and distinct stacks grow."""
 from . import tools
 from .common import show, table, thousands
 
 NAME = "growth"
 TITLE = "Growth: what size costs"
-NOTES = ["Threads and depth at 100 Hz: CPU in percent of a core from the first sample on, and peak memory in MB. "
-         "Distinct stacks at full speed: peak memory while so many different stacks pass by; a slow tool meets fewer "
-         "of them, so the number that it met stands beside (a stack that "
-         "differs in a line, or is met half-way, counts too). austin writes every sample out and keeps none: its file "
-         "grows instead.", "CPython 3.11, and 3.15 for CPython's own."]
+NOTES = ["Threads and depth at 100 Hz: CPU in percent of one core from the first sample on, and peak memory in MB. "
+         "Distinct stacks at full speed: peak memory while the target goes through that many different stacks. A "
+         "slow tool sees fewer of them, so the table also shows how many it saw (a stack that differs in a line, or "
+         "was sampled half-way, counts too). austin writes every sample and keeps none: its file grows instead.",
+         "CPython 3.11, and 3.15 for CPython's own."]
 THREADS = (1, 100, 1000)
 DEPTHS = (10, 100, 1000, 10000)
 DISTINCT = {"1k": (10, 2.0), "100k": (17, 4.0), "1M": (24, 11.0)}

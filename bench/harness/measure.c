@@ -1,9 +1,9 @@
-/* Runs a program and tells what it cost: measure FD PROGRAM [ARGUMENT]...
+/* Runs a program and reports what it cost: measure FD PROGRAM [ARGUMENT]...
  *
- * Writes to the descriptor FD first "pid N", then, when the program has ended,
- * "end WALL_NS USER_US SYSTEM_US PEAK_KB STATUS", children that it waited for included. The peak that the kernel
- * reports for a program is never below that of the process which started it, so the starter must be this small.
- * Signals meant to end the program are left to it; the program dies with us. */
+ * Writes "pid N" to the descriptor FD, then, when the program has exited, "end WALL_NS USER_US SYSTEM_US PEAK_KB
+ * STATUS", including children that it waited for. The peak memory that the kernel reports for a program is never
+ * below that of the process that started it, so the starter must be this small. Signals that end the program are
+ * left to the program; the program dies with us. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <signal.h>

@@ -1,4 +1,4 @@
-"""Section native: what native stacks cost, how many of them are whole, and how long one look takes."""
+"""Section native: what native stacks cost, how many of them are complete, and how long one dump takes."""
 import contextlib
 import os
 import re
@@ -12,17 +12,17 @@ from .common import median, show, table
 
 NAME = "native"
 TITLE = "Native: C, C++ and Rust frames between the Python ones"
-NOTES = ["The target compresses (zlib), hashes (hashlib), encodes (json, base64) and sorts, a few milliseconds each in "
-         "turn. `record --native` at 1 kHz. CPU is all that the profiler's process used over its samples: the reading "
-         "of symbols at its start included, and beside it without the first second. The hold is the median time "
-         "that the thread stood still, by spyglass's own account; py-spy does not tell. Pace is what the target "
-         "kept of its own.",
-         "A stack is whole when its outermost frame is where a thread begins: `_start`, or `clone`, which has no name in a "
-         "stripped C library. For spyglass that is "
-         "counted in the output of `--native-all`, with the work in the main thread and in another one, and compared "
-         "with its own account of `--native`; the least of all rounds. py-spy hides the frames of the interpreter: there a stack is taken for "
-         "whole when its outermost frame is one of the C library, and samples that it counts as errors are not.",
-         "One look: wall time of the whole run of the tool, on the same program and on a worker of Ray (an actor that "
+NOTES = ["The target compresses (zlib), hashes (hashlib), encodes (json, base64) and sorts, a few milliseconds each "
+         "in turn. `record --native` at 1 kHz. CPU is the CPU time of the whole profiler process divided by its "
+         "samples, including reading symbols at the start; the next column leaves out the first second. The pause "
+         "is the median time that the thread was paused, as spyglass reports it; py-spy does not report it. Pace is "
+         "what the target kept of its own.",
+         "A stack is complete if its outermost frame is where a thread begins: `_start`, or `clone`, which has no "
+         "name in a stripped C library. For spyglass this is counted in the output of `--native-all`, with the work "
+         "in the main thread and in another one, and compared with what it reports for `--native`; the minimum of "
+         "all rounds. py-spy hides the frames of the interpreter: its stack counts as complete if its outermost "
+         "frame is in the C library. Samples that it counts as errors are not complete.",
+         "One dump: wall time of the whole run of the tool, on the same program and on a Ray worker (an actor that "
          "waits; 20 threads or more, two of them with Python)."]
 PYTHONS = ("3.9", "3.11", "3.12", "3.14")
 RATE = 1000
@@ -44,7 +44,7 @@ class PySpy(tools.PySpy):
 
 
 def roots(out):
-    """{(name, file) of the outermost frame: samples} of a raw output."""
+    """{(name, file) of the outermost frame: samples} of a raw profile."""
     counts = {}
     for line in out.read_text(errors="replace").splitlines():
         stack, _, count = line.rpartition(" ")
@@ -54,7 +54,7 @@ def roots(out):
 
 
 def whole_share(tool, out, run):
-    """In percent, of all samples."""
+    """Percentage of all samples."""
     counts = roots(out)
     if tool.family == "spyglass":
         good = sum(n for (name, _), n in counts.items() if ROOTS.match(name))
@@ -64,15 +64,15 @@ def whole_share(tool, out, run):
     return 100 * good / total if total else None
 
 
-def told_share(text, samples):
-    """What spyglass says of itself, in percent."""
+def reported_share(text, samples):
+    """The percentage that spyglass itself reports."""
     cut = re.search(r"Native stacks: (\d+) of (\d+) could not be (?:followed|unwound)", text)
     return 100 - 100 * int(cut[1]) / int(cut[2]) if cut else 100.0 if samples else None
 
 
-def told_hold(text):
-    hold = re.search(r"(?:stood still \d+ times for it|paused running threads \d+ times), median ([\d.]+) (?:us|µs)", text)
-    return float(hold[1]) if hold else None
+def reported_pause(text):
+    pause = re.search(r"(?:stood still \d+ times for it|paused running threads \d+ times), median ([\d.]+) (?:us|µs)", text)
+    return float(pause[1]) if pause else None
 
 
 def run(ctx):
@@ -126,9 +126,9 @@ def note_record(e, tool, out, run, alone):
     first, last, span = run.window
     rate = run.samples / run.seconds
     figures = {"cpu_us": run.cpu * 1e6 / max(run.samples, 1), "later_us": run.share and run.share * 1e6 / rate,
-               "hold_us": told_hold(run.said), "rate": run.rate_held or rate, "mb": run.peak / 1024,
+               "hold_us": reported_pause(run.said), "rate": run.rate_held or rate, "mb": run.peak / 1024,
                "kept": 100 * (last - first) / span / alone if alone else None}
-    figures["told"] = told_share(run.said, run.samples) if tool.family == "spyglass" else None
+    figures["told"] = reported_share(run.said, run.samples) if tool.family == "spyglass" else None
     figures["whole"] = whole_share(tool, out, run) if tool.family != "spyglass" else None
     for name, value in figures.items():
         e.setdefault(name, []).append(value)
@@ -165,7 +165,7 @@ def look_round(ctx, data, pid, what):
 
 
 def install_ray(ctx):
-    """Why there is none, or None. In an environment of its own: it brings much along."""
+    """Why Ray is not available, or None. It is in its own environment, because it has many dependencies."""
     if (RAY / "installed").exists():
         return None
     ctx.say(f"installing {PACKAGE} into {RAY}")
@@ -182,7 +182,7 @@ def install_ray(ctx):
 
 @contextlib.contextmanager
 def ray_worker(ctx):
-    """Gives (pid of a worker, None) or (None, why not)."""
+    """Returns (PID of a worker, None) or (None, reason)."""
     failure = install_ray(ctx)
     if failure:
         yield None, failure
@@ -202,7 +202,7 @@ def ray_worker(ctx):
 
 
 def summary(data):
-    """Medians of the rounds; of the shares of whole stacks the least."""
+    """Medians over the rounds; for the share of complete stacks, the minimum."""
     def one(name, values):
         values = [v for v in values if v is not None]
         return min(values) if values and name in ("whole", "told") else median(values)
@@ -220,12 +220,12 @@ def tables(data, failure):
     cost = [row(key, pythons, ("cpu_us", one), ("later_us", one)) for key in ("spyglass", "py-spy")]
     calm = [row(key, pythons, ("hold_us", one), ("kept", one)) for key in ("spyglass", "py-spy")]
     whole = [["spyglass --native-all, counted", *row("spyglass", pythons, ("whole", "{:.2f}"))[1:]],
-             ["spyglass --native, its own account", *row("spyglass", pythons, ("told", "{:.2f}"))[1:]],
+             ["spyglass --native, as it reports", *row("spyglass", pythons, ("told", "{:.2f}"))[1:]],
              ["py-spy --native, counted", *row("py-spy", pythons, ("whole", "{:.2f}"))[1:]]]
     what = [*pythons, "Ray"]
     look = [row(key, what, ("look_ms", "{:.0f}")) for key in ("spyglass", "py-spy", "pystack") if key in data]
     return [table("1 kHz: CPU µs a sample, with its start / without", ["", *pythons], cost),
-            table("1 kHz: median hold, µs / pace kept, %", ["", *pythons], calm),
+            table("1 kHz: median pause, µs / pace kept, %", ["", *pythons], calm),
             table("whole stacks, %", ["", *pythons], whole),
-            table("one look with native frames, ms", ["", *pythons, "Ray worker" if not failure else f"Ray: {failure}"],
+            table("one dump with native frames, ms", ["", *pythons, "Ray worker" if not failure else f"Ray: {failure}"],
                   look)]

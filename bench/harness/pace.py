@@ -1,6 +1,7 @@
 """Section pace: how much of its speed the target keeps, and what the profiler itself uses.
 
-A window with the profiler stands between two without; the pace kept is the one over the mean of the two."""
+A window with the profiler is between two windows without it; the pace kept is its figure divided by the mean of the
+two."""
 import time
 
 from . import tools
@@ -8,12 +9,13 @@ from .common import median, show, spread, table
 
 NAME = "pace"
 TITLE = "Pace: what the target keeps"
-NOTES = ["One thread counts its rounds, the others sleep. Percent of the pace without a profiler, median of rounds, ± "
-         "its standard error; then the profiler's own use of one core in percent, from its first sample on. On CPython "
-         "3.11; CPython's own on its 3.15, told to look at all threads.",
-         "`wake-up` is no profiler: it wakes up on the target's core so many times a second and does nothing. That is what the "
-         "machine itself takes; what a profiler costs beyond it is its own.",
-         "✗: the tool failed there. `late`: fewer than 90% of the samples asked for were taken, by its own account."]
+NOTES = ["One thread counts its rounds, the others sleep. Percent of the pace without a profiler, median of the "
+         "rounds, ± its standard error; then the profiler's own use of one core in percent, from its first sample "
+         "on. On CPython 3.11; CPython's own on 3.15, with the flag to sample all threads.",
+         "`wake-up` is not a profiler: it wakes up on the target's CPU that many times a second and does nothing. "
+         "That is the cost of the machine itself; what a profiler costs beyond it is its own.",
+         "✗: the tool failed there. `late`: by its own count, the tool took fewer than 90% of the requested "
+         "samples."]
 RATES = {"100 Hz": 100, "1 kHz": 1000, "full": tools.FULL}
 THREADS = (1, 10, 200, 1000)
 ROUNDS = 11
@@ -34,7 +36,7 @@ def run(ctx):
 
 
 def wanted(ctx, tool, threads, rate, number):
-    """Small differences are of interest at low rates, and take more rounds to see; the goals are about ours."""
+    """Low rates need more rounds, because the differences are small and matter; the goals are about spyglass."""
     if ctx.quick:
         return rate != "1 kHz" or threads == 1
     ours = tool.family == "spyglass"

@@ -1,4 +1,4 @@
-"""Results -> results.svg: a panel of bars for each question, ours in colour, on light and dark grounds alike."""
+"""Draws results.svg: a bar chart per question, spyglass in colour, readable on light and dark backgrounds."""
 import math
 from xml.sax.saxutils import escape
 
@@ -55,7 +55,7 @@ def panels(data):
 
 
 def length(value, most, least, logarithmic):
-    """Of a bar, in pixels. A logarithmic axis starts a decade below its least value; zero has no bar."""
+    """The length of a bar in pixels. A logarithmic axis starts a decade below its smallest value; zero has no bar."""
     if value <= 0 or most <= 0:
         return 0
     if not logarithmic:

@@ -1,4 +1,4 @@
-"""Starts and ends targets and profilers; nothing that was started here outlives the bench."""
+"""Starts and ends targets and profilers; nothing that it started outlives the benchmark."""
 import os
 import pathlib
 import select
@@ -17,7 +17,7 @@ def start(command, **options):
 
 
 def kill(process):
-    """The whole group, and nothing else: the group's id is ours until we have waited for its leader."""
+    """Kills the whole process group, and nothing else: the group ID is ours until we have waited for its leader."""
     if process.poll() is None:
         try:
             os.killpg(process.pid, signal.SIGKILL)
@@ -33,7 +33,7 @@ def kill_all():
 
 
 class Target:
-    """A program of bench/targets; `with Target(...) as t` gives it once it is ready."""
+    """A program of bench/targets; `with Target(...) as t` returns it once it is ready."""
 
     def __init__(self, env, python, program, *args):
         self.env, self.python, self.name = env, python, program
@@ -69,8 +69,8 @@ def read_slots(state):
 
 
 class Measured:
-    """A program run through measure.c: pid while it runs; wall, cpu (seconds), peak (KB), status when it has ended;
-    out is what it said on both of its streams."""
+    """A program run through measure.c: pid while it runs; wall, cpu (seconds), peak (KB), status when it has exited;
+    out is the output of both of its streams."""
 
     def __init__(self, env, command, prefix=()):
         read, write = os.pipe()
@@ -90,7 +90,7 @@ class Measured:
         return self.said.read_text(errors="replace")
 
     def wait_for(self, ready, seconds):
-        """Waits until ready() is true; False when it ends or the time is over before."""
+        """Waits until ready() is true; returns False if the program exits or the time is over first."""
         deadline = time.monotonic() + seconds
         while not ready():
             if not self.alive() or time.monotonic() > deadline:
@@ -105,7 +105,7 @@ class Measured:
             pass
 
     def end(self, seconds):
-        """Waits for the end that was asked for; kills it when it does not come. Returns self."""
+        """Waits for the program to exit; kills it on a timeout. Returns self."""
         ended = select.select([self.report], [], [], seconds)[0]
         line = self.report.readline().split() if ended else []
         kill(self.process)
@@ -121,7 +121,7 @@ class Measured:
 
 
 def on_cpu(pid):
-    """Seconds that all threads of a process have run, to the nanosecond, or None when it is gone."""
+    """CPU seconds of all threads of a process, to the nanosecond, or None if it is gone."""
     total = 0
     try:
         for task in pathlib.Path(f"/proc/{pid}/task").iterdir():

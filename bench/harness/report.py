@@ -1,4 +1,4 @@
-"""Results -> the tables on the terminal and RESULTS.md."""
+"""Formats the results: the tables on the terminal and RESULTS.md."""
 from . import goals as goals_module
 from . import split
 from .common import show, table, thousands
@@ -19,7 +19,7 @@ native: spyglass and py-spy record --native, spyglass record --native-all; spygl
 
 
 def summary(data):
-    """Ours beside theirs: one row a question, one column a tool."""
+    """spyglass compared with the others: one row per question, one column per tool."""
     dig = goals_module.dig
     rows = []
 
@@ -89,19 +89,19 @@ def document(results, sections, facts, goals):
     """RESULTS.md. results: {name: {"data", "tables", "date", "minutes"}}."""
     data = {name: r["data"] for name, r in results.items()}
     dates = sorted(r["date"] for r in results.values())
-    parts = ["# What spyglass costs and how true it is, beside the others",
+    parts = ["# Cost and accuracy of spyglass, compared with other profilers",
              f"Written by `make bench`, {dates[0]}" + (f" to {dates[-1]}" if dates[-1] != dates[0] else "") +
-             ". Within a section all tools ran in turn, on the same machine; **the ratios matter, not the absolutes**.",
-             "![](results.svg)", "## Ours beside theirs", markdown(summary(data)),
-             "–: not measured, or the tool cannot. `-nb` is `--nonblocking`, `cpython` the 3.15 interpreter's "
-             "`profiling.sampling`, `cpython-b` the same with `--blocking`; those two read only a 3.15.",
+             ". Within a section, all tools ran in turn on the same machine; **compare ratios, not absolute figures**.",
+             "![](results.svg)", "## Comparison", markdown(summary(data)),
+             "–: not measured, or not supported by the tool. `-nb` is `--nonblocking`, `cpython` the 3.15 interpreter's "
+             "`profiling.sampling`, `cpython-b` the same with `--blocking`; those two read only 3.15.",
              "## Goals", markdown(goal_table(goals)), "## The machine",
              "\n".join(f"- {name}: {value}" for name, value in facts),
              "- No process is pinned: the kernel places target and profiler, and spyglass places itself.",
-             "- A profiler is ended by Control-C after its window; its rate is its own count over the time from its "
-             "first sign of sampling (or its own account of the time). Its memory and CPU are those the kernel "
-             "reports at its end, children included.",
-             "- austin's wheel wants a newer C library than Debian 12 has: it runs by the loader and libraries of "
+             "- Ctrl-C ends a profiler after its window. Its rate is its own count divided by the time since it "
+             "began to sample (or by the time that it reports). Its memory and CPU are those the kernel "
+             "reports at its end, including children.",
+             "- austin's wheel needs a newer C library than Debian 12 has: it runs with the loader and libraries of "
              "Debian sid, and inside the sid tree for targets that run there, as do 3.14, 3.15 and CPython's own "
              "profiler.",
              "## Commands", f"```\n{COMMANDS}\n```"]

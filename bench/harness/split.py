@@ -1,16 +1,16 @@
-"""Section split: a program that knows where its time goes, and how far each profiler is from it."""
+"""Section split: a program that knows where its time goes, and how far each profiler is from that."""
 from . import stacks, tools
 from .common import median, show, table
 
 NAME = "split"
 TITLE = "Split: error of known shares"
-NOTES = ["slow: three functions of 5 to 15 ms. fast: a third of the time goes to tiny calls. turns: three functions of "
-         "0.2 to 0.6 ms, one called by a generator. The truth is the target's "
-         "own CPU time in each part while the profiler looked on. 10,000 samples a second are asked for, fewer come "
-         "where a tool cannot; chance alone gives an error of about 50/√samples points. Worst part, in points."]
+NOTES = ["slow: three functions of 5 to 15 ms. fast: a third of the time goes to tiny calls. turns: three functions "
+         "of 0.2 to 0.6 ms, one called by a generator. The reference is the target's own CPU time in each part "
+         "while the profiler was sampling. Every tool is asked for 10,000 samples a second and may take fewer; "
+         "chance alone gives an error of about 50/√samples points. Worst part, in percentage points."]
 PARTS = {"slow": ("part_a", "part_b", "part_c"), "fast": ("part_a_fast", "part_b", "part_c"),
          "turns": ("part_a", "part_b", "part_c")}
-PYTHONS = {"3.11": None, "3.9": ("spyglass",), "3.15": ("cpython", "spyglass")}  # and whose profilers read them; None: all
+PYTHONS = {"3.11": None, "3.9": ("spyglass",), "3.15": ("cpython", "spyglass")}  # the profilers that run on them; None: all
 RATE = 10000
 
 
@@ -49,7 +49,7 @@ def compare(counts, run, parts):
 
 
 def worst(runs):
-    """The rounds added up by their samples, then the part that is furthest off, with its sign."""
+    """Adds up the rounds by their samples; returns the part with the largest error, with its sign."""
     runs = [r for r in runs if r["error"]]
     total = sum(r["samples"] for r in runs)
     if not total:

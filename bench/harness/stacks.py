@@ -1,19 +1,20 @@
-"""What a profiler wrote -> Counter of stacks, each a tuple of function names, root first; and what is true of them.
+"""Parses the output of a profiler into a Counter of stacks, each a tuple of function names, root first; and checks
+them.
 
-Pure functions over bytes and tuples; `bench/run --self-test` tries them."""
+Pure functions over bytes and tuples; `bench/run --self-test` tests them."""
 import collections
 import re
 
 CHAIN = re.compile(r"c(\d\d)_f(\d)$")
 ROOT = ("<module>", "main")
 DISPATCH = ("dispatch_plain", "dispatch_generator", "dispatch_coroutine")
-# Frames that stand for something else than a function: of the collector, of native code, or a mark that says that
-# what follows or was left out could not be vouched for.
+# Frames that are not functions: of the garbage collector, of native code, or a placeholder for frames that the profiler
+# left out because it could not verify them.
 MARKS = re.compile(r"<GC>$|<native>$|<gc>$|\[.*\]$|\.\.\.$|…$")
 
 
 def bare(name):
-    """A function's name without its class: qualified names are good, but not all tools give them."""
+    """A function's name without its class: not all tools show qualified names."""
     return name.rsplit(".", 1)[-1]
 
 
@@ -42,7 +43,7 @@ def from_collapsed(text):
 
 
 NUMBER = rb"[\x80-\xff]*[\x00-\x7f]"
-EVENTS = re.compile(  # of austin's binary format: one alternative for each event that comes between stacks or in them
+EVENTS = re.compile(  # austin's binary format: one alternative for each event between stacks or inside of them
     rb"(?P<stack>\x02" + NUMBER + NUMBER + rb"[^\0]*\0)"
     rb"|(?P<refs>(?:\x05" + NUMBER + rb")+)"
     rb"|(?P<end>\x09" + NUMBER + rb")"
@@ -53,8 +54,8 @@ REF = re.compile(rb"\x05(" + NUMBER + rb")", re.DOTALL)
 
 
 def from_mojo(data):
-    """austin's own binary format: strings and frames are told when first met, then referred to by key. The
-    keys stay the bytes that they are: nothing here needs their value."""
+    """austin's binary format: it defines strings and frames on first use, then refers to them by key. The keys stay
+    bytes: nothing here needs their value."""
     strings, scopes = {}, {}
     seen = collections.Counter()
     parts, at = None, 4
@@ -74,7 +75,7 @@ def from_mojo(data):
             scopes[match["frame"]] = match["scope"]
         elif kind == "invalid":
             parts.append(b"\x05\x04")
-    if len(data) - at > 65536:  # the last stack may be cut, by as much as one buffer
+    if len(data) - at > 65536:  # the last stack may be truncated, by as much as one buffer
         raise ValueError(f"austin's file is not understood at byte {at}")
     counts = collections.Counter()
     for refs, count in seen.items():
@@ -84,7 +85,7 @@ def from_mojo(data):
 
 
 def judge_chain(names):
-    """One stack of targets/chains.py: "outside" all chains, "ok", or in what way it never existed."""
+    """Classifies a stack of targets/chains.py: "outside" of all chains, "ok", or the way in which it is impossible."""
     head = names[:2]
     if head != ROOT[:len(names)]:
         return "rootless"
@@ -106,8 +107,9 @@ def judge_chain(names):
 
 
 def check_chains(counts):
-    """Counter of stacks -> dict: total (samples), inside (those in chains), impossible, ppm (of all), depth (mean frames
-    of a chain in the good ones, those cut down to the dispatcher included), kinds (how many of each way)."""
+    """Counter of stacks -> dict: total (samples), inside (those in chains), impossible, ppm (of all), depth (mean
+    number of chain frames in the possible ones, including those cut down to the dispatcher), kinds (number of each
+    kind)."""
     kinds = collections.Counter()
     frames = 0
     for names, count in counts.items():
@@ -123,7 +125,7 @@ def check_chains(counts):
 
 
 def shares(counts, parts):
-    """The share in percent of the samples that have a function of each part, among those that have any."""
+    """The percentage of samples that have a function of each part, among those that have any."""
     totals = [0] * len(parts)
     for names, count in counts.items():
         for i, part in enumerate(parts):

@@ -1,7 +1,7 @@
-"""The profilers: how each is called, what it says of itself, and how its output is read.
+"""The profilers: how to run each, what it reports about itself, and how to parse its output.
 
-Each is called at the rate that is asked for, FULL being more than any can hold, and ended by Control-C, so that all
-are treated alike; py-spy's own duration counts samples, not seconds."""
+Each runs at the requested rate, FULL being more than any can reach, and is ended with Ctrl-C, so that all are
+treated alike; py-spy's own duration counts samples, not seconds."""
 import collections
 import re
 import time
@@ -14,7 +14,7 @@ Run = collections.namedtuple("Run", "samples errors seconds cpu peak rate_held s
 
 
 class Tool:
-    """key names it everywhere; holds says that it stops the target; pythons are those it can read (None: try)."""
+    """key is its name everywhere; holds: it stops the target; pythons: those it can read (None: try)."""
 
     label = key = family = ""
     holds = True
@@ -33,7 +33,7 @@ class Tool:
         return "Sampling process" in run.out()
 
     def counted(self, text):
-        """(samples without errors, errors, seconds or None) from what it said, or None."""
+        """(samples without errors, errors, seconds or None) from its output, or None."""
         raise NotImplementedError
 
     def stacks(self, out):
@@ -51,9 +51,9 @@ class Spyglass(Tool):
         return environment.SPYGLASS
 
     def counted(self, text):
-        told = re.search(r"Samples: (\d+) Errors: (\d+)", text)
+        match = re.search(r"Samples: (\d+) Errors: (\d+)", text)
         over = re.search(r" over ([\d.]+) s", text)
-        return told and (int(told[1]), int(told[2]), float(over[1]) if over else None)
+        return match and (int(match[1]), int(match[2]), float(over[1]) if over else None)
 
 
 class SpyglassNonblocking(Spyglass):
@@ -77,7 +77,8 @@ class PySpyNonblocking(PySpy):
 
 
 class Austin(Tool):
-    """In the sid tree for a target that runs there; elsewhere by the sid tree's loader, where ours is too old."""
+    """Runs in the sid tree for a target that runs there; elsewhere through the sid tree's loader, where our libc is
+    too old."""
 
     key, label, family, holds, suffix = "austin", "austin", "austin", False, "mojo"
 
@@ -101,16 +102,16 @@ class Austin(Tool):
 
     def counted(self, text):
         text = re.sub(r"\x1b\[[\d;]*m", "", text)
-        told = re.search(r"Error rate[ .]*(\d+)/(\d+)", text)
+        match = re.search(r"Error rate[ .]*(\d+)/(\d+)", text)
         over = re.search(r"Total duration[ .]*([\d.]+)s", text)
-        return told and (int(told[2]) - int(told[1]), int(told[1]), float(over[1]) if over else None)
+        return match and (int(match[2]) - int(match[1]), int(match[1]), float(over[1]) if over else None)
 
     def stacks(self, out):
         return stacks.from_mojo(out.read_bytes())
 
 
 class Cpython(Tool):
-    """The interpreter's own, which reads its own version only. It looks at the main thread unless told otherwise."""
+    """CPython's own profiler, which reads only its own version. By default it samples only the main thread."""
 
     key, label, family, holds, suffix = "cpython", "cpython sampling", "cpython", False, "collapsed"
     flags = ()
@@ -124,7 +125,7 @@ class Cpython(Tool):
                 *(["-a"] if threads else []), *self.flags, target.pid]
 
     def started(self, run):
-        """It says nothing at its start: its memory shows when the module that reads the target is there."""
+        """It prints nothing at its start: its maps show when it has loaded the module that reads the target."""
         try:
             with open(f"/proc/{run.pid}/maps") as maps:
                 there = "_remote_debugging" in maps.read()
@@ -135,13 +136,13 @@ class Cpython(Tool):
         return there
 
     def counted(self, text):
-        told = re.search(r"Captured ([\d,]+) samples? in ([\d.]+) seconds", text)
-        if not told:
+        match = re.search(r"Captured ([\d,]+) samples? in ([\d.]+) seconds", text)
+        if not match:
             return None
         rate = re.search(r"Error rate: ([\d.]+)", text)
-        total = int(told[1].replace(",", ""))
+        total = int(match[1].replace(",", ""))
         errors = round(total * float(rate[1]) / 100) if rate else 0
-        return total - errors, errors, float(told[2])
+        return total - errors, errors, float(match[2])
 
     def stacks(self, out):
         return stacks.from_collapsed(out.read_text(errors="replace"))
@@ -153,7 +154,7 @@ class CpythonBlocking(Cpython):
 
 
 class WakeUp(Spyglass):
-    """No profiler: what it costs to wake up on the target's core, and to do nothing there (wake.c)."""
+    """Not a profiler: the cost of waking up on the target's CPU and doing nothing there (wake.c)."""
 
     key, label, family = "wake-up", "a bare wake-up", "wake-up"
 
@@ -176,8 +177,8 @@ def failed(run, why):
 
 
 def run_tool(tool, target, rate, seconds, out=None, threads=False, form="raw", settle=0.0, watch=None, patience=30):
-    """Runs a profiler on a target for so long. watch() is called at both ends of the window, and the window of the
-    Run is what it gave and the time between; share is the part of a core that the profiler used in the window."""
+    """Runs a profiler on a target for `seconds`. watch() is called at both ends of the window; the Run's window has
+    its two results and the time between. share is the fraction of a CPU that the profiler used in the window."""
     out = out or target.env.work / f"out.{tool.suffix}"
     out.unlink(missing_ok=True)
     run = procs.Measured(target.env, tool.command(target, rate, out, threads, form))
@@ -193,7 +194,7 @@ def run_tool(tool, target, rate, seconds, out=None, threads=False, form="raw", s
     run.interrupt()
     run.end(patience)
     counted = tool.counted(run.text)
-    if counted is None:  # the status says little: austin ends with 254 on Control-C
+    if counted is None:  # the status does not help: austin exits with 254 on Ctrl-C
         return failed(run, f"ended with {run.status}")
     samples, errors, lasted = counted
     span = last[0] - first[0]

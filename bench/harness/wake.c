@@ -1,7 +1,7 @@
-/* What waking up costs, and nothing else: wake PID RATE
+/* The cost of waking up, and nothing else: wake PID RATE
  *
- * Sleeps so many times a second on the core that the process runs on, until Control-C. A sampler that reads its target from
- * there cannot cost the target less. */
+ * Sleeps and wakes RATE times a second on the CPU that the process runs on, until Ctrl-C. A sampler that reads its
+ * target from there cannot cost the target less. */
 #define _GNU_SOURCE
 #include <sched.h>
 #include <signal.h>
@@ -18,7 +18,7 @@ static void on_signal(int sig)
     ended = sig;
 }
 
-/* Where it ran last: field 39 of its stat file. */
+/* The CPU that it last ran on: field 39 of its stat file. */
 static int core_of(const char *pid)
 {
     char path[64], text[1024], *p;

@@ -1,8 +1,7 @@
-"""chains.py STATE plain|generator|method|coroutine: 16 chains of 8 functions, called in turn as fast as it goes.
+"""chains.py STATE plain|generator|method|coroutine: 16 chains of 8 functions, called in turn as fast as possible.
 
-Function k of chain n is c<n>_f<k>, and calls only the next one of its own chain, so every stack that ever exists is
-<module>, main, dispatch and then the first functions of a single chain. Anything else that a profiler shows was
-never there."""
+Function k of chain n is c<n>_f<k>, and calls only the next one of its own chain. So every real stack is <module>,
+main, dispatch and then the first functions of a single chain. Any other stack is impossible."""
 import sys
 
 import shared
@@ -10,7 +9,7 @@ import shared
 CHAINS = 16
 LENGTH = 8
 
-SHAPES = {  # how a function calls the next, and how the last one ends
+SHAPES = {  # how a function calls the next one, and how the last one ends
     "plain": ("def {name}(x):\n    x = x + 1\n    return {next}(x)\n", "def {name}(x):\n    return x + 1\n"),
     "method": ("def {name}(self, x):\n    x = x + 1\n    return self.{next}(x)\n",
                "def {name}(self, x):\n    return x + 1\n"),

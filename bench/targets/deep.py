@@ -1,4 +1,4 @@
-"""deep.py STATE DEPTH busy|asleep: works, or waits, under so many frames."""
+"""deep.py STATE DEPTH busy|asleep: works or waits below DEPTH frames."""
 import sys
 import time
 

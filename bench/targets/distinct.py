@@ -1,5 +1,5 @@
-"""distinct.py STATE BITS: walks through 2**BITS different stacks, one call of zero() or one() a bit, and stays a
-little at the bottom of each."""
+"""distinct.py STATE BITS: goes through 2**BITS different stacks, one call of zero() or one() per bit, and works
+briefly at the innermost call of each."""
 import sys
 
 import shared

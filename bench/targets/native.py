@@ -1,5 +1,5 @@
-"""native.py STATE main|thread: compresses, hashes, encodes and sorts in turn, a few milliseconds each, in the main thread
-or in another one; counts its rounds in slot 1."""
+"""native.py STATE main|thread: compresses, hashes, encodes and sorts in turn, a few milliseconds each, in the main
+thread or in another one; counts its rounds in slot 1."""
 import base64
 import hashlib
 import json

@@ -1,4 +1,4 @@
-"""ray_worker.py STATE: a Ray of one worker, which waits in a task; its pid is in slot 1. Ends at SIGTERM, Ray with it."""
+"""ray_worker.py STATE: a Ray with one worker, which waits in a task; its PID is in slot 1. SIGTERM ends it and Ray."""
 import os
 import signal
 import sys
@@ -15,7 +15,7 @@ class Worker:
         return os.getpid()
 
     def wait(self):
-        time.sleep(900)  # not by a name of shared: Ray sends the class to a process that cannot import it
+        time.sleep(900)  # not through `shared`: Ray sends the class to a process that cannot import it
 
 
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))

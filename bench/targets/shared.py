@@ -1,8 +1,8 @@
-"""What every target of the bench shares with it: a page of numbers in a file, given as the first argument.
+"""Shared memory between every target and the benchmark: a page of numbers in a file, which is the first argument.
 
-Slot 0 says that the target is ready, the others are its own. The bench reads the page while the target runs, so
-that no signal and no output disturbs what is measured. A target ends by itself in the end, whatever becomes of
-the bench."""
+Slot 0 says that the target is ready; the others belong to the target. The benchmark reads the page while the target
+runs, so that no signal and no output disturbs the measurement. A target exits by itself after a while, even if the
+benchmark dies."""
 import mmap
 import signal
 import sys

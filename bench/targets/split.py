@@ -1,12 +1,12 @@
-"""split.py STATE slow|fast|turns: spends its time in three functions and keeps count of how much in each.
+"""split.py STATE slow|fast|turns: spends its time in three functions and measures how much in each.
 
-slow: three functions of 10 ms or so, in the ratio 3:2:1, that call nothing.
-fast: about a third of the time goes to a function that makes tiny calls as fast as it can, the rest to two that
-call nothing. A profiler that rejects what changed under its eyes sees too little of the first.
-turns: three functions of 0.2 to 0.6 ms, the last one called by a generator: at each sample it is another one. A profiler
-that is sure only of what was there at the last sample sees none of them.
+slow: three functions of about 10 ms, in the ratio 3:2:1, that call nothing.
+fast: about a third of the time goes to a function that makes tiny calls as fast as it can, the rest to two that call
+nothing. A profiler that discards samples that changed during the read sees too little of the first.
+turns: three functions of 0.2 to 0.6 ms, the last one called by a generator: each sample sees another one. A profiler
+that trusts only frames that were there at the last sample sees none of them.
 
-The truth, in slots 1 to 3, is the thread's own CPU time in each function; slots 4 to 6 are the wall time."""
+Slots 1 to 3 have the thread's own CPU time in each function; slots 4 to 6 have the wall time."""
 import sys
 import time
 
@@ -60,7 +60,7 @@ def by_generator(turns):
 
 
 def turns_for(seconds, function):
-    """How many turns of the function take so long, by trying."""
+    """How many turns of the function take that long, by measurement."""
     best = 1e9
     for _ in range(5):
         start = time.perf_counter()

@@ -1,7 +1,7 @@
 /*
  * Root without CAP_SYS_PTRACE, as in a container, may not read processes of other users, but those users
  * may. spyglass switches to that user while it reads, and back to root to write files. See
- * docs/decisions/0009-become-the-user.md.
+ * docs/decisions/0009-root-reads-as-target-user.md.
  */
 #ifndef TARGET_RUN_AS_USER_H
 #define TARGET_RUN_AS_USER_H

@@ -1,9 +1,9 @@
-// A flame graph in a real browser: search, zoom, keyboard, and that nothing in it runs or is fetched.
+// Tests a flame graph in a real browser: search, zoom, keyboard, and that it runs and fetches nothing.
 //
 //     node tests/browser/flamegraph.mjs SVG [DIRECTORY]
 //
-// DIRECTORY is where `npm install playwright-core` was run (build/browser unless told). The browser is
-// Debian's chromium. Any flame graph will do; tests/golden/roots.svg has the hostile names.
+// DIRECTORY is where `npm install playwright-core` was run (default: build/browser). The browser is
+// Debian's chromium. Any flame graph works; tests/golden/roots.svg has hostile names.
 import { createRequire } from 'node:module';
 import { resolve } from 'node:path';
 import { pathToFileURL } from 'node:url';
@@ -39,7 +39,7 @@ async function open(browser, options) {
     return page;
 }
 
-// What is shown: name, samples and share as the title tells, place and label on the screen. Handed over
+// What is shown: name, samples and share from the title, position and label on the screen. Returned
 // as one string: thousands of objects take the driver minutes.
 async function shown(page) {
     return JSON.parse(await page.evaluate(() => JSON.stringify([...document.querySelectorAll('.f')]
@@ -82,7 +82,7 @@ async function testResize(page) {
     await page.waitForFunction(() => document.querySelector('.frames').getAttribute('width') === '1380');
 }
 
-// The narrowest frame that has a callee and is wide enough to be hit.
+// The narrowest frame that has a callee and is wide enough to click.
 function pick(frames) {
     const isCaller = (f, i) => i > 0 && frames[i + 1] && frames[i + 1].y > f.y;
     const callers = frames.filter((f, i) => isCaller(f, i) && f.share < 100 && f.y < 780);
@@ -112,7 +112,7 @@ async function testZoom(page) {
     check((await shown(page)).length === before.length, 'and a click on the root');
 }
 
-// The share that a search must tell: matches, without those within matches.
+// The share that a search must report: matches, not counting matches inside of matches.
 function shareOf(frames, test) {
     let sum = 0, until = -1, end = 0;
     for (const f of frames) {

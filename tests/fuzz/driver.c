@@ -1,8 +1,8 @@
 /*
- * Runs a fuzz target as a plain test: over each file of its corpus, cut at some lengths, and over changes of it that
- * are the same in every run. Each input is in memory of its own, so that ASan sees a read past its end.
+ * Runs a fuzz target as a plain test: on each file of its corpus, truncated at some lengths, and on mutations of it
+ * that are the same in every run. Each input has its own allocation, so that ASan detects a read past its end.
  *
- *     test_fuzz_lines GOLDEN-DIRECTORY      # as the unit tests are called: the corpus is found from there
+ *     test_fuzz_lines GOLDEN-DIRECTORY      # called like the unit tests: the corpus is relative to that directory
  */
 #include "cost.h"
 #include "fuzz.h"
@@ -42,7 +42,7 @@ static struct input file_read(const char *path)
     return in;
 }
 
-/* How long it took. */
+/* Seconds that the target took. */
 static double run(const uint8_t *bytes, size_t len)
 {
     uint8_t *copy = malloc(len ? len : 1);
@@ -56,7 +56,7 @@ static double run(const uint8_t *bytes, size_t len)
     return cost_seconds() - begin;
 }
 
-/* A few bytes or a word are overwritten, doubled or taken out. */
+/* Overwrites, duplicates or removes a few bytes or a word. */
 static void change(struct input *in, size_t whole, uint64_t *random)
 {
     static const uint64_t words[] = {0,          1,          0x7f,       0x80,       0xff,      0xffff,
@@ -91,7 +91,7 @@ static void change(struct input *in, size_t whole, uint64_t *random)
     }
 }
 
-/* The longest of all. */
+/* The longest duration so far. */
 static double run_changes(const struct input *file)
 {
     struct input now = {malloc(file->len + 64), 0};
@@ -103,7 +103,7 @@ static double run_changes(const struct input *file)
     for (int i = 0; i < CHANGES; i++) {
         double took;
 
-        if (i % 16 == 0) { /* from the file again */
+        if (i % 16 == 0) { /* starts from the file again */
             memcpy(now.bytes, file->bytes, file->len);
             now.len = file->len;
         }

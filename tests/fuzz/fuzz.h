@@ -1,6 +1,6 @@
 /*
- * What a fuzz target is: one function over bytes that may be anything. It must return, whatever they are.
- * Linked with libFuzzer, or with driver.c as a plain test.
+ * A fuzz target is one function over arbitrary bytes, which must always return. Linked with libFuzzer, or with driver.c
+ * as a plain test.
  */
 #ifndef TESTS_FUZZ_FUZZ_H
 #define TESTS_FUZZ_FUZZ_H

@@ -1,7 +1,7 @@
 /*
- * Unwind tables: .eh_frame with and without its header, .debug_frame. Rows at the functions that the bytes speak of, and
- * the expressions in them. An input is 16 bytes (what it is, where the sections are, how long the header is), the
- * header, the frames.
+ * Unwind tables: .eh_frame with and without its header, .debug_frame. Looks up rows at the functions that the bytes
+ * name, and evaluates their expressions. An input is 16 bytes (the kind, the addresses of the sections, the length of
+ * the header), the header, the frames.
  */
 #include "fuzz.h"
 #include "unwind/cfi_expr.h"
@@ -50,7 +50,7 @@ static void look(struct cfi_table *t, uint64_t pc)
             abort();
         evaluate(&t->frame, &row.regs[i]);
     }
-    /* The rest of the function, row after row. */
+    /* The rest of the function, row by row. */
     for (int i = 0; i < MAX_LOOKS && row.end > pc && cfi_find(t, row.end, &row) == 0; i++)
         pc = row.start;
 }

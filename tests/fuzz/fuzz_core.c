@@ -1,5 +1,5 @@
 /*
- * Core files: headers, notes, memory, and a Python that is looked for in it. No file outside is ever opened.
+ * Core files: headers, notes, memory, and the search for a Python in it. Never opens another file.
  */
 #include "fuzz.h"
 #include "python/detect.h"

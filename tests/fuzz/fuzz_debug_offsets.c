@@ -1,6 +1,6 @@
 /*
- * What an interpreter tells of itself, and the text of its version. What is accepted must let no field lie past
- * what is read of its object.
+ * The debug offsets of an interpreter, and its version string. If they are accepted, no field may be past the end of
+ * what spyglass reads of its object.
  */
 #include "fuzz.h"
 #include "python/debug_offsets.h"

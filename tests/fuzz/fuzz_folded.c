@@ -1,5 +1,5 @@
 /*
- * Lines of folded stacks; the first byte chooses the root. What was taken must come out, in each format.
+ * Lines of folded stacks; the first byte selects the root. Accepted lines must appear in the output, in each format.
  */
 #include "base/err.h"
 #include "fuzz.h"

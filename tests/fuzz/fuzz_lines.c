@@ -1,5 +1,5 @@
 /*
- * Line tables: the first byte picks the kind, the next four are the first line, the rest is the table.
+ * Line tables: the first byte selects the kind, the next four are the first line, the rest is the table.
  */
 #include "fuzz.h"
 #include "python/lines.h"

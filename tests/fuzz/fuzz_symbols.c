@@ -1,5 +1,5 @@
 /*
- * ELF files with symbols, stubs and debug info: names at addresses all over the file, and each must be a whole one.
+ * ELF files with symbols, stubs and debug info: looks up addresses all over the file; each name must be complete.
  */
 #include "elf/symbols.h"
 #include "fuzz.h"
@@ -9,7 +9,7 @@
 #include <string.h>
 
 #define MAX     8
-#define NO_ROOT 1000000 /* no descriptor: no debug file of this machine is looked at */
+#define NO_ROOT 1000000 /* no descriptor: never reads a debug file of this machine */
 
 static void look(struct symbols *s, uint64_t at)
 {
@@ -24,7 +24,7 @@ static void look(struct symbols *s, uint64_t at)
             abort();
 }
 
-/* Addresses that the file itself tells, and every few bytes of where the libraries of the corpus have their code. */
+/* Addresses that the file itself mentions, and every few bytes of the code range of the corpus libraries. */
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct symbols_source src = {.root_fd = NO_ROOT, .path = "/lib/x.so", .fd = -1, .image = data, .image_size = size};

@@ -1,6 +1,6 @@
 /*
- * A thread in a made-up process: the bytes are its registers (136), 2048 bytes of its stack, and the rest its program,
- * mapped at BASE. Whatever they are, the walk ends, and each of its frames is in the program.
+ * A thread in a synthetic process: the bytes are its registers (136), 2048 bytes of its stack, and then its program,
+ * mapped at BASE. Unwinding must always end, and each frame must be in the program.
  */
 #include "fuzz.h"
 #include "unwind/unwind.h"

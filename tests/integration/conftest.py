@@ -1,8 +1,8 @@
 """Fixtures of the tests against the real Ray, Dask and Dagster, as `tests/run platforms` runs them.
 
-pytest runs on the Python of the environment that tools/platforms makes, so that the tests can import these packages.
-SPYGLASS names the program (default build/spyglass; `py-spy` must lie beside it): its directory comes first in PATH.
-What a test starts it ends, by its own process ids; nothing here sleeps and hopes.
+pytest runs on the Python of the environment that tools/platforms creates, so that the tests can import these
+packages. $SPYGLASS is the program (default build/spyglass; `py-spy` must be in the same directory). Its directory
+comes first in PATH. A test ends the processes that it started, by PID, and never sleeps for a fixed time.
 """
 import contextlib
 import os
@@ -20,13 +20,13 @@ PROGRAMS = HERE / "programs"
 SPYGLASS = pathlib.Path(os.environ.get("SPYGLASS", ROOT / "build" / "spyglass")).resolve()
 PACKAGE = ROOT / "python"
 BIN = pathlib.Path(sys.executable).parent
-WAIT = 600  # seconds until something that must happen counts as a hang, however busy the machine is
+WAIT = 600  # seconds; whatever takes longer counts as a hang, however busy the machine is
 
 sys.path.insert(0, str(PACKAGE))
 os.environ["PATH"] = os.pathsep.join([str(SPYGLASS.parent), str(BIN), os.environ["PATH"]])
 os.environ["PYTHONPATH"] = os.pathsep.join([str(PACKAGE), str(PROGRAMS)])
 os.environ["SPYGLASS_BINARY"] = str(SPYGLASS)
-# Ray: no token of the user's, no telemetry, no look at newer releases. Dagster: no telemetry.
+# Ray: no token of the user, no telemetry, no check for newer releases. Dagster: no telemetry.
 os.environ.update(RAY_AUTH_MODE="disabled", RAY_USAGE_STATS_ENABLED="0", RAY_DISABLE_IMPORT_WARNING="1",
                   DAGSTER_DISABLE_TELEMETRY="1", PYTHONDONTWRITEBYTECODE="1")
 sys.path.insert(0, str(PROGRAMS))
@@ -37,7 +37,7 @@ def pytest_configure(config):
 
 
 def wait_until(condition, what, timeout=WAIT):
-    """Polls a condition that must come true; gives what it gave."""
+    """Polls until the condition is true; returns its value."""
     end = time.monotonic() + timeout
     while True:
         found = condition()
@@ -48,7 +48,7 @@ def wait_until(condition, what, timeout=WAIT):
 
 
 def end_tree(process, patience=60):
-    """Ends a process that we started as the leader of a session, with all that it left behind in that session."""
+    """Ends a process that we started as a session leader, with everything that it left behind in that session."""
     if process.poll() is None:
         process.terminate()
         try:
@@ -82,7 +82,7 @@ def run(*args, status=0, **options):
 
 @pytest.fixture
 def started():
-    """Starts programs in sessions of their own; all of them are ended after the test."""
+    """Starts programs in their own sessions; ends all of them after the test."""
     processes = []
 
     def start(*args, **options):
@@ -96,7 +96,7 @@ def started():
 
 
 def functions(profile):
-    """function name -> samples whose stack holds it, of a spyglass.Profile."""
+    """{function name: samples whose stack contains it} of a spyglass.Profile."""
     counts = {}
     for frames, count in profile.stacks:
         for name in {frame.partition(" (")[0] for frame in frames}:

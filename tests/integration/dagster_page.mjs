@@ -1,9 +1,9 @@
-// The page of a run in Dagster's own web server: "[Show Markdown]" beside `spyglass` shows the flame graph.
+// The page of a run in Dagster's web server: "[Show Markdown]" next to `spyglass` shows the flame graph.
 //
 //     node dagster_page.mjs ADDRESS DIRECTORY [PICTURE]
 //
-// DIRECTORY is where `npm install playwright-core` was run; PICTURE takes a picture of the page. Prints the size of the
-// flame graph, the width at which it is shown, and the room there is for it.
+// DIRECTORY is where `npm install playwright-core` was run; PICTURE is a file for a screenshot. Prints the size of the
+// flame graph, the width at which it is shown, and the width available.
 import { createRequire } from 'node:module';
 import { resolve } from 'node:path';
 
@@ -15,7 +15,7 @@ const browser = await chromium.launch({ executablePath: '/usr/bin/chromium', arg
 try {
     const page = await browser.newPage({ viewport: { width: 1500, height: 950 } });
     page.setDefaultTimeout(60000);
-    // At the first visit it asks to be joined.
+    // At the first visit it shows a dialog to sign up.
     await page.addLocatorHandler(page.getByRole('button', { name: 'Skip' }), skip => skip.click());
     await page.goto(address);
     await page.getByText('[Show Markdown]').first().click();

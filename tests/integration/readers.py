@@ -1,4 +1,4 @@
-"""The formats as their readers take them: text -> names of functions on it, and the samples of all."""
+"""Parsers of the formats: text -> names of its functions, and the total number of samples."""
 import json
 import re
 import xml.etree.ElementTree as xml

@@ -1,4 +1,4 @@
-"""A real dagster: each command of its guide to profiling, a run that hangs, and reports that open from a run's page."""
+"""A real Dagster: each command of its profiling guide, a run that hangs, and reports that open from a run's page."""
 import base64
 import json
 import os
@@ -34,8 +34,8 @@ def home(tmp_path_factory):
 # ---- slow definitions: the guide's first command ----
 
 @pytest.mark.parametrize("sudo", [False, True], ids=["plain", "sudo"])
-def test_the_guides_command(sudo, home, tmp_path):
-    """As it stands in the guide, in the directory of a project."""
+def test_guide_command(sudo, home, tmp_path):
+    """The command as in the guide, in a project's directory."""
     if sudo and not shutil.which("sudo"):
         pytest.skip("no sudo on this machine")
     shutil.copy(SLOW, tmp_path / "my_project.py")
@@ -47,7 +47,7 @@ def test_the_guides_command(sudo, home, tmp_path):
 
 
 def test_with_the_grpc_server(home, tmp_path):
-    """The user's code is in a child process only: --subprocesses brings it."""
+    """The user's code runs in a child process: --subprocesses includes it."""
     run("spyglass", "record", "-s", "-o", "profile.txt", "--", "dagster", "definitions", "validate", "--load-with-grpc",
         "-f", SLOW, cwd=tmp_path)
     profile = spyglass.Profile.load(tmp_path / "profile.txt")
@@ -62,7 +62,7 @@ def test_in_process_as_one_tree(home, tmp_path):
 
 
 def test_broken_definitions(home, tmp_path):
-    """dagster's own status and words come through, and so does the profile."""
+    """Dagster's own status and messages come through, and so does the profile."""
     (tmp_path / "broken.py").write_text("import dagster_slow\nraise ValueError('as planned')\n")
     out, err = run("spyglass", "record", "-f", "speedscope", "--idle", "-o", "x.json", "--", "dagster", "definitions", "validate",
                    "-f", "broken.py", cwd=tmp_path, status=1)
@@ -73,7 +73,7 @@ def test_broken_definitions(home, tmp_path):
 # ---- a run that hangs ----
 
 def check_hang(text):
-    """The op is in the dump of the run's tree, in the process that it runs in."""
+    """The dump of the run's process tree has the op, in the process that runs it."""
     step = int(pathlib.Path(os.environ["HANG"]).read_text())
     blocks = re.split(r"^(?=Process \d+: )", text, flags=re.M)
     assert len(blocks) > 2, text
@@ -83,7 +83,7 @@ def check_hang(text):
 
 @pytest.mark.parametrize("namespace", [False, True], ids=["plain", "as pid 1"])
 def test_hanging_run(namespace, home, started):
-    """`dump --subprocesses` of the run shows the op, with status 0, though some of its processes are not Python."""
+    """`dump --subprocesses` of the run shows the op, with status 0, although some of its processes are not Python."""
     if namespace and os.geteuid() != 0:
         pytest.skip("only root makes a namespace of processes")
     hang = pathlib.Path(os.environ["HANG"])
@@ -95,7 +95,7 @@ def test_hanging_run(namespace, home, started):
     if namespace:
         (first,) = pathlib.Path("/proc/%d/task/%d/children" % (process.pid, process.pid)).read_text().split()
         text, _ = run("nsenter", "--target", first, "--pid", "--mount", PY_SPY, "dump", "--pid", "1", "--subprocesses")
-        process.kill()  # `unshare` does not pass on a SIGTERM
+        process.kill()  # `unshare` does not forward SIGTERM
     else:
         text, _ = run("py-spy", "dump", "--pid", process.pid, "--subprocesses")
     step, shown = check_hang(text)
@@ -109,7 +109,7 @@ def test_hanging_run(namespace, home, started):
 # ---- reports ----
 
 def metadata_of(instance, run_id, step):
-    """label -> value of the step's outputs and materializations."""
+    """{label: value} of the step's outputs and materializations."""
     found = {}
     for record in instance.all_logs(run_id):
         event = record.dagster_event
@@ -125,7 +125,7 @@ def picture_of(markdown):
 
 @pytest.fixture(scope="module")
 def executed(home):
-    """executed(job) -> (instance, run id, success), in this process."""
+    """executed(job) -> (instance, run ID, success), in this process."""
     import dagster_jobs
     from dagster import DagsterInstance
 
@@ -145,7 +145,7 @@ def test_ops_and_assets(executed):
     plain = metadata_of(instance, run_id, "plain")
     names, total = read_flamegraph(picture_of(plain["spyglass"]))
     assert names >= {"plain", "known_work", "known_wait", "known_helper"} and plain["spyglass samples"] == total > 20
-    assert not any("execute_step" in name or "spyglass" in name for name in names), names  # nothing of Dagster's, or ours
+    assert not any("execute_step" in name or "spyglass" in name for name in names), names  # no frames of Dagster or spyglass
     assert read_flamegraph(pathlib.Path(plain["spyglass file"]).read_text())[0] == names
     assert pathlib.Path(plain["spyglass file"]).parent.parent.name == run_id
     other = metadata_of(instance, run_id, "with_context")
@@ -161,7 +161,7 @@ def test_generators_and_events(executed):
     assert made["mine"] == 1 and "known_work" in read_flamegraph(picture_of(made["spyglass"]))[0]
     took = metadata_of(instance, run_id, "takes_all")
     names = read_flamegraph(picture_of(took["spyglass"]))[0]
-    assert took["mine"] == 3 and {"takes_all", "known_work"} <= names and len(names) > 10  # Dagster's own, too
+    assert took["mine"] == 3 and {"takes_all", "known_work"} <= names and len(names) > 10  # including Dagster's own
     instance, run_id, success = executed("mapped")
     assert success and "known_work" in read_flamegraph(picture_of(metadata_of(instance, run_id, "many")["spyglass"]))[0]
 
@@ -182,7 +182,7 @@ def test_switched_off(executed):
 
 
 def test_failure(executed):
-    """The error stays the op's own; the log says where the profile is."""
+    """The op's own exception propagates; the log says where the profile is."""
     instance, run_id, success = executed("failing")
     assert not success
     logs = [record.user_message for record in instance.all_logs(run_id)]
@@ -191,8 +191,8 @@ def test_failure(executed):
     assert any("as planned" in str(record.dagster_event) for record in instance.all_logs(run_id))
 
 
-def test_without_a_program(executed, monkeypatch):
-    """A profile that cannot be taken is a warning, and the op goes on."""
+def test_program_missing(executed, monkeypatch):
+    """If profiling fails, there is a warning, and the op continues."""
     monkeypatch.setenv("SPYGLASS_BINARY", "/nowhere/spyglass")
     instance, run_id, success = executed("events")
     assert success and "spyglass" not in metadata_of(instance, run_id, "generates")
@@ -221,7 +221,7 @@ QUERY = """{ runsOrError(limit: 1) { ... on Runs { results { runId status eventC
 
 @pytest.fixture
 def page(tmp_path):
-    """A run of the multiprocess executor by the command, and a web server on the same home: (port, its run)."""
+    """A run of the multiprocess executor, started by the command, and a web server on the same home: (port, run)."""
     place = tmp_path / "web"
     place.mkdir()
     env = dict(os.environ, DAGSTER_HOME=str(place), HANG=str(place / "hang"))
@@ -247,8 +247,8 @@ def page(tmp_path):
         log.close()
 
 
-def test_from_the_page(page, tmp_path):
-    """What the page is made of has the picture, whole; and in Chromium a click shows it, as wide as the dialog."""
+def test_from_dagster_page(page, tmp_path):
+    """The page's data contain the whole flame graph; in Chromium a click shows it, as wide as the dialog."""
     port, found = page
     assert found["status"] == "SUCCESS"
     shown = {e["stepKey"]: m["mdStr"] for e in found["eventConnection"]["events"] if e.get("metadataEntries")
@@ -263,7 +263,7 @@ def test_from_the_page(page, tmp_path):
 
 
 def test_documentation(executed, tmp_path):
-    """The first lines of docs/dagster.md, as they stand."""
+    """The first code block of docs/dagster.md, as written."""
     lines = (ROOT / "docs" / "dagster.md").read_text().split("```python\n")[1].split("```")[0]
     (tmp_path / "doc_defs.py").write_text(lines.replace("...", "sum(range(20_000_000)); return 1") +
                                           "from dagster import Definitions\ndefs = Definitions(assets=[report])\n")

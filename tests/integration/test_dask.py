@@ -1,5 +1,5 @@
-"""A real distributed: a scheduler and four workers, started by the commands that its users run, on a cluster that has
-neither our package nor our program, but for one worker; and the other kinds of clusters."""
+"""A real distributed: a scheduler and four workers, started by the usual commands, on a cluster that has neither our
+package nor our program, except on one worker; and other kinds of clusters."""
 import asyncio
 import contextlib
 import inspect
@@ -32,14 +32,14 @@ def {name}(flag=None):
 
 
 def spinner(name):
-    """A function that computes for a while; it travels by value, as one of a notebook."""
+    """A function that computes for a while. It is pickled by value, as from a notebook."""
     scope = {"__name__": "__main__"}
     exec(SPIN.format(name=name), scope)
     return scope[name]
 
 
 class Cluster:
-    """The processes of a cluster. `bare` ones have our program under the name py-spy alone, and not our package."""
+    """The processes of a cluster. `bare` ones have our program only under the name py-spy, and not our package."""
 
     def __init__(self, place, security=()):
         self.place, self.security, self.processes = place, list(security), []
@@ -79,7 +79,7 @@ class Cluster:
 
 @pytest.fixture(autouse=True)
 def elsewhere(monkeypatch):
-    """Our code knows where it came from, and would find the program there: on other machines it does not."""
+    """Our code knows where it is installed and would find the program there; on other machines it would not."""
     monkeypatch.setattr(spyglass._binary, "__file__", "/nowhere/spyglass/_binary.py")
 
 
@@ -122,7 +122,7 @@ def children():
 
 
 def left_over(client):
-    """Profilers and sessions that are still in any process."""
+    """Profilers and sessions that still exist in any process."""
     def look():
         import sys
         kept = sys.modules.get("_spyglass_kept")
@@ -135,7 +135,7 @@ def left_over(client):
 
 
 def spin_all(client, names=None):
-    """On each worker a function of its own, and one on the scheduler -> the function of each address."""
+    """Runs a different function on each worker, and one on the scheduler; returns {address: function}."""
     wanted = {address: "known_%s" % name for name, address in worker_names(client).items() if not names or name in names}
     futures = [client.submit(spinner(name), workers=[address], pure=False) for address, name in wanted.items()]
     client.run_on_scheduler(spinner("known_scheduler"))
@@ -151,7 +151,7 @@ def by_root(profile):
 
 
 def check_roots(profiler, wanted, scheduler=True):
-    """Each worker's own function is below its own root, and there only."""
+    """Each worker's function is below its own root, and nowhere else."""
     roots = by_root(profiler.profile)
     for address, name in wanted.items():
         holders = [root for root, names in roots.items() if name in names]
@@ -161,11 +161,11 @@ def check_roots(profiler, wanted, scheduler=True):
     assert len(holders) == scheduler and (not scheduler or holders[0] == "scheduler " + profiler.client.scheduler.address)
 
 
-# ---- the cluster of commands ----
+# ---- a cluster started by commands ----
 
 @pytest.mark.smoke
 def test_cluster(client, tmp_path):
-    """Scheduler and workers in one picture, a root for each, in all formats that have pictures."""
+    """Scheduler and workers in one flame graph, with a root for each, in all graphical formats."""
     with sd.profile_cluster(tmp_path / "new" / "cluster.json") as profiler:
         wanted = spin_all(client)
     assert len(wanted) == 4 and len(profiler.parts) == 5 and profiler.problems == {}
@@ -179,8 +179,8 @@ def test_cluster(client, tmp_path):
     assert names >= {*wanted.values(), "known_scheduler"} and total == profiler.profile.samples
 
 
-def test_nothing_is_needed_there(client):
-    """The cluster of these tests has neither package nor program: all of it was sent."""
+def test_workers_need_no_install(client):
+    """This cluster has neither package nor program: the client sent everything."""
     def installed():
         import importlib.util
         import shutil
@@ -258,7 +258,7 @@ def test_async(cluster, tmp_path):
     assert "known_scheduler" in read_flamegraph((tmp_path / "s.svg").read_text())[0]
 
 
-def test_async_with_a_plain_client(client):
+def test_async_with_sync_client(client):
     """In an event loop that is not the client's, as in a notebook."""
     async def go():
         async with sd.profile_scheduler() as profiler:
@@ -268,8 +268,8 @@ def test_async_with_a_plain_client(client):
     assert functions(asyncio.run(go()).profile)["known_scheduler"] > 10
 
 
-def test_what_the_block_raises(client, tmp_path):
-    """It comes through; what was recorded until then is saved."""
+def test_exception_in_block(client, tmp_path):
+    """The exception propagates; the samples so far are saved."""
     with pytest.raises(ZeroDivisionError):
         with sd.profile_cluster(tmp_path / "c.txt"):
             wanted = spin_all(client)
@@ -277,7 +277,7 @@ def test_what_the_block_raises(client, tmp_path):
     assert set(functions(spyglass.Profile.load(tmp_path / "c.txt"))) >= set(wanted.values())
 
 
-def test_once_only(client):
+def test_profiler_is_single_use(client):
     profiler = sd.profile_scheduler()
     with pytest.raises(RuntimeError, match="has not ended"):
         profiler.profile
@@ -288,8 +288,8 @@ def test_once_only(client):
             pass
 
 
-def test_two_at_a_time(client):
-    """Two profiles of the same processes, one in the other."""
+def test_concurrent_profiles(client):
+    """Two nested profiles of the same processes."""
     with sd.profile_cluster(rate=50) as outer:
         first = spin_all(client)
         with sd.profile_cluster() as inner:
@@ -300,7 +300,7 @@ def test_two_at_a_time(client):
 
 
 def test_bounds(client, monkeypatch):
-    """Files come in pieces; no more than the bound travels, and it says so."""
+    """Files are transferred in chunks, up to a limit, and an error reports what exceeds it."""
     asked = []
     monkeypatch.setattr(_cluster, "PIECE", 300)
     plain = sd.ClusterProfiler._ask
@@ -330,14 +330,14 @@ def test_bounds(client, monkeypatch):
 
 
 def test_idle(client, tmp_path):
-    """A cluster in which nothing ran: a picture that says so, not an error."""
+    """A cluster in which nothing ran: a flame graph that says so, not an error."""
     with sd.profile_workers(tmp_path / "idle.svg", gil=True) as profiler:
         pass
     text = (tmp_path / "idle.svg").read_text()
     assert ("nothing ran in any of 4 processes" in text) == (profiler.profile.samples == 0), profiler.profile.samples
 
 
-# ---- dask-pyspy: its names, itself, and the example of its forerunner ----
+# ---- dask-pyspy: its names, itself, and the example of its predecessor ----
 
 def test_same_arguments():
     for ours, theirs in ((sd.pyspy, dask_pyspy.pyspy), (sd.pyspy_on_scheduler, dask_pyspy.pyspy_on_scheduler)):
@@ -347,7 +347,7 @@ def test_same_arguments():
 
 @pytest.mark.parametrize("package", [sd, dask_pyspy], ids=["ours", "dask-pyspy"])
 def test_names_of_dask_pyspy(package, client, tmp_path):
-    """The same lines with either import: dask-pyspy itself runs our program, since it is the py-spy of PATH."""
+    """The same code with either import: dask-pyspy itself runs our program, since it is the py-spy in PATH."""
     with package.pyspy_on_scheduler(tmp_path / "a" / "profile.json", native=True, log_level="warn", client=client):
         client.run_on_scheduler(spinner("known_scheduler"))
     names, _ = read_speedscope((tmp_path / "a" / "profile.json").read_text())
@@ -392,9 +392,9 @@ with pyspy_on_scheduler("profile.json"):
 """
 
 
-def test_the_example(tmp_path):
-    """Of distributed-pyspy, line by line; the import is all that changes. (Today's pandas takes no mean of a column of
-    names, so `numeric_only` was added, as it must be without a profiler; and one day is enough.)"""
+def test_example(tmp_path):
+    """The example of distributed-pyspy, line by line; only the import changes. (Current pandas refuses the mean of a
+    string column, so `numeric_only` was added, which it needs without a profiler too; and one day is enough.)"""
     subprocess.run([sys.executable, "-c", EXAMPLE.format(package="spyglass.dask")], cwd=tmp_path, check=True, timeout=WAIT,
                    stdin=subprocess.DEVNULL)
     names, samples = read_speedscope((tmp_path / "profile.json").read_text())
@@ -404,7 +404,7 @@ def test_the_example(tmp_path):
 # ---- other clusters ----
 
 def test_in_process(tmp_path):
-    """One process has all: it is recorded once, under the names of all who live in it."""
+    """Everything is in one process: it is recorded once, under the names of all its parts."""
     with LocalCluster(n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None) as local, \
             Client(local) as client:
         with sd.profile_cluster(tmp_path / "c.svg") as profiler:
@@ -453,7 +453,7 @@ def test_tls(tmp_path):
 
 @pytest.fixture
 def small(tmp_path):
-    """A cluster to be broken: a scheduler and two workers."""
+    """A cluster to break: a scheduler and two workers."""
     made = Cluster(tmp_path / "cluster")
     try:
         made.first, made.second = made.worker("first"), made.worker("second", "--no-nanny")
@@ -464,8 +464,8 @@ def small(tmp_path):
         made.end()
 
 
-def test_workers_that_come_and_go(small, tmp_path):
-    """One comes, one is retired, one ends by a signal as Kubernetes sends it: all are in the picture."""
+def test_workers_join_and_leave(small, tmp_path):
+    """One worker joins, one is retired, one is ended by SIGTERM as Kubernetes does: all are in the flame graph."""
     client = small.client
     names = worker_names(client)
     with sd.profile_cluster(tmp_path / "c.json") as profiler:
@@ -481,7 +481,7 @@ def test_workers_that_come_and_go(small, tmp_path):
     assert left_over(client) == []
 
 
-def test_a_worker_that_is_killed(small, tmp_path):
+def test_killed_worker(small, tmp_path):
     client = small.client
     names = worker_names(client)
     with pytest.warns(RuntimeWarning, match="%s: the worker was gone" % names["second"]):
@@ -494,13 +494,13 @@ def test_a_worker_that_is_killed(small, tmp_path):
     check_roots(profiler, wanted)
 
 
-def test_workers_that_are_restarted(small, tmp_path):
+def test_restarted_workers(small, tmp_path):
     """client.restart(): new processes, at other addresses."""
     client = small.client
     small.second.terminate()
     wait_until(lambda: len(client.scheduler_info(n_workers=-1)["workers"]) == 1, "the second to be gone")
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the old process is killed by its nanny, and may be missed
+        warnings.simplefilter("ignore")  # the nanny kills the old process, which may be missed
         with sd.profile_cluster(tmp_path / "c.json") as profiler:
             client.restart(timeout=WAIT)
             wanted = spin_all(client)
@@ -533,8 +533,8 @@ def test_errors_name_the_worker(small, tmp_path):
     assert left_over(client) == []
 
 
-def test_a_client_that_is_lost(client, cluster, started):
-    """A notebook that is killed in its block: no profiler goes on in the cluster."""
+def test_lost_client(client, cluster, started):
+    """A notebook that is killed inside of the block: no profiler keeps running in the cluster."""
     code = ("import sys, time\nfrom distributed import Client\nfrom spyglass.dask import profile_cluster\n"
             "client = Client(%r)\nwith profile_cluster():\n    print('begun', flush=True)\n    time.sleep(1000)\n")
     other = started(sys.executable, "-c", code % cluster.address, stdout=subprocess.PIPE)
@@ -548,8 +548,9 @@ def test_a_client_that_is_lost(client, cluster, started):
 # ---- every Python that has a distributed, and the documentation ----
 
 def pythons():
-    """How to start the Pythons of the environments that tools/platforms made, but for the one that runs this, with what
-    they see as the directory given. In a chroot all is mounted that it needs; the mounts are gone with it."""
+    """Commands that start the Pythons of the environments that tools/platforms created, except the current one, and
+    the path at which they see the given directory. In a chroot, everything needed is mounted in a private mount
+    namespace."""
     def listed(what):
         done = subprocess.run([ROOT / "tools" / "platforms", what], stdout=subprocess.PIPE, check=True)
         return done.stdout.decode().splitlines()
@@ -574,7 +575,7 @@ def pythons():
 
 @pytest.mark.parametrize("python", pythons())
 def test_other_pythons(python, tmp_path):
-    """A cluster of processes on each, its profile held against what it ran."""
+    """A cluster of processes on each Python, its profile compared with what it ran."""
     command, env = python(tmp_path)
     done = subprocess.run(command, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, cwd=tmp_path, timeout=WAIT)
     assert done.returncode == 0
@@ -586,7 +587,7 @@ def test_other_pythons(python, tmp_path):
 
 
 def test_documentation(cluster, tmp_path):
-    """The first lines of docs/dask.md, as they stand."""
+    """The first code block of docs/dask.md, as written."""
     text = (ROOT / "docs" / "dask.md").read_text()
     lines = text.split("```python\n")[1].split("```")[0]
     (tmp_path / "own.py").write_text("from distributed import Client\nclient = Client(%r)\n%s\n%s" % (

@@ -1,5 +1,5 @@
-"""A Ray of two nodes on one machine: `spyglass ray` and spyglass.ray take all workers of it. The second node has neither
-the package nor the program. A third one comes, and is killed."""
+"""A Ray cluster of two nodes on one machine: `spyglass ray` and spyglass.ray profile all of its workers. The second
+node has neither the package nor the program. A third node joins, and is killed."""
 import json
 import os
 import pathlib
@@ -31,14 +31,14 @@ def free_port():
 
 class Cluster:
     def __init__(self):
-        self.directory = pathlib.Path(tempfile.mkdtemp(prefix="sg-", dir="/tmp"))  # Ray's socket names must be short
+        self.directory = pathlib.Path(tempfile.mkdtemp(prefix="sg-", dir="/tmp"))  # Ray's socket paths must be short
         self.port = free_port()
         self.address = "127.0.0.1:%d" % self.port
         self.log = open(self.directory / "log", "w+")
         self.processes, self.nodes = [], {}
-        # Nice workers would get no time from what runs beside the tests.
+        # With a higher nice value, workers would get no CPU time next to other work on the machine.
         self.env = dict(os.environ, HOME=str(self.directory), RAY_worker_niceness="0")
-        # On a busy machine Ray would kill workers that take more than a minute to start, and start them again for ever.
+        # On a busy machine, Ray would kill workers that take more than a minute to start, and restart them forever.
         self.env["RAY_worker_register_timeout_seconds"] = "1000"
 
     def start(self):
@@ -52,11 +52,11 @@ class Cluster:
         self.processes.append(self.driver)
         while not select.select([self.driver.stdout], [], [], 1)[0]:
             self.start_late_nodes_again()
-        self.facts = self.hear()
+        self.facts = self.read_answer()
         return self
 
     def start_node(self, name, *args, bare=False):
-        """With `bare` the node has its own mounts, in which our package and our program are missing."""
+        """With `bare`, the node has a private mount namespace in which our package and our program are missing."""
         command = [sys.executable, "-m", "ray.scripts.scripts", "start", "--block", "--num-cpus", "2", "--resources",
                    json.dumps({name: 100}), "--object-store-memory", 100 << 20, "--disable-usage-stats",
                    "--dashboard-agent-listen-port", free_port(), *args]
@@ -74,7 +74,7 @@ class Cluster:
         return process
 
     def start_late_nodes_again(self):
-        """Ray gives up on a node that takes 30 s to start, which a busy machine needs."""
+        """Starts a node again if Ray gave up after 30 s, which a busy machine may exceed."""
         for name, (process, args, bare) in list(self.nodes.items()):
             if process.poll() is not None:
                 text = (self.directory / "log").read_text()
@@ -91,19 +91,19 @@ class Cluster:
         except OSError:
             return False
 
-    def hear(self):
+    def read_answer(self):
         line = self.driver.stdout.readline()
         assert line, (self.directory / "log").read_text()[-3000:]
         return json.loads(line)
 
     def tell(self, code):
-        """Runs code in the driver; gives what it leaves in `answer`."""
+        """Runs code in the driver; returns what it leaves in `answer`."""
         self.driver.stdin.write(json.dumps(code).encode() + b"\n")
         self.driver.stdin.flush()
-        return self.hear()
+        return self.read_answer()
 
     def workers(self, *nodes):
-        """(node, kind, pid) of all that were started on these."""
+        """(node, kind, PID) of everything that was started on these nodes."""
         return [(name, kind, self.facts[name][kind]) for name in nodes or ("one", "two") for kind in FUNCTION]
 
     def command(self, *args, status=0):
@@ -126,7 +126,7 @@ def cluster():
 
 
 def sections(text):
-    """pid -> (its headline, what follows) of a dump."""
+    """{pid: (its first line, the rest)} of a dump."""
     found = {}
     for part in text.split("==== node ")[1:]:
         head, _, body = part.partition(" ====\n")
@@ -135,7 +135,7 @@ def sections(text):
 
 
 def check_profile(profile, cluster, workers):
-    """Below node, worker and role of each there is its own function, and nobody else's."""
+    """Below the node, worker and role of each is its own function, and no other's."""
     for name, kind, pid in workers:
         mine = [frames for frames, _ in profile.stacks if frames[1] == "worker %d" % pid]
         assert mine, (name, kind, pid)
@@ -151,7 +151,7 @@ def test_dump(cluster):
     out, err = cluster.command("dump")
     found = sections(out)
     rest = set(found) - {pid for _, _, pid in cluster.workers()}
-    assert all(found[pid][0].endswith(", idle") for pid in rest)  # those that Ray keeps for later
+    assert all(found[pid][0].endswith(", idle") for pid in rest)  # idle workers that Ray keeps
     for name, kind, pid in cluster.workers():
         head, body = found[pid]
         assert "(%s)" % cluster.facts[name]["node"][:8] in head
@@ -175,7 +175,7 @@ def test_dump_json(cluster):
 
 
 def test_filters(cluster):
-    """In a driver that is connected: no address, and it stays connected."""
+    """In a connected driver: it needs no address, and stays connected."""
     one, two = cluster.facts["one"], cluster.facts["two"]
     cases = [(dict(task="*s*", node=[two["node"][:10]]), [*two.values()][1:]),
              (dict(actor=["Alpha", "beta-two"]), [one["Alpha"], two["Alpha"], two["Beta"]]),
@@ -221,7 +221,7 @@ def test_record_flags(cluster, tmp_path):
 
 
 def test_profile_in_a_driver(cluster, tmp_path):
-    """Workers that come while it runs are recorded, too."""
+    """Workers that start during the recording are recorded too."""
     place = tmp_path / "driver.txt"
     code = """
 import spyglass.ray
@@ -243,7 +243,7 @@ answer = {"pids": pids, "problems": recording.problems, "said": said,
         assert any("short_spins" in frame for stack in mine for frame in stack)
 
 
-def test_nothing_fits(cluster, tmp_path):
+def test_no_match(cluster, tmp_path):
     _, err = cluster.command("record", "-d", "0.1", "-o", tmp_path / "x.svg", "--actor", "Nobody", status=1)
     assert err.endswith("Error: no worker of the cluster was found that fits\n") and not list(tmp_path.iterdir())
     _, err = cluster.command("dump", "--node", "elsewhere", status=1)
@@ -269,8 +269,8 @@ def test_timeout(cluster):
     assert "Error: no worker could be read" in err
 
 
-def test_nothing_is_left(cluster):
-    """Neither an actor, nor a program, nor a file."""
+def test_no_leftovers(cluster):
+    """Leaves no actor, no process and no file behind."""
     everybody = [pid for process in cluster.processes for pid in session_of(process.pid)]
     before = set(pathlib.Path(tempfile.gettempdir()).glob("spyglass-*"))
     cluster.command("dump", "--actor", "Alpha")
@@ -290,8 +290,8 @@ def test_nothing_is_left(cluster):
     wait_until(lambda: not [t for t in titles() if "_SpyglassAgent" in t or "spyglass record" in t], "the end of our actors")
 
 
-def test_a_node_is_killed(cluster, tmp_path):
-    """While it is recorded; the others are there. Later it is known to be dead."""
+def test_killed_node(cluster, tmp_path):
+    """A node is killed during the recording: the others are recorded. Later it is known to be dead."""
     process = cluster.start_node("three", "--address", cluster.address)
     three = cluster.tell("third = Alpha.options(resources={'three': 1}).remote()\n"
                          "there = where.options(resources={'three': 1})\n"

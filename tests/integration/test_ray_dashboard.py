@@ -1,5 +1,5 @@
-"""A real Ray with our py-spy first in PATH: "Stack Trace" and "CPU Flame Graph" of its dashboard, with every parameter,
-as root, through sudo and as a plain user."""
+"""A real Ray with our py-spy first in PATH: "Stack Trace" and "CPU Flame Graph" of its dashboard, with every
+parameter, as root, through sudo and as an unprivileged user."""
 import concurrent.futures
 import itertools
 import json
@@ -22,7 +22,7 @@ from readers import READ, ends_with
 pytestmark = pytest.mark.timeout(900)
 LIMIT = 4 << 20
 ROOT_USER = os.geteuid() == 0
-USER = 23456  # of nobody on the machine; in a namespace of its own it has a name
+USER = 23456  # a uid that nobody on the machine has; in its own namespace it has a name
 FORMATS = ["flamegraph", "raw", "speedscope"]
 WAYS = ["root", "sudo", "user", "user-sudo"] if ROOT_USER else ["user"]
 
@@ -36,13 +36,13 @@ def free_port():
 
 
 class Head:
-    """A head node, started one of the ways in which Ray's users do."""
+    """A head node, started in one of the ways that Ray's users use."""
 
     def __init__(self, way):
-        self.directory = pathlib.Path(tempfile.mkdtemp(prefix="sg-", dir="/tmp"))  # Ray's socket names must be short
+        self.directory = pathlib.Path(tempfile.mkdtemp(prefix="sg-", dir="/tmp"))  # Ray's socket paths must be short
         self.dashboard, self.port = free_port(), free_port()
         self.env = dict(os.environ, RAY_DASHBOARD_ENABLE_PROFILING="1", HOME=str(self.directory),
-                        RAY_worker_niceness="0")  # else what runs beside the tests leaves the workers no time
+                        RAY_worker_niceness="0")  # otherwise other work on the machine leaves the workers no CPU time
         self.prefix = self.make_prefix(way)
         self.log = open(self.directory / "head.log", "w+")
         self.process = subprocess.Popen(
@@ -55,8 +55,8 @@ class Head:
         wait_until(self.answers, "the dashboard of Ray: " + (self.directory / "head.log").read_text())
 
     def make_prefix(self, way):
-        """The words before `start`. A plain user has mounts of its own: the environment where it can read it, and for
-        sudo its name and its right, so that nothing of the machine is changed."""
+        """The command before `start`. An unprivileged user gets a private mount namespace: with the environment
+        where it can read it, and with a name and permission for sudo, so that the machine is not changed."""
         ray = ["-m", "ray.scripts.scripts"]
         no_sudo = self.directory / "bin"
         no_sudo.mkdir()
@@ -99,7 +99,7 @@ class Head:
         line = self.driver.stdout.readline()
         assert line, (self.directory / "head.log").read_text()[-3000:]
         self.facts = json.loads(line)
-        # The agent of the node comes up some seconds after the head.
+        # The node's agent starts some seconds after the head.
         wait_until(lambda: self.get("worker/traceback", pid=self.facts["pids"]["Busy"])[0] != 500 or None, "the agent")
         return self
 
@@ -133,9 +133,9 @@ def head(request):
         head.close()
 
 
-def together(calls):
-    """Requests side by side, as impatient people make them: key -> its answer. Those whose key begins with the same word
-    come one after the other: Ray has one file for a process and format, and mixes up two requests for it."""
+def run_concurrently(calls):
+    """Concurrent requests, as impatient people make them; returns {key: response}. Requests whose key begins with
+    the same word run one after the other: Ray has one file per process and format, and mixes up two requests for it."""
     answers, lanes = {}, {}
     for key, call in calls.items():
         lanes.setdefault(key[0], []).append((key, call))
@@ -156,7 +156,7 @@ def flags(names):
 
 
 def some_flags(head, names):
-    """All ways for root; each alone for the others, since they differ in rights, not in flags."""
+    """All combinations for root; each flag alone for the others, which differ in permissions, not in flags."""
     if head.way in ("root", "user") and len(WAYS) == 1 or head.way == "root":
         return list(flags(names))
     return [{}] + [{name: "1"} for name in names] + [{name: "1" for name in names}]
@@ -166,7 +166,7 @@ def test_worker_stack_trace(head):
     pid = head.facts["pids"]["Busy"]
     calls = {(i,) + tuple(sorted(query.items())): lambda query=query: head.get("worker/traceback", pid=pid, **query)
              for i, query in enumerate(some_flags(head, ["native", "subprocesses"]))}
-    for (_, *query), (status, text, _) in together(calls).items():
+    for (_, *query), (status, text, _) in run_concurrently(calls).items():
         assert status == 200, text
         query = dict(query)
         assert text.startswith("Process %d: ray::Busy.spin" % pid) and "Busy.spin (" in text
@@ -179,7 +179,7 @@ def test_worker_flame_graph(head):
     calls = {(format,) + tuple(sorted(query.items())): lambda format=format, query=query: head.get(
         "worker/cpu_profile", pid=pid, duration=1, format=format, **query)
         for format in FORMATS for query in some_flags(head, ["native", "idle", "subprocesses"])}
-    for (format, *query), (status, text, kind) in together(calls).items():
+    for (format, *query), (status, text, kind) in run_concurrently(calls).items():
         assert status == 200, text
         assert kind == ("image/svg+xml" if format == "flamegraph" else "text/plain")
         names, samples = READ[format](text)
@@ -187,12 +187,12 @@ def test_worker_flame_graph(head):
         assert ends_with(names, "spin") and samples > 0, (query, names)
         assert any("ray::core::CoreWorker" in name for name in names) == (query.get("native") == "1")
         assert ends_with(names, "child_spins") == (query.get("subprocesses") == "1")
-        if query.get("idle") == "1":  # without it a thread that wakes for a moment may be seen, too
+        if query.get("idle") == "1":  # without it, a thread that wakes up for a moment may be seen too
             assert "PythonGCThread.run" in names or "run" in names
 
 
 def test_defaults(head):
-    """What a click on the button asks for: no parameter but the process, five seconds."""
+    """What a click on the button requests: no parameter but the process, five seconds."""
     status, text, _ = head.get("worker/cpu_profile", pid=head.facts["pids"]["Busy"])
     assert status == 200 and ends_with(READ["flamegraph"](text)[0], "spin")
 
@@ -213,7 +213,7 @@ def test_task(head):
         for i, way in enumerate(ways):
             calls[format, i] = lambda format=format, way=way: head.get(
                 "task/cpu_profile", format=format, duration=1, **query, **way)
-    for (name, i), (status, text, _) in together(calls).items():
+    for (name, i), (status, text, _) in run_concurrently(calls).items():
         assert status == 200, text
         native = "ray::core::CoreWorker" in text
         assert native == (ways[i].get("native") == "1"), (name, ways[i])
@@ -225,7 +225,7 @@ def test_task(head):
 
 
 def test_idle_worker(head):
-    """Where py-spy fails with `No stack counts found` there is an answer that says what to do."""
+    """Where py-spy fails with `No stack counts found`, the response says what to do."""
     pid = head.facts["pids"]["Resting"]
     for format in FORMATS:
         status, text, _ = head.get("worker/cpu_profile", pid=pid, duration=1, format=format)
@@ -249,7 +249,7 @@ def test_dead_worker(head):
 
 
 def test_raylet(head):
-    """No Python; its children are."""
+    """Not Python; its children are."""
     for path in ("worker/traceback", "worker/cpu_profile"):
         status, text, _ = head.get(path, pid=head.facts["raylet"])
         assert status == 500 and "Failed to find python version from target process" in text and "--subprocesses" in text
@@ -257,8 +257,8 @@ def test_raylet(head):
     assert status == 200 and "Busy.spin (" in text and "long_running_task (" in text
 
 
-def test_not_ours(head):
-    """A process of root's: a plain user without sudo is told of the permission, and Ray adds how to get it."""
+def test_process_of_root(head):
+    """A process of root: an unprivileged user without sudo gets a permission error, and Ray adds how to fix it."""
     if head.way != "user" or not ROOT_USER:
         pytest.skip("for a plain user on a machine where we are root")
     with subprocess.Popen([sys.executable, "-c", "import time; print(1, flush=True); time.sleep(1000)"],
@@ -302,13 +302,13 @@ def is_profiler_of(path, pid):
         return False
 
 
-def test_large_answers(head):
-    """A hundred threads, six hundred calls deep: what would be too large is folded, and says so."""
+def test_large_responses(head):
+    """A hundred threads with six hundred calls each: what would exceed the limit is folded, and says so."""
     if head.way != WAYS[0]:
         pytest.skip("the same for all ways")
     pid = head.facts["pids"]["Deep"]
     for format in FORMATS:
-        status, text, _ = head.get("worker/cpu_profile", pid=pid, duration=1, format=format, idle=1)  # get() bounds it
+        status, text, _ = head.get("worker/cpu_profile", pid=pid, duration=1, format=format, idle=1)  # get() limits it
         assert status == 200, text[:3000]
         names, samples = READ[format](text)
         assert samples > 0 and any(name.startswith("deep_") or "a_function_with_a_name" in name for name in names)
@@ -319,7 +319,7 @@ def test_large_answers(head):
 
 
 def test_ray_stack(head):
-    """`ray stack`: every worker of the machine. It calls sudo; for root that is no more than a word."""
+    """`ray stack`: every worker of the machine. It calls sudo, which changes nothing for root."""
     if head.way != "root":
         pytest.skip("sudo would ask for a password, or the same for all ways")
     (head.directory / "bin" / "sudo").write_text('#!/bin/sh\n[ "$1" = -n ] && exit 1\nexec "$@"\n')

@@ -1,6 +1,6 @@
-"""Ray's own pages in a real browser: the dialog of "CPU Flame Graph", and what its button opens.
+"""Ray's own pages in a real browser: the "CPU Flame Graph" dialog, and what its button opens.
 
-With SPYGLASS_PICTURE=docs/images/ray-dashboard.png it takes the documentation's picture.
+With SPYGLASS_PICTURE=docs/images/ray-dashboard.png it takes the screenshot of the documentation.
 """
 import os
 import pathlib

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Checks that clang-format would change nothing in any C file. `make format` applies it.
+"""Checks that clang-format would change no C file. `make format` applies it.
 
-Releases of clang-format differ in what they change: with another one than VERSION, the check is skipped (status 77).
+Releases of clang-format differ: with another release than VERSION, the check is skipped (status 77).
 """
 import pathlib
 import re

@@ -1,9 +1,9 @@
 #!/usr/bin/python3
-"""Checks that includes go in one direction only: docs/architecture.md, "Who may know whom".
+"""Checks that includes respect the layers: see docs/architecture.md.
 
-    tests/lint/includes.py [SRC]     prints each include that goes the wrong way; the last line is `includes: N passed, M failed`
+    tests/lint/includes.py [SRC]     prints each forbidden include; the last line is `includes: N passed, M failed`
 
-MAY says for each layer what it may include besides itself. ADD A LAYER HERE.
+MAY lists what each layer may include besides itself. ADD A LAYER HERE.
 """
 import pathlib
 import re
@@ -40,7 +40,7 @@ def allowed(layer, included):
 
 
 def check(src):
-    """Gives the number of files that are right, and a line for each include that is not."""
+    """Returns the number of correct files, and a line for each forbidden include."""
     right, wrong = 0, []
     for path in sorted(src.rglob("*.[ch]")):
         name = path.relative_to(src)
@@ -55,7 +55,7 @@ def check(src):
 
 
 def check_self():
-    """The checker catches what it is for: one wrong include for each rule, and none too many."""
+    """Tests the checker itself: it detects one violation of each rule, and no others."""
     cases = [
         ("base/a.c", "elf/a.h", 1), ("python/a.c", "unwind/a.h", 1), ("unwind/a.c", "python/a.h", 1),
         ("out/a.c", "target/mem.h", 1), ("out/a.c", "sample/sampler.h", 1), ("out/a.c", TRACE, 0),

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checks that Meson knows each C file: one that is in no list is neither built nor tested."""
+"""Checks that every C file is in a meson.build: one that is not listed is neither built nor tested."""
 import pathlib
 import sys
 

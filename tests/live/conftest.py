@@ -1,6 +1,6 @@
-"""Fixtures of the live tests: targets started on each interpreter, and the directories they need.
+"""Fixtures of the live tests: targets on each interpreter and the directories they need.
 
-A target is ready when the kernel says that it blocks, not when it prints: see at_rest() in processes.py.
+A target is ready when the kernel reports that it blocks, not when it prints: see at_rest() in processes.py.
 """
 import json
 import os
@@ -18,11 +18,11 @@ from processes import at_rest, descendants, is_known_as
 from program import SANITIZED, TARGETS, WAIT, clean_env
 from pythons import ONE_PER_LAYOUT, PYTHONS
 from selection import one_of, pytest_addoption, pytest_collection_modifyitems, pytest_configure  # noqa: F401
-from trees import worlds  # noqa: F401
+from process_trees import environments  # noqa: F401
 
-# The sanitizer build takes several times as long: these files run over one interpreter of each layout kind, even in test-all.
-SLOW_WITH_SANITIZERS = ("test_native", "test_native_core", "test_native_found", "test_native_record", "test_native_states", "test_core",
-        "test_locals", "test_trees", "test_unwind")
+# The sanitizer build is several times slower: even test-all runs these files on one interpreter per layout kind only.
+SLOW_WITH_SANITIZERS = ("test_native", "test_native_core", "test_native_stripped", "test_native_record", "test_native_states", "test_core",
+        "test_locals", "test_process_trees", "test_unwind")
 
 
 def pytest_generate_tests(metafunc):
@@ -32,7 +32,7 @@ def pytest_generate_tests(metafunc):
 
 
 class Target:
-    """A started target; .truth is the line of JSON that it printed."""
+    """A started target. .truth is the line of JSON that it printed: what it knows about its own stacks."""
 
     def __init__(self, process):
         self.process = process
@@ -65,7 +65,8 @@ class Target:
             at_rest(pid)
 
     def python_pid(self):
-        """The process that reported its pid: the one that was started, or one below it. None if it is in a container."""
+        """The process that reported its PID: the one that was started, or a descendant. None if it is in a
+        container."""
         if is_known_as(self.pid, self.truth["pid"]):
             return self.pid
         return next((pid for pid in descendants(self.pid) if is_known_as(pid, self.truth["pid"])), None)
@@ -79,7 +80,7 @@ class Target:
         return self.errors.read()[-2000:]
 
     def kill(self):
-        """Kills it and what it started: each target is a session of its own."""
+        """Kills the target and everything it started: each target is a session of its own."""
         try:
             os.killpg(self.pid, signal.SIGKILL)
         except ProcessLookupError:
@@ -92,7 +93,7 @@ class Target:
 
 @pytest.fixture(scope="session")
 def places():
-    """A copy of the targets for each root that interpreters see."""
+    """A copy of the targets for each root directory that an interpreter uses."""
     made = {}
 
     def place(root):
@@ -120,8 +121,8 @@ def script(places):
 
 @pytest.fixture
 def launch():
-    """launch(command, ...) -> Target, once it has printed its first line and, if it can repeat that, is blocked. Killed
-    after the test."""
+    """launch(command, ...) -> Target, after it has printed its first line and, if it can report again, blocks.
+    Killed after the test."""
     targets = []
 
     def go(command, ready=True, **options):
@@ -154,7 +155,7 @@ def spawn(launch, script):
 
 @pytest.fixture
 def copy(places):
-    """copy(python) -> Copy: the interpreter's files, to be stripped, renamed or deleted."""
+    """copy(python) -> Copy: the interpreter's files, for a test to strip, rename or delete."""
     made = []
 
     def make(python):
@@ -175,7 +176,8 @@ def scratch(tmp_path):
 
 @pytest.fixture
 def inside(places):
-    """inside(python) -> a directory that the target may write to, as we see it and as the target does."""
+    """inside(python) -> a directory that the target may write to: the path that we use and the path that the target
+    uses."""
     made = []
 
     def make(python):

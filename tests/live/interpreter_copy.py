@@ -1,4 +1,4 @@
-"""A copy of an interpreter, and of its libpython if it has one, that runs in place of the original."""
+"""A copy of an interpreter, and of its libpython if it has one, that runs instead of the original."""
 import os
 import pathlib
 import shutil

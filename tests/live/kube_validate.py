@@ -1,7 +1,8 @@
-"""YAML to JSON, and manifests against the schemas of Kubernetes. Runs in the environment of pods.validator().
+"""Converts YAML to JSON, and checks manifests against the Kubernetes schemas. Runs in the environment of
+pods.validator().
 
-    python kube_validate.py load FILE               the documents of a YAML or JSON file, as one array
-    python kube_validate.py check VERSION... <JSON   an array of manifests on standard input; prints [[index, fault]]
+    python kube_validate.py load FILE               prints the documents of a YAML or JSON file as one array
+    python kube_validate.py check VERSION... <JSON   reads an array of manifests; prints [[index, error]]
 """
 import json
 import sys

@@ -4,8 +4,8 @@
     built.inside            the directory as the interpreter sees it: for the targets native_*.py
     built.missing           None, or why it could not be built: "no rustc on this machine"
 
-What is built is found again by a hash of the sources, the compilers, the interpreter and this file. A compiler that is
-there and fails is an error, not something to leave out.
+The key of the cache is a hash of the sources, the compilers, the interpreter and this file. A missing compiler skips
+the tests; a compiler that fails is an error.
 """
 import fcntl
 import hashlib
@@ -21,7 +21,7 @@ NATIVE = ROOT / "tests" / "native"
 CACHE = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache") / "spyglass"
 INCLUDES = "import sysconfig; p = sysconfig.get_paths(); print(p['include']); print(p['platinclude'])"
 KEPT = 7 * 86400  # seconds
-# The newest Cython whose C code each Python takes.
+# The newest Cython whose C code compiles for each Python.
 CYTHONS = [((3, 8), "3.2.4"), ((3, 7), "3.0.12"), ((2, 7), "0.29.37")]
 
 
@@ -54,7 +54,7 @@ def tool(*names):
 
 
 class Locked:
-    """One at a time: tests run side by side."""
+    """Lets one test process build at a time."""
 
     def __init__(self, path):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -68,7 +68,7 @@ class Locked:
 
 
 def include_options(python):
-    """Where Python.h is; Debian's also wants the directory above it, for what differs between machines."""
+    """Where Python.h is. Debian's also needs the parent directory, for architecture-specific headers."""
     paths = call([*python.command, "-c", INCLUDES]).split("\n")[:2]
     places = [python.root / path.lstrip("/") for path in paths]
     if not any((place / "Python.h").exists() for place in places):
@@ -77,7 +77,7 @@ def include_options(python):
 
 
 def shared(built, *options):
-    """Sources are told to be where the interpreter sees them: so are those that a chroot sees."""
+    """Records the source paths as the interpreter sees them, also in a chroot."""
     return ["-fPIC", "-shared", "-Wall", "-ffile-prefix-map=%s=%s" % (built.directory, built.inside), *options]
 
 
@@ -87,28 +87,28 @@ def build_c(python, built):
 
 
 def build_c_fp(python, built):
-    """No -g: with it the compiler writes .debug_frame."""
+    """Builds without -g, which would make the compiler write .debug_frame."""
     call([tool("gcc", "cc"), "-O2", "-fno-omit-frame-pointer", "-fno-asynchronous-unwind-tables", "-fno-unwind-tables",
           *shared(built, *include_options(python)), "-DMODULE=spy_c_fp", "spy_c.c", "-o", "spy_c_fp.so", "-pthread"],
          cwd=built.directory)
 
 
 def build_c_no_header(python, built):
-    """.eh_frame that nothing in memory points to."""
+    """.eh_frame that no header in memory points to."""
     call([tool("gcc", "cc"), "-g", "-O2", "-fomit-frame-pointer", "-Wl,--no-eh-frame-hdr",
           *shared(built, *include_options(python)), "-DMODULE=spy_c_no_header", "spy_c.c", "-o", "spy_c_no_header.so",
           "-pthread"], cwd=built.directory)
 
 
 def build_c_debug(python, built, name="spy_c_debug"):
-    """.debug_frame, and nothing else for its functions."""
+    """Unwind information in .debug_frame only."""
     call([tool("gcc", "cc"), "-g", "-O2", "-fomit-frame-pointer", "-fno-asynchronous-unwind-tables", "-fno-unwind-tables",
           *shared(built, *include_options(python)), "-DMODULE=" + name, "spy_c.c", "-o", name + ".so", "-pthread"],
          cwd=built.directory)
 
 
 def build_c_split(python, built):
-    """.debug_frame in a file beside it, which is found by its name."""
+    """.debug_frame in a separate debug file, found by its name."""
     build_c_debug(python, built, "spy_c_split")
     call([tool("objcopy"), "--only-keep-debug", "spy_c_split.so", "spy_c_split.debug"], cwd=built.directory)
     call([tool("strip"), "spy_c_split.so"], cwd=built.directory)
@@ -116,13 +116,13 @@ def build_c_split(python, built):
 
 
 def build_cpp(python, built):
-    """The library of C++ is linked in: a chroot may have none."""
+    """Links libstdc++ statically: a chroot may not have it."""
     call([tool("g++", "c++"), "-g", "-O2", "-static-libstdc++", "-static-libgcc",
           *shared(built, *include_options(python)), "spy_cpp.cc", "-o", "spy_cpp.so"], cwd=built.directory)
 
 
 def cython_for(version):
-    """The translator, in an environment of its own; it runs on our Python, whatever Python its output is for."""
+    """Cython, in an environment of its own. It runs on our Python, whichever Python its output is for."""
     wanted = next(cython for least, cython in CYTHONS if version >= least)
     place = CACHE / ("cython-" + wanted)
     with Locked(CACHE / "cython.lock"):
@@ -150,14 +150,14 @@ def build_cython_l(python, built):
 
 
 def build_rust(python, built):
-    del python  # ctypes loads it into any
+    del python  # ctypes loads it into any Python
     call([tool("rustc"), "-g", "-C", "opt-level=2", "--crate-type", "cdylib", "--crate-name", "spy_rust",
           "--remap-path-prefix", "%s=%s" % (built.directory, built.inside), "spy_rust.rs", "-o", "spy_rust.so"],
          cwd=built.directory)
 
 
 def build_load(python, built):
-    """Two libraries that take turns at one place; no build id, so that it is not what tells them apart."""
+    """Two libraries that are loaded at the same address in turn. They have no build ID, which would tell them apart."""
     del python
     for name in ("one", "two"):
         call([tool("gcc", "cc"), "-O2", *shared(built, "-Wl,--build-id=none"), "-DNAME=" + name, "spy_load.c", "-o",
@@ -179,14 +179,14 @@ def key_of(python):
 
 
 def forget(directory):
-    """Removes what was made of sources that are long gone; another copy of the tree may use what is newer."""
+    """Removes builds of sources that are long gone. Another copy of the tree may use newer ones."""
     for old in directory.glob("*"):
         if time.time() - old.stat().st_mtime > KEPT:
             shutil.rmtree(old, ignore_errors=True)
 
 
 def build(python, module):
-    """One module for one interpreter; that of a chroot is in it."""
+    """Builds one module for one interpreter; that of a chroot goes into the chroot."""
     base = python.root / "var" / "cache" / "spyglass-native" if python.kind == "chroot" else CACHE / "native"
     built = Built(python, base / python.label / key_of(python))
     done = built.directory / (module + ".done")
@@ -206,7 +206,7 @@ def build(python, module):
     return built
 
 
-if __name__ == "__main__":  # by hand: builds everything, says what is missing
+if __name__ == "__main__":  # run by hand: builds everything and prints what is missing
     from pythons import PYTHONS
 
     for each in PYTHONS:

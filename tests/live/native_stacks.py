@@ -1,4 +1,4 @@
-"""The extensions of tests/native, and the comparison of `dump --native` with what the targets native_*.py know."""
+"""The extensions of tests/native, and the comparison of `dump --native` with what the targets native_*.py report."""
 import functools
 import json
 
@@ -9,7 +9,7 @@ build = functools.lru_cache(maxsize=None)(native_build.build)
 
 
 def directory(python, module):
-    """Where the interpreter finds the extension; skips the test if it cannot be built here."""
+    """The extension's directory as the interpreter sees it. Skips the test if the extension cannot be built here."""
     built = build(python, module)
     if built.missing:
         pytest.skip(built.missing)
@@ -17,7 +17,7 @@ def directory(python, module):
 
 
 def is_ours(frame, module):
-    """In the script or in the module: libc and the interpreter may have any names."""
+    """True for frames of the script or of the module. Those of libc and the interpreter can have any name."""
     return not frame["module"] or frame["module"].rpartition("/")[2].startswith(("spy_", "lib" + module))
 
 
@@ -39,5 +39,5 @@ def check_native(target, text):
                            for f in ours), (name, file, line)
     for before, name, after in target.truth.get("others", []):
         names = [f["name"] for f in found[target.pid]]
-        # After a tail call the callee's name appears in place of the caller's: qsort_r for qsort.
+        # After a tail call the callee's name appears instead of the caller's: qsort_r for qsort.
         assert any(n.startswith(name) for n in names[names.index(before):names.index(after)]), names

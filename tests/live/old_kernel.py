@@ -1,9 +1,11 @@
 #!/usr/bin/python3
-"""Runs a program as Linux 3.10 would: no system call that came later. That is the oldest one the wheel's tag allows.
+"""Runs a program as Linux 3.10 would, without newer system calls. 3.10 is the oldest kernel that the wheel's tag
+allows.
 
     tests/live/old_kernel.py PROGRAM [ARGUMENT...]
 
-On x86-64 those later ones have the numbers from 314 on (sched_setattr, 3.14). A filter lets them fail with ENOSYS.
+On x86-64 the newer calls have the numbers 314 and above (sched_setattr, 3.14). A seccomp filter makes them fail with
+ENOSYS.
 """
 import ctypes
 import os

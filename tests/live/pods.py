@@ -1,7 +1,7 @@
-"""Real pods for the tests of deploy/: podman with runc, images made from the Debian chroot and our static program.
+"""Real pods for the tests of deploy/: podman with runc, and images made from the Debian chroot and our static program.
 
-Storage lies in the cache, apart from the user's own images, and settings come in a file of ours: nothing of the machine
-is changed. What is missing is a Missing with the reason; the tests then skip.
+Images are stored in the cache, apart from the user's own, and podman gets its settings from our own file: the tests
+do not change the machine. They raise Missing with a reason if something is not installed, and the tests are skipped.
 """
 import fcntl
 import functools
@@ -18,18 +18,18 @@ from program import SANITIZED, SPYGLASS, wait_until
 from pythons import PYTHONS, ROOT
 
 CACHE = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache") / "spyglass"
-VALIDATE = "1.37.0"  # of kubernetes-validate; it carries the schemas of this Kubernetes and of older ones
+VALIDATE = "1.37.0"  # version of kubernetes-validate; it ships the schemas of this Kubernetes release and of older ones
 PATH = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 LEFT_OUT = ("./proc/*", "./sys/*", "./tmp/*", "./var/cache/*", "./var/lib/apt/*", "./usr/include/*", "./usr/share/doc/*", "*.a")
 NUMBERS = itertools.count()
 
 
 class Missing(Exception):
-    """What this machine lacks, in words."""
+    """Says what this machine lacks."""
 
 
 class Locked:
-    """One test process at a time."""
+    """Lets one test process in at a time."""
 
     def __init__(self, name):
         CACHE.mkdir(parents=True, exist_ok=True)
@@ -50,7 +50,7 @@ def call(command, **options):
 
 
 def validator():
-    """The Python of an environment with kubernetes-validate. PyPI must answer once."""
+    """The Python of an environment with kubernetes-validate. The first call needs PyPI."""
     place = CACHE / ("kubernetes-validate-" + VALIDATE)
     with Locked("kubernetes-validate.lock"):
         if not (place / "done").exists():
@@ -70,12 +70,12 @@ def load_text(path, changed):
 
 
 def load(path):
-    """The documents of a YAML or JSON file: new objects each time."""
+    """The documents of a YAML or JSON file, as new objects on each call."""
     return json.loads(load_text(path, path.stat().st_mtime_ns))
 
 
 def faults(manifests, *versions):
-    """What the schemas of these versions of Kubernetes say against manifests."""
+    """What the schemas of these versions of Kubernetes object to."""
     script = ROOT / "tests" / "live" / "kube_validate.py"
     return json.loads(call([validator(), script, "check", *versions], input=json.dumps(manifests)))
 
@@ -98,7 +98,7 @@ def chroot_pythons():
 
 
 class Podman:
-    """podman with a storage of its own, and the images."""
+    """podman with its own storage, and the images."""
 
     def __init__(self):
         require()
@@ -107,7 +107,7 @@ class Podman:
         settings = self.place / "containers.conf"
         settings.write_text("[containers]\ndefault_ulimits = []\n")
         self.env = dict(os.environ, CONTAINERS_CONF=str(settings))
-        run = "/run/spyglass-pods"  # not on a disk: podman tells by it that the machine has booted since
+        run = "/run/spyglass-pods"  # on a tmpfs: podman uses it to detect that the machine has rebooted
         self.command = ["podman", "--root", self.place / "storage", "--runroot", run + "/run", "--tmpdir", run + "/tmp",
                         "--runtime", "runc"]
         with Locked("pods.lock"):
@@ -116,13 +116,13 @@ class Podman:
             self.bare = self.make_spyglass("bare")
 
     def run(self, *args, **options):
-        """podman ARGS: status and both streams, as text."""
+        """Runs podman ARGS; returns the status and both streams as text."""
         return subprocess.run([str(part) for part in [*self.command, *args]], stdin=options.pop("stdin", subprocess.DEVNULL),
                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=self.env, timeout=300, encoding="utf-8",
                               **options)
 
     def call(self, *args, **options):
-        """The same; must succeed; gives standard output."""
+        """Runs podman ARGS, which must succeed; returns standard output."""
         done = self.run(*args, **options)
         assert done.returncode == 0, "podman %s\n%s%s" % (" ".join(map(str, args)), done.stdout, done.stderr)
         return done.stdout
@@ -131,7 +131,7 @@ class Podman:
         return self.run("image", "exists", image).returncode == 0
 
     def make_base(self, root):
-        """The chroot as an image."""
+        """Makes an image of the chroot."""
         image = "localhost/spyglass-test-base:%d" % int((root / "usr" / "bin").stat().st_mtime)
         if not self.has(image):
             self.run("image", "prune", "--all", "--force", "--filter", "until=168h")
@@ -144,7 +144,7 @@ class Podman:
         return image
 
     def make_python(self, python):
-        """An image in which `python3` is this one, as in the images that people use."""
+        """Makes an image in which `python3` is this Python, as in the images that people use."""
         base = self.make_base(python.root)
         image = "localhost/spyglass-test-%s:%s" % (python.label.lower(), base.split(":")[1])
         if not self.has(image):
@@ -153,7 +153,7 @@ class Podman:
         return image
 
     def make_spyglass(self, target):
-        """deploy/Containerfile, with the chroot in the place of busybox."""
+        """Builds deploy/Containerfile, with the chroot instead of busybox."""
         file = ROOT / "deploy" / "Containerfile"
         key = hashlib.sha256(SPYGLASS.read_bytes() + file.read_bytes()).hexdigest()[:16]
         image = "localhost/spyglass-test-%s:%s" % (target, key)
@@ -165,7 +165,7 @@ class Podman:
 
 
 class Pod:
-    """A manifest that runs. Its images are those of the tests, its name is one of a kind, the rest is as written."""
+    """Makes a manifest that can run here: with the images of the tests and a unique name. The rest is as written."""
 
     def __init__(self, podman, manifest, tmp_path, version=None):
         self.podman = podman
@@ -173,7 +173,7 @@ class Pod:
         self.manifest = json.loads(json.dumps(manifest))
         self.manifest["metadata"] = {"name": self.name}
         spec = self.manifest["spec"]
-        spec["restartPolicy"] = "Never"  # podman 4.3 would start an init container again and again
+        spec["restartPolicy"] = "Never"  # podman 4.3 would restart an init container forever
         for container in spec.get("initContainers", []) + spec["containers"]:
             ours = container["image"].startswith("spyglass:")
             container["image"] = podman.shell if ours else podman.python[version or max(podman.python)]
@@ -182,7 +182,7 @@ class Pod:
                 container.setdefault("env", []).append({"name": "PYTHONUNBUFFERED", "value": "1"})
             for mount in container.get("volumeMounts", []):
                 mount["name"] = "%s-%s" % (self.name, mount["name"])
-        for volume in spec.get("volumes", []):  # podman 4.3 would share an emptyDir between pods by its name
+        for volume in spec.get("volumes", []):  # podman 4.3 would share an emptyDir between pods, by its name
             volume["name"] = "%s-%s" % (self.name, volume["name"])
         self.file = tmp_path / (self.name + ".json")
 
@@ -200,12 +200,12 @@ class Pod:
         return "%s-%s" % (self.name, name)
 
     def says(self, container, text):
-        """Waits for a line of a container's; gives the pid of its first process as the machine sees it."""
+        """Waits for a line of a container's output; returns the host PID of its first process."""
         wait_until(lambda: text in self.logs(container), "%r from %s" % (text, container))
         return int(self.podman.call("inspect", "--format", "{{.State.Pid}}", self.container(container)))
 
     def serves(self, container):
-        """Waits until http.server waits for requests; gives the pid as the machine sees it."""
+        """Waits until http.server waits for requests; returns its host PID."""
         return at_rest(self.says(container, "Serving HTTP"))
 
     def logs(self, container):
@@ -213,16 +213,16 @@ class Pod:
         return done.stdout + done.stderr
 
     def run(self, container, *command, flags=()):
-        """podman exec, which is what kubectl exec does."""
+        """Runs podman exec, as kubectl exec does."""
         return self.podman.run("exec", *flags, self.container(container), *command)
 
     def exec(self, container, *command, flags=()):
-        """The same; must succeed; gives standard output."""
+        """Runs podman exec, which must succeed; returns standard output."""
         return self.podman.call("exec", *flags, self.container(container), *command)
 
 
 def flags_of(container, spec=None):
-    """The securityContext and hostPID as flags of `podman run`, which kube play has no way for."""
+    """Converts securityContext and hostPID to flags of `podman run`, because kube play does not support them."""
     security = dict((spec or {}).get("securityContext", {}), **container.get("securityContext", {}))
     flags = ["--pid=host"] if (spec or {}).get("hostPID") else []
     flags += ["--user=%d:%d" % (security["runAsUser"], security.get("runAsGroup", 0))] if "runAsUser" in security else []

@@ -1,4 +1,4 @@
-"""What the kernel says about a process: states, run counts, CPU time, descendants, descriptors."""
+"""What the kernel reports about a process: states, run counts, CPU time, descendants, file descriptors."""
 import os
 import pathlib
 import re
@@ -16,7 +16,7 @@ def stat(pid):
 
 
 def is_known_as(pid, inner):
-    """True if the process has the pid `inner` in its own pid namespace."""
+    """True if the process has the PID `inner` in its own PID namespace."""
     try:
         status = pathlib.Path("/proc/%d/status" % pid).read_text()
     except (FileNotFoundError, ProcessLookupError):
@@ -25,13 +25,13 @@ def is_known_as(pid, inner):
 
 
 def process_state(pid):
-    """The letter of /proc/PID/stat: R, S, T, t, Z; None if there is no such process."""
+    """The state letter in /proc/PID/stat: R, S, T, t or Z. None if there is no such process."""
     fields = stat(pid)
     return fields and fields[0]
 
 
 def task_runs(pid):
-    """{tid: (state, run count)} of all threads. The run count rises each time the thread gets a CPU."""
+    """{tid: (state, run count)} of all threads. The run count increases each time the thread gets a CPU."""
     runs = {}
     for task in pathlib.Path("/proc/%d/task" % pid).iterdir():
         try:
@@ -48,10 +48,10 @@ def task_states(pid):
 
 
 def at_rest(pid):
-    """Waits until every thread blocks: twice the same run counts, and no thread is runnable. Returns the pid.
+    """Waits until every thread blocks: no thread is runnable, and two reads give the same run counts. Returns the PID.
 
-    A target may print before it blocks, and a thread that `dump` paused must re-enter its system call. If no thread is
-    runnable, none can wake another.
+    A target may print before it blocks, and a thread that `dump` paused must re-enter its system call. If no thread
+    is runnable, none can wake another.
     """
     end = time.monotonic() + WAIT
     before = None
@@ -72,18 +72,18 @@ def cpu_seconds(pid):
 
 
 def run_seconds(pid):
-    """The same from schedstat, exact, of the main thread alone."""
+    """The CPU time of the main thread, exact, from schedstat."""
     return int(pathlib.Path("/proc/%d/schedstat" % pid).read_text().split()[0]) / 1e9
 
 
 def age(pid):
-    """Seconds since the process was started."""
+    """Seconds since the process started."""
     up = float(pathlib.Path("/proc/uptime").read_text().split()[0])
     return up - int(stat(pid)[19]) / os.sysconf("SC_CLK_TCK")
 
 
 def parents():
-    """{pid: parent's pid} of every process there is."""
+    """{pid: parent's pid} of all processes."""
     found = {}
     for entry in os.listdir("/proc"):
         fields = stat(int(entry)) if entry.isdigit() else None
@@ -93,7 +93,7 @@ def parents():
 
 
 def descendants(root):
-    """The pids below `root`, as the kernel has them now."""
+    """The PIDs of all current descendants of `root`."""
     up = parents()
     below = set()
     while True:
@@ -123,5 +123,5 @@ def descriptors(pid):
 
 
 def resident(pid):
-    """Bytes."""
+    """The resident memory in bytes."""
     return int(pathlib.Path("/proc/%d/statm" % pid).read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")

@@ -1,6 +1,6 @@
-"""Runs `record` until it has the samples that a test needs, and reads its formats back.
+"""Runs `record` until it has the samples that a test needs, and parses its formats.
 
-A test never records for a fixed time and hopes: record_enough() records longer and longer, Recording looks at snapshots.
+A test never records for a fixed time: record_enough() doubles the duration, Recording polls snapshots.
 """
 import collections
 import json
@@ -18,12 +18,12 @@ FORMATS = ["raw", "flamegraph", "speedscope", "chrometrace"]
 EXTENSION = {"raw": "txt", "flamegraph": "svg", "speedscope": "json", "chrometrace": "json"}
 SVG = "{http://www.w3.org/2000/svg}"
 
-# Works for that many seconds of CPU time, whatever else the machine does.
+# Works for that many seconds of CPU time, however busy the machine is.
 WORK = ("import time\nclock = getattr(time, 'process_time', None) or time.clock\ndef works():\n    end = clock() + %s\n"
         "    while clock() < end: sum(range(300))\nworks()\n")
 
 
-# ---- readers: {function name: samples in which it is on the stack}, and all samples (or their time) ----
+# ---- parsers: {function name: samples in which it is on the stack}, and the number of samples (or their time) ----
 
 def read_raw(text):
     counts, total = collections.Counter(), 0
@@ -67,7 +67,7 @@ def read_speedscope(text):
 
 
 def read_chrometrace(text):
-    """Time instead of samples: microseconds between B and E, which nest within each thread."""
+    """Returns time instead of samples: microseconds between B and E events, which nest within each thread."""
     counts, total, open_frames = collections.Counter(), 0, collections.defaultdict(list)
     for event in json.loads(text):
         if event["ph"] not in "BE":
@@ -90,7 +90,7 @@ def read_chrometrace(text):
 READ = {"raw": read_raw, "flamegraph": read_flamegraph, "speedscope": read_speedscope, "chrometrace": read_chrometrace}
 
 
-# ---- readers: {stack of names from the root on: its samples, or its time} ----
+# ---- parsers: {stack of names, root first: its samples, or its time} ----
 
 def raw_stacks(text):
     stacks = collections.Counter()
@@ -111,7 +111,7 @@ def speedscope_stacks(text):
 
 
 def chrometrace_stacks(text):
-    """The time between two events belongs to the frames that are open then."""
+    """Time between two events belongs to the frames that are open then."""
     stacks, open_frames, last = collections.Counter(), collections.defaultdict(list), {}
     for event in json.loads(text):
         if event["ph"] not in "BE":
@@ -128,7 +128,7 @@ def chrometrace_stacks(text):
 
 
 def flamegraph_stacks(text):
-    """Each box lies over its caller's. What is left of it beside its callees is its own."""
+    """Each box is above its caller's. The part that its callees do not cover is its self time."""
     boxes = []
     for group in xml.fromstring(text).iter(SVG + "g"):
         title, rect = group.find(SVG + "title"), group.find(SVG + "rect")
@@ -156,7 +156,7 @@ STACKS = {"raw": raw_stacks, "speedscope": speedscope_stacks, "chrometrace": chr
 # ---- recording ----
 
 def record_enough(enough, *args, out, program=SPYGLASS, wrapper=(), first=0.3, **options):
-    """Records with -d, twice as long each time, until enough(text of the file) holds. Returns the text and the Result.
+    """Records with -d, doubling the duration, until enough(text of the file) holds. Returns the text and the Result.
     `wrapper` is a command that runs the program."""
     seconds = first
     while True:
@@ -170,7 +170,7 @@ def record_enough(enough, *args, out, program=SPYGLASS, wrapper=(), first=0.3, *
 
 
 def seen(*names, format="raw"):
-    """For record_enough() and Recording.until(): each of these functions is in the profile."""
+    """For record_enough() and Recording.until(): true if each of these functions is in the profile."""
     return lambda text: all(READ[format](text)[0][name] > 0 for name in names)
 
 
@@ -179,8 +179,8 @@ def some_samples(text):
 
 
 def record_native(target, out, format, enough, *flags):
-    """Adds up recordings, each twice as long, until there are `enough` samples, or until enough(stacks) holds. Returns the
-    stacks and the number of samples."""
+    """Adds up recordings of doubling duration until there are `enough` samples, or until enough(stacks) holds.
+    Returns the stacks and the number of samples."""
     stacks, samples, seconds = collections.Counter(), 0, 0.3
     while True:
         result = run("record", "--native", "--pid", target.pid, "-d", seconds, "-f", format, "-o", out, *flags).check()
@@ -193,7 +193,7 @@ def record_native(target, out, format, enough, *flags):
 
 
 def catches(pid, number):
-    """True if the process has a handler for the signal; None if there is no such process any more."""
+    """True if the process has a handler for the signal; None if the process is gone."""
     try:
         text = pathlib.Path("/proc/%d/status" % pid).read_text()
     except (FileNotFoundError, ProcessLookupError):
@@ -202,7 +202,7 @@ def catches(pid, number):
 
 
 class Recording:
-    """`record` in the background. SIGUSR1 makes it write what it has so far, so a test can wait for what it needs.
+    """`record` in the background. SIGUSR1 makes it write a snapshot, so a test can wait for what it needs.
 
         recording = Recording(out, "--pid", target.pid, "-f", "raw")
         recording.until(seen("works"))
@@ -210,19 +210,19 @@ class Recording:
     """
 
     def __init__(self, out, *args, program=SPYGLASS, wrapper=(), process=None, **options):
-        """`process` is a recording that runs already; else this starts one."""
+        """Starts a recording, unless `process` is one that already runs."""
         self.out = pathlib.Path(out)
         command = [*wrapper, program, "record", *args, "-o", self.out]
         self.process = process or start(*command[1:], program=command[0], **options)
         self.pid = self.process.pid
 
     def snapshot(self):
-        """What it has so far; None if it has exited."""
+        """The text of a snapshot; None if the recording has exited."""
         wait_until(lambda: self.process.poll() is not None or catches(self.pid, signal.SIGUSR1), "record to start")
         before, end = self.identity(), time.monotonic() + WAIT
         while self.process.poll() is None and self.identity() == before:
             assert time.monotonic() < end, "no snapshot after SIGUSR1"
-            self.send(signal.SIGUSR1)  # again and again: without any sample, a flame graph is not written
+            self.send(signal.SIGUSR1)  # keep asking: record writes no flame graph before the first sample
             soon = time.monotonic() + 0.5
             while self.process.poll() is None and self.identity() == before and time.monotonic() < soon:
                 time.sleep(0.005)
@@ -252,29 +252,30 @@ class Recording:
             assert time.monotonic() < end, "not enough samples:\n" + text[-2000:]
 
     def stop(self, number=signal.SIGINT, status=0):
-        """Ends it by a signal; returns the text of the file. The Result is in .result."""
+        """Ends the recording with a signal; returns the text of the file. The Result is in .result."""
         self.send(number)
         self.result = finish(self.process).check(status)
         return self.out.read_text(encoding="utf-8")
 
 
 def wait_samples(process, out):
-    """Until a recording in the raw format has seen works(), and not only imports. Removes the snapshot that showed it."""
+    """Waits until a recording in the raw format has seen works(), not only imports. Removes that snapshot."""
     Recording(out, process=process).until(seen("works"))
     out.unlink()
 
 
 def record_launched(out, python, after="", flags=(), wrapper=(), program=SPYGLASS, **options):
-    """Records a program that is in works() until that was seen, then runs the code `after`. Returns the Result."""
+    """Records a program in works() until a snapshot shows works(), then lets it run the code `after`. Returns the
+    Result."""
     code = "import select\ndef works():\n    while not select.select([0], [], [], 0)[0]: sum(range(300))\nworks()\n" + after
     command = [*wrapper, program, "record", "-f", "raw", "-o", out, *flags, "--", *python.command, "-c", code]
     process = start(*command[1:], program=command[0], stdin=subprocess.PIPE, **options)
     wait_samples(process, out)
-    return finish(process)  # closes its standard input, which ends works()
+    return finish(process)  # closes standard input, which ends works()
 
 
 def wait_sampling(process):
-    """For a process that runs already: until record handles signals and has then slept and woken ten times."""
+    """Waits until a running record handles signals and has then slept and woken ten times."""
     status = pathlib.Path("/proc/%d/status" % process.pid)
 
     def wakes():

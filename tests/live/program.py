@@ -1,4 +1,4 @@
-"""Runs the program under test: SPYGLASS names it (default: build/spyglass; `py-spy` must be beside it)."""
+"""Runs the program under test: $SPYGLASS (default: build/spyglass; `py-spy` must be in the same directory)."""
 import os
 import pathlib
 import signal
@@ -11,7 +11,7 @@ TARGETS = ROOT / "tests" / "targets"
 SPYGLASS = pathlib.Path(os.environ.get("SPYGLASS", ROOT / "build" / "spyglass")).resolve()
 PY_SPY = SPYGLASS.parent / "py-spy"
 SANITIZED = b"__asan_init" in SPYGLASS.read_bytes() if SPYGLASS.exists() else False
-WAIT = 300  # seconds until something that must happen counts as a hang, however busy the machine is
+WAIT = 300  # seconds; whatever takes longer counts as a hang, however busy the machine is
 
 # nohup and background jobs of a shell ignore these signals, and every process started here would inherit that.
 for ignored, default in ((signal.SIGHUP, signal.SIG_DFL), (signal.SIGINT, signal.default_int_handler),
@@ -29,8 +29,8 @@ def clean_env(**more):
 
 
 class Result(str):
-    """What a run of the program gave: exit status, both streams, duration. A str, because pytest shortens the repr of
-    anything else when a test fails."""
+    """The outcome of a run: exit status, both streams, duration. A str, because pytest shortens the repr of anything
+    else when a test fails."""
 
     def __new__(cls, args, status, out, err, seconds):
         return super().__new__(cls, "%s -> %d\n%s\n%s" % (" ".join(map(str, args)), status, *(
@@ -56,12 +56,12 @@ def run(*args, program=SPYGLASS, timeout=WAIT, **options):
     done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                           timeout=timeout, env=options.pop("env", clean_env()), **options)
     result = Result(command, done.returncode, done.stdout, done.stderr, time.monotonic() - begin)
-    assert result.status >= 0 and result.status != 99, result  # no crash, no sanitizer report, ever
+    assert result.status >= 0 and result.status != 99, result  # no test may crash it or cause a sanitizer report
     return result
 
 
 def start(*args, program=SPYGLASS, **options):
-    """Starts the program in the background, for tests that send it signals; finish() gives the Result."""
+    """Starts the program in the background, for tests that send it signals; finish() returns the Result."""
     command = [str(program)] + [str(arg) for arg in args]
     options.setdefault("stdin", subprocess.DEVNULL)
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
@@ -76,7 +76,7 @@ def finish(process, timeout=WAIT):
 
 
 def wait_until(condition, what, timeout=WAIT):
-    """Polls a condition that must come true; failing is an error, not a retry."""
+    """Polls until the condition is true. A timeout fails the test."""
     end = time.monotonic() + timeout
     while not condition():
         assert time.monotonic() < end, "timed out waiting for: " + what

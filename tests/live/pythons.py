@@ -1,4 +1,4 @@
-"""The interpreters that the live tests run over: the lines of build/pythons.txt, which tools/pythons writes."""
+"""The interpreters that the live tests run on: the lines of build/pythons.txt, which tools/pythons writes."""
 import pathlib
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -18,7 +18,7 @@ class Python:
 
     @property
     def library_dir(self):
-        """The directory of its libpython, or None if it has no shared one."""
+        """The directory of its libpython, or None if libpython is not shared."""
         lib = pathlib.Path(self.command[0]).resolve().parent.parent / "lib"
         return lib if self.kind == "host" and list(lib.glob("libpython%d.%d*.so.*" % self.version)) else None
 
@@ -38,6 +38,6 @@ CHROOTS = [p for p in PYTHONS if p.kind == "chroot"]
 NEWEST_HOST = max(HOSTS, key=lambda p: p.version, default=None)
 DEBIAN = next((p for p in PYTHONS if p.label.startswith("usr-bin-3")), NEWEST_HOST)
 PYTHON_2 = of_version(2, 7)
-# One interpreter for each kind of memory layout (src/python/layouts.c): the sanitizer build runs over these.
+# One interpreter for each kind of memory layout (src/python/layouts.c): the sanitizer build runs on these.
 LAYOUT_KINDS = [(2, 7), (3, 6), (3, 8), (3, 10), (3, 11), (3, 12), (3, 15)]
 ONE_PER_LAYOUT = [DEBIAN if DEBIAN and DEBIAN.version == kind else of_version(*kind) for kind in LAYOUT_KINDS]

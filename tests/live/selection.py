@@ -5,11 +5,11 @@
     --tier check   the tests marked `smoke`, on one interpreter: `make check`
 
 Marks:
-    full            only in `all`: a soak, or a combination that `make test` already covers elsewhere
-    statistical     only in `all`, and run alone: compares shares, rates or delays, with a stated error probability
-    pairwise        `test` takes every pair of parameter values, not only every value (without sanitizers)
+    full            only in `all`: a soak test, or a combination that `make test` already covers elsewhere
+    statistical     only in `all`, and run alone: compares proportions, rates or delays, with a stated error probability
+    pairwise        `test` covers every pair of parameter values, not only every value (without sanitizers)
     since(3, 8)     skips older interpreters; also a mark of a single parameter value
-    until(3, 11)    skips newer ones
+    until(3, 11)    skips newer interpreters
 """
 import itertools
 import zlib
@@ -37,7 +37,7 @@ def interpreters(item):
 
 
 def fits(item):
-    """False if the interpreter is too old or too new for what the test looks at."""
+    """False if the interpreter is too old or too new for the test."""
     for python in interpreters(item):
         if any(python.version < mark.args for mark in item.iter_markers("since")):
             return False
@@ -57,7 +57,7 @@ def values_of(item, size):
 
 
 def cover(items, size):
-    """A few of the items that together cover every combination of `size` values; the same ones in every run."""
+    """Selects a few items that together cover every combination of `size` values, the same ones in every run."""
     left = set().union(*(values_of(item, size) for item in items))
     taken = []
     pool = sorted(items, key=lambda item: zlib.crc32(item.nodeid.encode()))
@@ -88,7 +88,7 @@ def choose_for_check(items):
 
 @pytest.fixture
 def one_of(request):
-    """one_of(values) -> one of them in --tier test, chosen by the test's name; all of them otherwise."""
+    """one_of(values) -> one of them in --tier test, selected by the test's name; all of them otherwise."""
     def choose(values):
         values = list(values)
         if request.config.getoption("--tier") != "test":

@@ -1,12 +1,13 @@
-"""Compares shares of samples with the truth. A share of n samples scatters: at 5 standard deviations a correct profiler
-fails once in some two million comparisons. Beyond that, BIAS is the systematic error that we allow."""
+"""Compares proportions of samples with the CPU time that the target measured. A proportion of n samples has a
+sampling error: at 5 standard deviations, a correct profiler fails once in about two million comparisons. BIAS is the
+systematic error that we allow in addition."""
 
 DEVIATIONS = 5
 BIAS = 0.03
 
 
 def check_shares(counts, spent, samples, bias=BIAS):
-    """`spent` has the CPU seconds of each name, as the target measured them; `counts` the samples (or their time)."""
+    """`spent` has the CPU seconds per name, as the target measured them; `counts` has the samples (or their time)."""
     whole, total = sum(spent.values()), sum(counts[name] for name in spent)
     assert samples > 20 and total > 0, (counts, samples)
     for name, seconds in spent.items():

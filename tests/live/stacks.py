@@ -1,4 +1,4 @@
-"""Reads what `dump` printed back into stacks, and compares them with what the target knows about itself."""
+"""Parses the output of `dump` into stacks and compares them with what the target reports about itself."""
 import json
 import re
 
@@ -11,7 +11,7 @@ RULE = re.compile(r"^-{3,}$")
 
 
 def parse_text(text):
-    """The processes of a dump in text: dicts of pid, command, version, program, parent, threads."""
+    """The processes of a text dump, as dicts: pid, command, version, program, parent, threads."""
     processes = []
     for line in text.split("\n"):
         if line.startswith("Process "):
@@ -39,7 +39,7 @@ def parse_text(text):
 
 
 def parse_frame(text):
-    """`name (file:line)`: the last parenthesis that opens after a blank is the file's."""
+    """Splits `name (file:line)`. The file begins at the last parenthesis that follows a blank."""
     assert text.endswith(")"), text
     name, _, place = text[:-1].rpartition(" (")
     filename, colon, line = place.rpartition(":")
@@ -49,7 +49,7 @@ def parse_frame(text):
 
 
 def parse_json(text):
-    """A dump in JSON, in the terms of parse_text; checks the keys that callers rely on."""
+    """Parses a JSON dump into the same dicts as parse_text; checks the keys that callers rely on."""
     threads = json.loads(text)
     for thread in threads:
         assert set(thread) - {"container"} == {"pid", "thread_id", "thread_name", "os_thread_id", "active", "owns_gil", "process_info",
@@ -98,7 +98,7 @@ def check_json(text, truth):
 
 
 def check_text(text, truth, full):
-    """With --full-filenames the frames are the same; without, each file is the end of the true one."""
+    """With --full-filenames the frames are equal; without it, each file is a suffix of the full path."""
     process, = parse_text(text)
     assert process["pid"] == truth["pid"]
     assert process["version"].startswith(".".join(map(str, truth["version"])))
@@ -128,7 +128,7 @@ def compare_text_thread(found, true, full):
     same(got, want, "text, thread %s" % true["name"])
 
 
-# The ways to look at a process that rests: flags, and the check of what they print.
+# The ways to dump a blocked process: flags, and the check of the output.
 VIEWS = {
     "json": (["--json"], check_json),
     "nonblocking": (["--json", "--nonblocking"], check_json),
@@ -138,7 +138,7 @@ VIEWS = {
 
 
 def compare(target, views=VIEWS):
-    """Every stack of a target that rests, as the target itself told it."""
+    """Compares every stack of a blocked target with what the target reported."""
     assert target.truth["pid"] == target.pid
     for view in views:
         flags, check = VIEWS[view]

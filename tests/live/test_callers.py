@@ -1,4 +1,4 @@
-"""The command lines by which Ray, Dask, Dagster and scripts call py-spy, read as they read them."""
+"""The py-spy command lines that Ray, Dask, Dagster and scripts use, with the output parsed as they parse it."""
 import json
 import os
 import re
@@ -17,7 +17,7 @@ def call(*args, **options):
 
 
 def test_which():
-    """Ray looks for the program by its name in PATH."""
+    """Ray looks for the program by name in PATH."""
     found = shutil.which("py-spy", path=str(PY_SPY.parent))
     assert found and re.match(r"py-spy \d+\.\d+\.\d+", run("--version", program=found).check().out)
 
@@ -40,7 +40,7 @@ def test_ray_dump_native(spawn, flags):
 @pytest.mark.parametrize("flags", [[], ["--idle"], ["--subprocesses"], ["--idle", "--subprocesses"],
                                    ["--native", "--idle", "--subprocesses"]], ids=" ".join)
 def test_ray_record(spawn, tmp_path, format, extension, flags):
-    """-f wins over the file's extension, which Ray always makes .txt but for the flame graph."""
+    """-f takes precedence over the extension: Ray uses .txt for everything but the flame graph."""
     target = spawn(DEBIAN, "busy.py")
     out = tmp_path / ("%s_%d_cpu_profiling.%s" % (format, target.pid, extension))
     call("record", "-o", out, "-p", target.pid, "-d", "1", "-f", format, *flags).check()
@@ -51,7 +51,7 @@ def test_ray_record(spawn, tmp_path, format, extension, flags):
 
 
 def test_ray_task(spawn, tmp_path):
-    """Without an end of its own, stopped by SIGINT."""
+    """A recording without a duration, stopped with SIGINT."""
     target = spawn(DEBIAN, "busy.py")
     out = tmp_path / "f.json"
     process = start("record", "-p", target.pid, "-o", out, "-f", "speedscope", "-r", "100", "--nonblocking",
@@ -69,7 +69,8 @@ def test_ray_nice_worker(spawn, tmp_path):
 
 
 def test_dask(spawn, tmp_path):
-    """An output file that exists already; no early exit; SIGINT; pipes drained only at the end."""
+    """The output file already exists, the recording must not end early, and dask-pyspy reads the pipes only after
+    SIGINT."""
     target = spawn(DEBIAN, "busy.py")
     out = tmp_path / "profile.json"
     out.touch()
@@ -83,7 +84,7 @@ def test_dask(spawn, tmp_path):
 
 
 def test_dask_native(spawn, tmp_path):
-    """dask-pyspy's own defaults: native frames, a thousand times a second, SIGINT at the end."""
+    """dask-pyspy's defaults: native frames, 1000 samples a second, SIGINT at the end."""
     target = spawn(DEBIAN, "native_shares.py", directory(DEBIAN, "spy_c"))
     out = tmp_path / "profile.json"
     process = start("record", "--pid", target.pid, "--output", out, "--format", "speedscope", "--rate", "1000", "--native",
@@ -122,7 +123,7 @@ def test_program_without_dashes(tmp_path):
 
 
 def test_flag_forms(spawn, tmp_path):
-    """-p5, --pid=5, bundled letters."""
+    """-p5, --pid=5, combined short flags."""
     target = spawn(DEBIAN, "busy.py")
     out = tmp_path / "x"
     call("record", "-p%d" % target.pid, "--duration=1", "-r50", "-o%s" % out, "--format=raw", "-ti").check()
@@ -131,7 +132,7 @@ def test_flag_forms(spawn, tmp_path):
 
 
 def test_odd_names_everywhere(spawn, tmp_path):
-    """Names that mean something to a format: each stays valid."""
+    """Names with a special meaning in a format: the output stays valid."""
     newest = max((p for p in PYTHONS if p.kind == "host"), key=lambda p: p.version)
     target = spawn(newest, "situations3.py", "odd_names")
     for format in READ:
@@ -143,7 +144,7 @@ def test_odd_names_everywhere(spawn, tmp_path):
 
 
 def test_not_utf8(launch, tmp_path):
-    """A script whose name is not UTF-8, and arguments that are not: the answer is UTF-8 all the same."""
+    """A script name and arguments that are not valid UTF-8: the output is."""
     path = os.fsencode(tmp_path) + b"/n\xe4me\xff.py"
     with open(path, "w") as f:
         f.write("import os, time\ndef works():\n    os.write(1, b'{}\\n')\n    time.sleep(1000)\nworks()\n")
@@ -169,15 +170,16 @@ def test_control_characters(launch):
 
 
 def start_many(target, tmp_path):
-    """Those who press Ray's buttons together. A thread has one tracer at a time."""
+    """Several users press the buttons of Ray's dashboard at the same time. A thread has one tracer at a time."""
     dumps = [start("dump", "-p", target.pid, "--native-all", "--json", program=PY_SPY) for _ in range(6)]
     out = [tmp_path / ("raw_%d_cpu_profiling.txt" % i) for i in range(2)]
     records = [start("record", "-p", target.pid, "--native-all", "-f", "raw", "-d", "2", "-o", o, program=PY_SPY) for o in out]
     return [finish(process).check() for process in dumps], [finish(process).check() for process in records], out
 
 
-def test_many_at_once(spawn, tmp_path):
-    """Each dump has the stack, and each recording the stacks it counts: for two seconds others may hold the thread."""
+def test_concurrent_profilers(spawn, tmp_path):
+    """Each dump has the stack, and each recording counts stacks. Other profilers may have stopped the thread at
+    times."""
     dumps, records, out = start_many(spawn(DEBIAN, "busy.py"), tmp_path)
     for result in dumps:
         assert "root" in [frame["name"] for thread in json.loads(result.out) for frame in thread["frames"]], result
@@ -187,8 +189,8 @@ def test_many_at_once(spawn, tmp_path):
 
 
 @pytest.mark.statistical
-def test_many_at_once_of_a_nice_process(spawn, tmp_path):
-    """All get native stacks in time, even of a process that is nice, as Ray's workers are."""
+def test_concurrent_profilers_of_nice_process(spawn, tmp_path):
+    """All get native stacks in time, even from a process with a high nice value, as Ray's workers have."""
     dumps, records, out = start_many(spawn(DEBIAN, "busy.py", preexec_fn=lambda: os.nice(15)), tmp_path)
     for result in dumps:
         assert "could not" not in result.err and "may not" not in result.err, result

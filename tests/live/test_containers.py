@@ -1,8 +1,8 @@
-"""Real containers, by podman and runc: from the host, inside, from a sidecar; with and without SYS_PTRACE; as other users;
-in an image with nothing but our file.
+"""Real containers, with podman and runc: from the host, inside, from a sidecar; with and without SYS_PTRACE; as other
+users; in an image that contains only our binary.
 
-The image is made of the chroot with Debian sid that tools/pythons brought, and is kept in the cache outside of the tree;
-containers and all else are removed. podman gets storage of its own and flags in place of any configuration.
+The image is made from the Debian sid chroot of tools/pythons and cached outside of the tree; the tests remove
+containers and everything else. podman gets its own storage, and flags instead of any configuration.
 """
 import fcntl
 import json
@@ -28,7 +28,7 @@ inside = pytest.mark.skipif(SANITIZED, reason="a build with sanitizers is not st
 
 
 class Podman:
-    """podman with its own storage; what it starts is removed at the end of a test."""
+    """podman with its own storage. Everything it starts is removed at the end of the test."""
 
     def __init__(self, cache):
         self.config = cache / "containers.conf"
@@ -47,7 +47,7 @@ class Podman:
 
 
 def prepare(cache):
-    """The images: `sid` is the chroot, `bare` has not a single file but ours."""
+    """The images: `sid` is the chroot, `bare` contains only our binary."""
     cache.mkdir(parents=True, exist_ok=True)
     podman = Podman(cache)
     podman.config.write_text("[containers]\ndefault_ulimits = []\n")
@@ -64,7 +64,7 @@ def prepare(cache):
 
 
 def make_bare(podman):
-    """An empty image: a directory for the program to be mounted at is all that it has."""
+    """An image with nothing but an empty directory to mount the program at."""
     tar = subprocess.run(["tar", "-C", "/", "-c", "--no-recursion", "--transform", "s,.*,spy,", "tmp"], stdout=subprocess.PIPE, check=True)
     if podman.call("image", "exists", "bare").returncode:
         done = subprocess.run([*podman.command, "import", "-", "bare"], input=tar.stdout, env=podman.env, stdout=subprocess.PIPE,
@@ -95,7 +95,7 @@ def podman():
 
 @pytest.fixture(scope="session")
 def program():
-    """A directory with the program alone, to be mounted."""
+    """A directory to mount that contains only the program."""
     place = pathlib.Path("/tmp/spyglass-" + uuid.uuid4().hex)
     place.mkdir(mode=0o755)
     shutil.copy(SPYGLASS, place / "spyglass")
@@ -108,8 +108,8 @@ def program():
 class Container:
     def __init__(self, podman, name, target):
         self.podman, self.name = podman, name
-        told = json.loads(podman.check("inspect", name))[0]
-        self.pid, self.id = told["State"]["Pid"], told["Id"]
+        report = json.loads(podman.check("inspect", name))[0]
+        self.pid, self.id = report["State"]["Pid"], report["Id"]
         if isinstance(target.truth, dict) and target.truth.get("repeats_on_input"):
             target.refresh_truth(self.pid)
         self.truth = target.truth
@@ -121,7 +121,8 @@ class Container:
 
 @pytest.fixture
 def container(podman, program, launch):
-    """container("python3.14", "/spy/targets/situations.py", "plain", flags=[...]) -> Container that has spoken."""
+    """container("python3.14", "/spy/targets/situations.py", "plain", flags=[...]) -> Container that has printed its
+    first line."""
     names = []
 
     def go(*command, flags=(), image="sid"):
@@ -138,7 +139,7 @@ def container(podman, program, launch):
 
 @pytest.fixture
 def sidecar(podman, program):
-    """sidecar(container, "dump", ...) runs our file beside another container, with its pids and nothing else of it."""
+    """sidecar(container, "dump", ...) runs our binary in another container that shares only the PID namespace."""
     def go(of, *args, flags=(), image="bare"):
         return podman.call("run", "--rm", "--ulimit", "host", "--network=none", "--read-only", "--pid", "container:" + of.name,
                            "--volume", "%s:/spy:ro" % program, *flags, image, PROGRAM, *args)
@@ -151,7 +152,7 @@ def plain(version=None):
 
 
 def check_threads(text, truth, pid, main=None):
-    """Frames as the target tells them; ids as they are where we are."""
+    """Compares frames with the target's report, and PIDs with those of our own PID namespace."""
     found = {t["thread_id"]: t for t in parse_json(text)}
     assert len(found) == len(truth["threads"]) + 1
     for true in truth["threads"]:
@@ -175,7 +176,7 @@ def inner_tid(pid, tid):
 
 
 def from_host(box):
-    """Dump of a container's first process, from outside."""
+    """Dumps the first process of a container from outside."""
     threads = check_threads(run("dump", "--json", "--pid", at_rest(box.pid)).check().out, box.truth, box.pid)
     for thread in threads:
         assert thread["container"] == {"pid": 1, "runtime": "podman", "id": box.id}
@@ -205,7 +206,7 @@ def test_host(container, newer, tmp_path):
 @pytest.mark.full
 @pytest.mark.parametrize("older", PYENV, ids=repr)
 def test_host_of_every_version(container, older):
-    """The interpreters of this machine, in a container with another libc."""
+    """Runs the interpreters of this machine in a container with another libc."""
     home = pathlib.Path(older.command[0]).parents[3]
     box = container(older.command[0], "/spy/targets/situations.py", "many_threads", flags=["--volume", "%s:%s:ro" % (home, home)])
     from_host(box)
@@ -213,8 +214,8 @@ def test_host_of_every_version(container, older):
 
 @pytest.mark.parametrize("flags", [["--user", "1234:1234"], ["--uidmap", "0:100000:65536"], ["--cap-drop", "ALL", "--read-only"],
                                    ["--pid", "host"], ["--cap-add", "SYS_PTRACE"]], ids=" ".join)
-def test_host_of_others(container, flags):
-    """Other users, users of its own, the host's pids."""
+def test_host_other_users(container, flags):
+    """Other users, a user namespace, the host's PID namespace."""
     box = container(*plain(), flags=flags)
     if "host" in flags:
         thread = check_threads(run("dump", "--json", "--pid", at_rest(box.pid)).check().out, box.truth, box.pid)[0]
@@ -223,8 +224,8 @@ def test_host_of_others(container, flags):
         from_host(box)
 
 
-def test_host_pid_of_the_inside(container):
-    """Pid 1 is the host's own first process, whatever runs in containers."""
+def test_host_pid_is_not_container_pid(container):
+    """PID 1 is the host's own first process, whatever runs in containers."""
     box = container(*plain())
     result = run("dump", "--pid", "1")
     assert box.id[:12] not in result.out and str(box.pid) not in result.out, result
@@ -233,7 +234,7 @@ def test_host_pid_of_the_inside(container):
 
 
 BINARIES = {
-    # Each makes the program that runs something else than a file at its path.
+    # In each case the path of the running program names something other than its file.
     "deleted": "cp {python} /tmp/p && exec /tmp/p -c \"import os; os.unlink('/tmp/p'); exec(open('/spy/targets/{script}').read())\"",
     "replaced": "cp {python} /tmp/p && exec /tmp/p -c \"import os; os.rename('/bin/sh', '/tmp/p'); exec(open('/spy/targets/{script}').read())\"",
     "link to the host": "cp {python} /opt/real && ln -s /opt/real /opt/p && exec /opt/p -c \"exec(open('/spy/targets/{script}').read())\"",
@@ -242,7 +243,8 @@ BINARIES = {
 
 @pytest.mark.parametrize("kind", BINARIES)
 def test_host_binary(container, tmp_path, kind):
-    """The program is in the overlay's upper layer, deleted, replaced, or behind a link that means the container's root."""
+    """The program is in the overlay's upper layer, deleted, replaced, or behind a link relative to the container's
+    root."""
     python = os.path.realpath(NEWEST.root / "usr/bin" / NEWEST.command[2])[len(str(NEWEST.root)):]
     (tmp_path / "go.py").write_text("import json, os, time\nprint(json.dumps(os.getpid()), flush=True)\n"
                                     "def waits():\n    time.sleep(1000)\nwaits()\n")
@@ -265,8 +267,8 @@ def test_host_memfd(container, tmp_path):
         assert "waits" in names
 
 
-def test_host_never_reads_its_own_files_instead(container, tmp_path):
-    """A link inside of the container that names a file of the host leads to nothing: the short name shows it."""
+def test_host_does_not_follow_links_out(container, tmp_path):
+    """spyglass does not follow a link inside of the container to a file of the host. The short file name shows that."""
     package = tmp_path / "pack"
     package.mkdir()
     (package / "__init__.py").write_text("")
@@ -288,7 +290,7 @@ def test_host_never_reads_its_own_files_instead(container, tmp_path):
 @pytest.mark.parametrize("flags", [[], ["--cap-drop", "ALL"], ["--cap-add", "SYS_PTRACE"], ["--read-only", "--security-opt", "no-new-privileges"],
                                    ["--user", "1234:1234"], ["--user", "1234:1234", "--cap-drop", "ALL"]], ids=" ".join)
 def test_inside(container, flags):
-    """The same user: no capability is needed, pid 1 or not."""
+    """The same user: spyglass needs no capability, whether it is PID 1 or not."""
     box = container(*plain(), flags=flags)
     at_rest(box.pid)
     threads = check_threads(check_done(box.exec(PROGRAM, "dump", "--json", "--pid", "1")), box.truth, 1)
@@ -303,8 +305,9 @@ def test_inside(container, flags):
 
 
 @inside
-def test_inside_as_ray_does(container):
-    """Workers of a user, the profiler through sudo: root without SYS_PTRACE. The file is root's, as sudo has it."""
+def test_inside_ray(container):
+    """A worker of another user, the profiler through sudo: root without SYS_PTRACE. Root owns the output file, as
+    with sudo."""
     box = container(*plain(), flags=["--user", "1000:1000"])
     at_rest(box.pid)
     for flags in ([], ["--native"], ["--subprocesses"], ["--native", "--subprocesses"]):
@@ -329,8 +332,8 @@ def test_inside_as_another_user(container):
 
 
 @inside
-def test_inside_with_a_strict_profile(container, tmp_path):
-    """A seccomp profile without process_vm_readv and ptrace, as Docker's was before 20.10.6."""
+def test_inside_strict_seccomp(container, tmp_path):
+    """A seccomp profile without process_vm_readv and ptrace, like Docker's before 20.10.6."""
     profile = tmp_path / "seccomp.json"
     profile.write_text(json.dumps({"defaultAction": "SCMP_ACT_ALLOW", "syscalls": [
         {"names": ["process_vm_readv", "ptrace", "openat2", "pidfd_open"], "action": "SCMP_ACT_ERRNO", "errnoRet": 1}]}))
@@ -346,7 +349,7 @@ def test_inside_with_a_strict_profile(container, tmp_path):
 
 @pytest.fixture
 def rootless(podman, program, launch):
-    """A container that a plain user made, in a user namespace of his: runc alone, over the chroot itself."""
+    """A container that an unprivileged user created in a user namespace: runc alone, on the chroot itself."""
     place = pathlib.Path("/tmp/spyglass-" + uuid.uuid4().hex)
     for part in ("root", "bundle", "state"):
         (place / part).mkdir(parents=True)
@@ -374,7 +377,7 @@ def rootless(podman, program, launch):
 
 
 def test_rootless(rootless, program):
-    """From the host as root, as its owner and as a stranger; and inside."""
+    """From the host as root, as the owner and as another user; and inside."""
     pid, truth = at_rest(rootless.inner), rootless.truth
     threads = check_threads(run("dump", "--json", "--pid", pid).check().out, truth, pid)
     assert {t["container"]["pid"] for t in threads} == {1}
@@ -391,12 +394,12 @@ def test_rootless(rootless, program):
     assert "dump: works" in check_done(rootless.exec("/mnt/spyglass", "doctor", "--pid", "1"))
 
 
-# ---- beside
+# ---- from a sidecar
 
 
 @inside
 def test_sidecar(container, sidecar):
-    """As `kubectl debug --target` has it: its pids, files of our own, and of these only one."""
+    """Like `kubectl debug --target`: the target's PID namespace, but our own root file system, with one file."""
     box = container(*plain())
     at_rest(box.pid)
     for flags in ([], ["--cap-add", "SYS_PTRACE"]):
@@ -412,7 +415,7 @@ def test_sidecar(container, sidecar):
 @pytest.mark.full
 @inside
 @pytest.mark.parametrize("flags, works", [
-    ([], True),  # root, which becomes the user
+    ([], True),  # root, which reads as the user
     (["--cap-drop", "SETUID"], False),
     (["--cap-drop", "SETUID", "--cap-add", "SYS_PTRACE"], True),
     (["--user", "1000:1000", "--cap-drop", "ALL", "--security-opt", "no-new-privileges"], True),  # the restricted standard
@@ -431,8 +434,8 @@ def test_sidecar_of_a_user(container, sidecar, flags, works):
 
 @pytest.mark.full
 @inside
-def test_nothing_but_our_file(podman, program):
-    """No libc, no /etc/passwd, no terminfo, no /tmp, no shell, and nowhere to write."""
+def test_empty_image(podman, program):
+    """No libc, no /etc/passwd, no terminfo, no /tmp, no shell, and no writable directory."""
     def go(*args):
         return podman.call("run", "--rm", "--ulimit", "host", "--network=none", "--read-only", "--volume", "%s:/spy:ro" % program,
                            "bare", PROGRAM, *args)
@@ -441,7 +444,7 @@ def test_nothing_but_our_file(podman, program):
     check_done(go("--help"))
     text = check_done(go("doctor"))
     assert "dump: works" in text and "container: podman/" in text
-    done = go("dump", "--pid", "1")  # it is its own pid 1
+    done = go("dump", "--pid", "1")  # it is its own PID 1
     assert done.returncode == 1 and b"Failed to find python version" in done.stderr
     done = go("record", "-d", "1", "--", "python3")
     assert done.returncode == 1 and done.stderr, done

@@ -1,4 +1,5 @@
-"""Core files of every interpreter, by gcore and by the kernel: what dump says against what the process told before."""
+"""Core files of every interpreter, from gcore and from the kernel: compares dump with what the process reported
+before."""
 import gzip
 import json
 import os
@@ -10,7 +11,7 @@ import struct
 import subprocess
 
 import pytest
-from cores import PATTERN, by_gcore, by_kernel, dump_core_json, found_core, gcore, roots, wants_core
+from core_files import PATTERN, by_gcore, by_kernel, dump_core_json, found_core, gcore, roots, wants_core
 from processes import at_rest
 from program import SPYGLASS, run
 from pythons import DEBIAN, PYTHONS
@@ -19,11 +20,11 @@ from stacks import check_json, check_text, parse_text, rows, same
 SITUATIONS = ["plain", "many_threads", "generators", "deep", "raw_threads"]
 
 
-# ---- whole stacks, every interpreter ----
+# ---- complete stacks, every interpreter ----
 
 def check_lossy(threads, truth):
-    """gdb 13 gives up a thread's C stack at the guard pages of a new glibc (2.43). Entry frames are on that stack: the
-    Python stack ends there, and says so. What is shown is true."""
+    """gdb 13 loses a thread's C stack at the guard pages of a new glibc (2.43). Entry frames are on that stack, so
+    the Python stack ends there, and dump says so. What dump shows is correct."""
     assert {t["thread_id"] for t in threads} == {t["ident"] for t in truth["threads"]} | {truth["helper"]}
     for true in truth["threads"]:
         found = next(t for t in threads if t["thread_id"] == true["ident"])
@@ -38,7 +39,7 @@ def check_lossy(threads, truth):
 @by_gcore
 @pytest.mark.parametrize("situation", SITUATIONS)
 def test_gcore(spawn, scratch, python, situation):
-    target = spawn(python, "situations.py", situation, env={"MALLOC_ARENA_MAX": "1"})  # else each thread is 64 MB more
+    target = spawn(python, "situations.py", situation, env={"MALLOC_ARENA_MAX": "1"})  # otherwise each thread adds 64 MB
     core = gcore(target, scratch)
     target.kill()
     threads, signals = dump_core_json(core, *roots(python))
@@ -47,7 +48,7 @@ def test_gcore(spawn, scratch, python, situation):
         return check_lossy(threads, target.truth)
     check_json(json.dumps(threads), target.truth)
     if situation == "many_threads":
-        return  # their names are too odd to be read back from text
+        return  # their names are too odd to be parsed from text
     text = run("dump", "--core", core, "--full-filenames", *roots(python)).check()
     assert text.err == "", text
     check_text(text.out, target.truth, full=True)
@@ -59,7 +60,7 @@ def test_gcore(spawn, scratch, python, situation):
 @by_kernel
 @pytest.mark.parametrize("kind, where", [("abrt", "main"), ("segv", "main"), ("abrt", "thread"), ("segv", "thread")])
 def test_crash(spawn, inside, python, kind, where):
-    """The thread that crashed comes first, with the signal, and all stacks are those that were told."""
+    """The thread that crashed comes first, with the signal, and all stacks match the report."""
     place, name = inside(python)
     target = spawn(python, "crash.py", kind, where, name, preexec_fn=wants_core)
     number = -target.process.wait()
@@ -89,7 +90,7 @@ def test_crash(spawn, inside, python, kind, where):
 
 @by_kernel
 def test_null_call(spawn, inside, python):
-    """The instruction is at 0, where no code is: who called is on top of the stack all the same."""
+    """The instruction pointer is 0, where there is no code. The caller is still on top of the stack."""
     place, name = inside(python)
     target = spawn(python, "crash.py", "null", "main", name, preexec_fn=wants_core)
     number = -target.process.wait()
@@ -108,7 +109,7 @@ def test_null_call(spawn, inside, python):
 @by_kernel
 @pytest.mark.parametrize("host", [p for p in PYTHONS if p.kind == "host"], ids=repr)
 def test_sent_signal(spawn, inside, host):
-    """A signal from outside tells who sent it; the process need not have done anything."""
+    """A signal from another process: dump names the sender."""
     place, _ = inside(host)
     target = spawn(host, "situations.py", "sleeping", cwd=place, preexec_fn=wants_core)
     os.kill(at_rest(target.pid), signal.SIGQUIT)
@@ -119,11 +120,11 @@ def test_sent_signal(spawn, inside, host):
     same(rows(process["threads"][0]["frames"]), rows(main["frames"]), "main")
 
 
-# ---- packed, moved, damaged ----
+# ---- compressed, moved, damaged ----
 
 @pytest.fixture(scope="module")
 def crashed(tmp_path_factory):
-    """A core file of Debian's Python, made once, and what was told before."""
+    """A core file of Debian's Python, created once, and what the process reported before."""
     if "/" in PATTERN or "|" in PATTERN or "%" in PATTERN:
         pytest.skip("core_pattern is %r" % PATTERN)
     place = tmp_path_factory.mktemp("crashed")
@@ -143,7 +144,7 @@ def is_whole(result, truth):
 
 
 @pytest.mark.parametrize("packer", ["gzip", "zstd", "gzip twice"])
-def test_packed(crashed, scratch, packer):
+def test_compressed(crashed, scratch, packer):
     core, truth = crashed
     packed = scratch / "core.packed"
     bytes_ = core.read_bytes()
@@ -159,7 +160,7 @@ def test_packed(crashed, scratch, packer):
     assert set(scratch.iterdir()) == before, "something was left behind"
 
 
-def test_packed_and_cut_off(crashed, scratch):
+def test_compressed_and_truncated(crashed, scratch):
     core, _ = crashed
     packed = scratch / "core.gz"
     packed.write_bytes(gzip.compress(core.read_bytes(), 1)[:-200000])
@@ -168,15 +169,15 @@ def test_packed_and_cut_off(crashed, scratch):
 
 
 @pytest.mark.parametrize("name, start, program", [("xz", b"\xfd7zXZ\0", "xz"), ("lz4", b"\x04\x22\x4d\x18", "lz4")])
-def test_packed_otherwise(scratch, name, start, program):
+def test_unsupported_compression(scratch, name, start, program):
     packed = scratch / ("core." + name)
     packed.write_bytes(start + bytes(100))
     result = run("dump", "--core", packed).check(1)
     assert "Error: " in result.err and program + " -d " + str(packed) in result.err, result
 
 
-def test_no_room_to_unpack(crashed, scratch):
-    """The disk is full: one line that says so, one that says what to do."""
+def test_no_space_to_decompress(crashed, scratch):
+    """The disk is full: one line says so, one says what to do."""
     core, _ = crashed
     packed, small = scratch / "core.gz", scratch / "small"
     packed.write_bytes(gzip.compress(core.read_bytes(), 1))
@@ -194,7 +195,7 @@ def test_no_room_to_unpack(crashed, scratch):
 @pytest.mark.parametrize("chrooted", [p for p in PYTHONS if p.kind == "chroot"], ids=repr)
 @by_kernel
 def test_root(spawn, inside, chrooted):
-    """The process saw other files than we do: with --root they are found, without it is said that they are missing."""
+    """The process had another root directory. --root finds its files; without it, dump says that they are missing."""
     place, name = inside(chrooted)
     target = spawn(chrooted, "crash.py", "abrt", "main", name, preexec_fn=wants_core)
     target.process.wait()
@@ -206,14 +207,14 @@ def test_root(spawn, inside, chrooted):
 
 
 @by_gcore
-def test_links_do_not_lead_out(spawn, scratch):
-    """A root whose files are links to elsewhere: they are followed inside of it, and not out."""
+def test_links_stay_in_root(spawn, scratch):
+    """Files below --root that are links: spyglass follows them inside of the root only."""
     target = spawn(DEBIAN, "situations.py", "plain")
     core = gcore(target, scratch)
     program = os.path.realpath(DEBIAN.command[0])
     root = scratch / "root"
     (root / "usr" / "bin").mkdir(parents=True)
-    (root / program[1:]).symlink_to(program)  # to itself, seen from inside
+    (root / program[1:]).symlink_to(program)  # a link to itself, seen from inside
     out = run("dump", "--core", core, "--root", root).check()
     assert program in out.err and "missing" in out.err, out
     (root / "real").mkdir()
@@ -225,7 +226,7 @@ def test_links_do_not_lead_out(spawn, scratch):
 
 @by_kernel
 def test_exe(launch, copy, script, inside, scratch, python):
-    """The program and its library were deleted: the stacks are there all the same, and what is missing is named."""
+    """The program and its library were deleted. dump still shows the stacks, and names the missing files."""
     one = copy(python)
     place, name = inside(python)
     kept = scratch / "kept"
@@ -251,7 +252,7 @@ def test_exe(launch, copy, script, inside, scratch, python):
 @by_kernel
 @pytest.mark.parametrize("filter_", ["0x3", "0x7f"])
 def test_coredump_filter(spawn, inside, python, filter_):
-    """Less than usual: not even the headers of programs and libraries. More: all that was mapped."""
+    """Less than the default: not even the headers of programs and libraries. More: everything that was mapped."""
     def wants():
         wants_core()
         pathlib.Path("/proc/self/coredump_filter").write_text(filter_)
@@ -262,18 +263,18 @@ def test_coredump_filter(spawn, inside, python, filter_):
     assert is_whole(run("dump", "--core", found_core(place), "--json", *roots(python)), target.truth).err == ""
 
 
-def test_no_list_of_files(crashed, scratch):
-    """Without the note of mapped files the images are known by how they begin."""
+def test_no_file_note(crashed, scratch):
+    """Without the note of mapped files, spyglass recognises images by their headers."""
     core, truth = crashed
     other = scratch / "core.other"
     whole = core.read_bytes()
-    at = whole.index(struct.pack("<I", 0x46494c45) + b"CORE\0")  # the kind and the owner of that note
+    at = whole.index(struct.pack("<I", 0x46494c45) + b"CORE\0")  # the type and the owner of that note
     other.write_bytes(whole[:at] + b"none" + whole[at + 4:])
     is_whole(run("dump", "--core", other, "--json"), truth)
 
 
-def test_other_file_in_its_place(crashed, scratch):
-    """An upgrade since the crash: the file of that name is not believed."""
+def test_replaced_file(crashed, scratch):
+    """An upgrade since the crash: spyglass does not use the new file of that name."""
     core, truth = crashed
     program = os.path.realpath(DEBIAN.command[0])
     (scratch / program[1:]).parent.mkdir(parents=True)
@@ -283,8 +284,8 @@ def test_other_file_in_its_place(crashed, scratch):
 
 
 @pytest.mark.parametrize("share", [0.999, 0.9, 0.5, 0.2, 0.01])
-def test_cut_off(crashed, scratch, share):
-    """Never a crash, never a lie: what is shown is true, and that the file is truncated is said."""
+def test_truncated(crashed, scratch, share):
+    """dump never crashes and never shows a wrong stack; it says that the file is truncated."""
     core, truth = crashed
     cut = scratch / "core.cut"
     bytes_ = core.read_bytes()
@@ -303,7 +304,7 @@ def test_cut_off(crashed, scratch, share):
                 assert row == true_row or row[0] == "[unreadable]"
 
 
-# ---- what is no core file of a Python ----
+# ---- files that are not core files of a Python ----
 
 def header(kind=4, machine=62, size=2, data=1):
     ident = b"\x7fELF" + bytes([size, data, 1, 0]) + bytes(8)

@@ -1,7 +1,7 @@
-"""deploy/ and docs/kubernetes*.md: manifests that are valid, pods that run, lines that work as they are written.
+"""deploy/ and docs/kubernetes*.md: manifests are valid, pods run, and commands work as documented.
 
-The schemas come with kubernetes-validate from PyPI. Pods run in podman, with the Debian chroot as the image of the user
-and our program as `spyglass:latest`; `podman exec` stands for `kubectl exec`.
+kubernetes-validate from PyPI provides the schemas. Pods run in podman, with the Debian chroot as the user's image
+and our program as `spyglass:latest`; `podman exec` replaces `kubectl exec`.
 """
 import os
 import pty
@@ -50,13 +50,13 @@ def pod(name, spec):
 
 
 def dagster_pod(name, container, spec):
-    """The Pod that Dagster makes of its two dicts."""
+    """The Pod that Dagster creates from its two dicts."""
     main = {"name": "dagster", "image": "my-registry/my-location:latest", "args": ["dagster", "api"]}
     return pod(name, dict(spec, containers=[dict(main, **container)]))
 
 
 def named(file):
-    """The manifests of a file of deploy/, as Kubernetes would see them: {name: manifest}."""
+    """The manifests of a file in deploy/, as Kubernetes sees them: {name: manifest}."""
     documents = pods.load(DEPLOY / file)
     first = documents[0]
     if file == "raycluster.yaml":
@@ -86,14 +86,14 @@ MANIFESTS = sorted(path.name for path in DEPLOY.iterdir() if path.suffix in (".y
 
 @pytest.mark.parametrize("file", MANIFESTS)
 def test_valid(file):
-    """By the strict schemas of an old, a middle and the newest Kubernetes: no field is unknown or of a wrong kind."""
+    """The strict schemas of an old, a middle and the newest Kubernetes accept every field."""
     manifests = list(named(file).values())
     assert manifests and pods.faults(manifests, *VERSIONS) == []
 
 
 @pytest.mark.parametrize("wrong", [{"capabilites": {"add": ["SYS_PTRACE"]}}, {"runAsUser": "1000"},
                                    {"capabilities": {"add": "SYS_PTRACE"}}], ids=["unknown", "string", "no list"])
-def test_faults_are_found(wrong):
+def test_invalid_is_detected(wrong):
     """The check above can fail."""
     manifest = named("pod.yaml")["app/Pod"]
     manifest["spec"]["containers"][0]["securityContext"] = wrong
@@ -101,7 +101,7 @@ def test_faults_are_found(wrong):
 
 
 def test_raycluster():
-    """The fields around the templates, which no schema here knows: those of ray.io/v1."""
+    """The fields around the templates, which the schemas here do not cover: those of ray.io/v1."""
     cluster, = pods.load(DEPLOY / "raycluster.yaml")
     assert (cluster["apiVersion"], cluster["kind"]) == ("ray.io/v1", "RayCluster")
     assert set(cluster["spec"]) == {"rayVersion", "headGroupSpec", "workerGroupSpecs"}
@@ -117,7 +117,7 @@ def test_raycluster():
 
 
 def violations(spec):
-    """What of a Pod the baseline and the restricted Pod Security Standards forbid; of their rules those that we touch."""
+    """Violations of the baseline and the restricted Pod Security Standards; only the rules that concern us."""
     baseline, restricted = set(), set()
     if any(spec.get(name) for name in ("hostPID", "hostNetwork", "hostIPC")):
         baseline.add("host namespaces")
@@ -138,7 +138,7 @@ def violations(spec):
 
 
 def test_standards():
-    """restricted.yaml passes the restricted standard; what has SYS_PTRACE does not even pass baseline."""
+    """restricted.yaml meets the restricted standard; a pod with SYS_PTRACE does not even meet baseline."""
     assert violations(named("restricted.yaml")["restricted/Pod"]["spec"]) == (set(), set())
     for file in ("pod.yaml", "raycluster.yaml", "dagster-values.yaml", "dagster-container-context.yaml",
                  "ephemeral-container.json"):
@@ -164,7 +164,7 @@ def podman():
 
 @pytest.fixture
 def play(podman, tmp_path):
-    """play(manifest, version=None) -> a Pod that runs; removed when the test is over."""
+    """play(manifest, version=None) -> a running Pod; removed after the test."""
     running = []
 
     def go(manifest, version=None):
@@ -177,7 +177,7 @@ def play(podman, tmp_path):
 
 
 def check_waits(text, pid):
-    """A dump of http.server that waits."""
+    """Dumps http.server while it waits."""
     assert re.search(r"^Process %d\b" % pid, text, re.M) and "\nPython v3." in text, text
     places = [text.find(frame) for frame in WAITS]
     assert -1 not in places and places == sorted(places), text
@@ -189,7 +189,7 @@ def check_busy(raw):
 
 
 def test_bare_image(podman, tmp_path):
-    """Nothing but our program, under both names; it runs."""
+    """The image has only our program, under both names, and it runs."""
     files = tmp_path / "bare.tar"
     name = "spyglass-test-bare-%d" % os.getpid()
     podman.call("create", "--name", name, podman.bare)
@@ -200,7 +200,7 @@ def test_bare_image(podman, tmp_path):
     assert set(kept) == {"usr/bin/spyglass", "usr/bin/py-spy"}
     assert all(entry.mode & stat.S_IXOTH for entry in kept.values())
     flags = ["run", "--rm", "--network=none", podman.bare]
-    assert podman.call(*flags).startswith("spyglass ")  # without a command: the help
+    assert podman.call(*flags).startswith("spyglass ")  # without a command it prints the help
     assert podman.call(*flags, "py-spy", "--version").startswith("py-spy ")
 
 
@@ -211,14 +211,14 @@ def test_nonroot_image(podman):
 
 
 def newest_in_test(versions):
-    """The newest one in every tier; starting a pod takes seconds."""
+    """Only the newest one in every tier, because starting a pod takes seconds."""
     newest = max(versions, default=None)
     return [pytest.param(v, id="%d.%d" % v, marks=[] if v == newest else [pytest.mark.full]) for v in versions]
 
 
 @pytest.mark.parametrize("version", newest_in_test([python.version for python in pods.chroot_pythons()]))
 def test_pod(play, version):
-    """The lines in pod.yaml's head and in the walk-through."""
+    """The commands in the header of pod.yaml and in the walk-through."""
     app = play(named("pod.yaml")["app/Pod"], version)
     app.serves("app")
     check_waits(app.exec("app", TOOL, "dump", "--pid", "1"), 1)
@@ -240,7 +240,7 @@ def test_pod_busy(play):
 
 @pytest.mark.full
 def test_copied(play):
-    """The shortest way: the one file copied into a container that has no right of its own."""
+    """The shortest way: copy the one file into a container without extra privileges."""
     manifest = named("pod.yaml")["app/Pod"]
     del manifest["spec"]["initContainers"], manifest["spec"]["volumes"]
     del manifest["spec"]["containers"][0]["securityContext"], manifest["spec"]["containers"][0]["volumeMounts"]
@@ -254,14 +254,14 @@ def test_copied(play):
 
 
 def debug(app, flags, *command):
-    """What kubectl debug --target=app does: another container in the pod, with the pids of that one."""
+    """What kubectl debug --target=app does: adds a container to the pod that shares the PID namespace of `app`."""
     pids = "container:" + app.container("app")
     return app.podman.run("run", "--rm", "--pod", app.name, "--pid", pids, *flags, app.podman.bare, *command)
 
 
 @pytest.mark.full
 def test_ephemeral(play):
-    """The container of the patch, from the bare image: shared pids, other mounts."""
+    """The container of the patch, from the bare image: the same PID namespace, other mounts."""
     app = play(named("pod.yaml")["app/Pod"])
     app.serves("app")
     extra, = named("ephemeral-container.json")["app"]["spec"]["ephemeralContainers"]
@@ -276,8 +276,8 @@ def test_ephemeral(play):
 
 
 @pytest.mark.full
-def test_ephemeral_without_a_right(play):
-    """--profile=baseline: the same user, and the target has no more rights than we do."""
+def test_ephemeral_baseline(play):
+    """--profile=baseline: the same user, and the target has no more capabilities than we do."""
     manifest = named("pod.yaml")["app/Pod"]
     del manifest["spec"]["containers"][0]["securityContext"]
     app = play(manifest)
@@ -288,8 +288,8 @@ def test_ephemeral_without_a_right(play):
 
 
 @pytest.mark.full
-def test_ephemeral_as_the_user(play):
-    """--profile=restricted --custom=deploy/debug-user.yaml: no right at all, the same user and group."""
+def test_ephemeral_restricted(play):
+    """--profile=restricted --custom=deploy/debug-user.yaml: no capabilities, the same user and group."""
     manifest = named("pod.yaml")["app/Pod"]
     custom, = named("debug-user.yaml")["user"]["spec"]["containers"]
     strict = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
@@ -305,7 +305,7 @@ def test_ephemeral_as_the_user(play):
 
 
 def in_terminal(app, container, *command):
-    """podman exec -it, on a terminal of ours; gives what it showed."""
+    """Runs podman exec -it on a pseudoterminal; returns what it displayed."""
     ours, theirs = pty.openpty()
     args = [*app.podman.command, "exec", "-it", app.container(container), *command]
     process = subprocess.Popen([str(part) for part in args], stdin=theirs, stdout=theirs, stderr=theirs, env=app.podman.env)
@@ -314,7 +314,7 @@ def in_terminal(app, container, *command):
     while select.select([ours], [], [], max(0, end - time.monotonic()))[0]:
         try:
             chunk = os.read(ours, 65536)
-        except OSError:  # the other side is closed
+        except OSError:  # the other end is closed
             chunk = b""
         if not chunk:
             break
@@ -325,7 +325,8 @@ def in_terminal(app, container, *command):
 
 
 def test_restricted(play):
-    """No right, no root: the list of Pythons, a dump and a recording from the second container; no other user may."""
+    """No capabilities, no root: the list of Pythons, a dump and a recording from the second container. Another user
+    is refused."""
     app = play(named("restricted.yaml")["restricted/Pod"])
     app.serves("app")
     status = app.exec("spyglass", "cat", "/proc/self/status")
@@ -369,7 +370,7 @@ print(open('/tmp/p.txt').read())
 @pytest.mark.full
 @pytest.mark.parametrize("group", ["head", "workers"])
 def test_ray(play, group):
-    """What Ray's agent does: it looks for py-spy in PATH and calls it. It finds ours."""
+    """Does what Ray's agent does: finds py-spy in PATH and runs it. It finds ours."""
     manifest = named("raycluster.yaml")[group]
     container, = manifest["spec"]["containers"]
     container["command"] = ["python3", "-c", BUSY]
@@ -385,7 +386,8 @@ def test_ray(play, group):
 @pytest.mark.parametrize("file, name", [("dagster-values.yaml", "run"), ("dagster-container-context.yaml", "run"),
                                         ("dagster-container-context.yaml", "server")])
 def test_dagster(play, file, name):
-    """A run whose work is in a child, beside one that is not Python: all Pythons are shown, and the status is 0."""
+    """A run that works in a child process, with a sibling that is not Python: all Pythons are shown, and the status
+    is 0."""
     manifest = named(file)[name]
     manifest["spec"]["containers"][0].update(command=["python3", "-c", FAMILY, FAMILY], args=[])
     app = play(manifest)
@@ -395,7 +397,7 @@ def test_dagster(play, file, name):
 
 
 def node_flags(way):
-    """The DaemonSet's pod, or what `kubectl debug node/NODE --profile=sysadmin` makes."""
+    """The DaemonSet's pod, or what `kubectl debug node/NODE --profile=sysadmin` creates."""
     spec = named("daemonset.yaml")["spyglass/DaemonSet"]["spec"]["template"]["spec"]
     container, = spec["containers"]
     assert container["command"] == ["sleep", "infinity"]
@@ -405,7 +407,8 @@ def node_flags(way):
 @pytest.mark.full
 @pytest.mark.parametrize("way", ["daemonset", "debug"])
 def test_node(play, podman, spawn, way):
-    """From a pod with the pids of the node: a Python of the node itself, and one in another pod, found by its name."""
+    """From a pod in the node's PID namespace: a Python on the node itself, and one in another pod, found by its
+    name."""
     name = "spyglass-test-%s-%d" % (way, os.getpid())
     podman.call("run", "--detach", "--name", name, "--network=none", *node_flags(way), podman.shell, "sleep", "infinity")
     try:
@@ -423,7 +426,7 @@ def test_node(play, podman, spawn, way):
         podman.run("rm", "--force", "--time", "0", name)
 
 
-# The documents
+# Documentation
 
 
 def blocks(path):
@@ -432,7 +435,7 @@ def blocks(path):
 
 
 def known_flags(command):
-    """The flags in the help of a command: {"--pid", "-p", ...}."""
+    """The flags in a command's help: {"--pid", "-p", ...}."""
     help_text = run(command, "--help").check().out.split("Flags:")[1].split("Examples:")[0]
     return set(re.findall(r"(?<![\w-])(--?[a-zA-Z][\w-]*)", "\n".join(re.findall(r"^  .{22,24}", help_text, re.M))))
 
@@ -441,7 +444,7 @@ CALL = re.compile(r"(?:^|[\s/'\"(`])(?:spyglass|py-spy) (dump|record)\b([^|>#`'\
 
 
 def calls(text):
-    """The calls of our program in a text: [(command, [flag, ...])]; what follows `--` is not ours."""
+    """The calls of our program in a text: [(command, [flag, ...])]. What follows `--` is not ours."""
     found = []
     for command, rest in CALL.findall(text):
         words = rest.split(" -- ")[0].split()
@@ -451,21 +454,21 @@ def calls(text):
 
 @pytest.mark.parametrize("path", DOCS + sorted(DEPLOY.iterdir()), ids=lambda path: path.name)
 def test_flags_in_documents(path):
-    """Each flag that a document or a manifest gives to our program is one that its help knows."""
+    """The help knows each flag that a document or a manifest passes to our program."""
     found = calls(path.read_text(encoding="utf-8"))
     assert path not in DOCS or len(found) > 10
     for command, flags in found:
         assert set(flags) <= known_flags(command), (command, flags)
 
 
-def test_unknown_flags_are_found():
+def test_unknown_flags_are_detected():
     assert calls("kubectl exec x -- spyglass dump --pid 1 --nosuch > y")[0][1] == ["--pid", "--nosuch"]
     assert "--nosuch" not in known_flags("dump") and {"--pid", "-p", "--subprocesses", "-s"} <= known_flags("dump")
 
 
 @pytest.mark.parametrize("path", DOCS, ids=lambda path: path.name)
 def test_paths_in_documents(path):
-    """Each file of ours that a document names is there; each link leads somewhere."""
+    """Each file of ours that a document names exists, and each link has a target."""
     text = path.read_text(encoding="utf-8")
     names = re.findall(r"(?<![\w/.-])((?:deploy|docs|tests|tools|examples)/[\w./-]*\w)", text)
     assert set(MANIFESTS) | {"Containerfile"} <= {os.path.basename(name) for name in names}
@@ -478,18 +481,18 @@ def test_paths_in_documents(path):
 
 
 def slug(head):
-    """The anchor of a heading, as GitHub makes it."""
+    """The anchor that GitHub creates for a heading."""
     return re.sub(r"[^\w -]", "", head).replace(" ", "-").lower()
 
 
-def test_same_blocks():
-    """Both languages show the same commands and the same words of the program."""
+def test_same_code_blocks():
+    """Both languages show the same commands and the same output."""
     english, chinese = (blocks(path) for path in DOCS)
     assert english and english == chinese
 
 
 def test_yaml_in_documents(tmp_path):
-    """What the documents tell to paste into a container is as in the manifests: valid in a Pod."""
+    """The YAML that the documents tell readers to paste matches the manifests and is valid in a Pod."""
     parts = [text for language, text in blocks(DOCS[0]) if language == "yaml"]
     assert parts
     for text in parts:
@@ -500,14 +503,14 @@ def test_yaml_in_documents(tmp_path):
 
 
 @pytest.mark.parametrize("path", [ROOT / "README.md", *DOCS], ids=lambda path: path.name)
-def test_linked(path):
-    """Each document leads to the others."""
+def test_documents_link_each_other(path):
+    """Each document links to the others."""
     text = path.read_text(encoding="utf-8")
     for other in DOCS:
         assert path == other or re.search(r"\]\((?:docs/)?%s" % re.escape(other.name), text), other
 
 
-# What people type today, as they find it in the guides of Dagster, KubeRay, Ray and Dask
+# Commands from the guides of Dagster, KubeRay, Ray and Dask, as people type them today
 
 
 TODAY = [
@@ -524,7 +527,7 @@ TODAY = [
 
 
 @pytest.mark.parametrize("line", TODAY)
-def test_today(spawn, tmp_path, line):
+def test_guide_commands(spawn, tmp_path, line):
     target = spawn(DEBIAN, "busy.py")
     out = tmp_path / "profile"
     args = line.format(pid=target.pid, out=out).split()
@@ -536,8 +539,9 @@ def test_today(spawn, tmp_path, line):
         assert "flamegraph" not in args or "<!DOCTYPE svg" in text
 
 
-def test_today_dagster(tmp_path):
-    """`py-spy record -f speedscope --idle -- dagster definitions validate`: found in PATH; a file in this directory."""
+def test_guide_dagster(tmp_path):
+    """`py-spy record -f speedscope --idle -- dagster definitions validate`: found in PATH; writes a file to this
+    directory."""
     program = tmp_path / "bin" / "dagster"
     program.parent.mkdir()
     program.write_text("#!%s\nimport sys, time\ndef imports_slowly():\n    time.sleep(1)\n"
@@ -550,8 +554,8 @@ def test_today_dagster(tmp_path):
     assert read_speedscope(profile.read_text())[0]["imports_slowly"] > 0
 
 
-def test_today_dask(spawn, tmp_path):
-    """As distributed-pyspy runs it: a temporary file that exists, and SIGINT at the end."""
+def test_guide_dask(spawn, tmp_path):
+    """The way distributed-pyspy runs it: an existing temporary file, and SIGINT at the end."""
     target = spawn(DEBIAN, "busy.py")
     out = tmp_path / "profile.json"
     out.touch()
@@ -562,8 +566,9 @@ def test_today_dask(spawn, tmp_path):
     assert read_speedscope(out.read_text())[0]["root"] > 0
 
 
-def test_today_idle(spawn, tmp_path):
-    """Where the guides speak of an error, there is a picture that says that all waited; the flag that they recommend helps."""
+def test_guide_idle(spawn, tmp_path):
+    """Where the guides mention an error, spyglass writes a flame graph that says that all threads waited. The flag
+    that they recommend works."""
     target = spawn(DEBIAN, "situations.py", "plain")
     args = ["record", "-p", at_rest(target.pid), "-d", "1", "-o", tmp_path / "x.svg"]
     idle = run(*args, program=PY_SPY).check()

@@ -1,4 +1,4 @@
-"""Each error provoked for real: one line of what, one line of what to do, the right status."""
+"""Provokes each error: one line says what happened, one says what to do, and the status is right."""
 import os
 import pathlib
 import re
@@ -11,7 +11,7 @@ from program import PY_SPY, SPYGLASS, run
 from pythons import DEBIAN
 
 BOTH = pytest.mark.parametrize("program", [SPYGLASS, PY_SPY], ids=["spyglass", "py-spy"])
-FREE_PID = 4194000  # near the top of the range: nobody has it
+FREE_PID = 4194000  # near the top of the range: no process has it
 
 
 def dump_and_record(pid, tmp_path):
@@ -39,11 +39,11 @@ def test_not_python(launch, tmp_path, program):
 
 @BOTH
 def test_permission(spawn, program):
-    """Another user's process: the word Permission, the cause, and a line to paste."""
+    """Another user's process: the word Permission, the cause, and a command to paste."""
     if os.getuid() != 0:
         pytest.skip("needs root, to become another user")
     target = spawn(DEBIAN, "situations.py", "plain")
-    copy = tempfile.mkdtemp(prefix="spyglass-", dir="/tmp")  # a place that nobody may enter, unlike the tree
+    copy = tempfile.mkdtemp(prefix="spyglass-", dir="/tmp")  # a directory that the user `nobody` may enter, unlike the tree
     os.chmod(copy, 0o777)
     shutil.copy(program, copy)
     try:
@@ -85,7 +85,7 @@ def test_bad_arguments(program, args):
 @BOTH
 @pytest.mark.parametrize("command", ["dump", "record"])
 def test_nothing_to_profile(program, command):
-    """Neither a pid nor a program, and no terminal."""
+    """Neither a PID nor a program, and no terminal."""
     result = run(command, program=program)
     assert result.status == 2 and "--pid" in result.err, result
 
@@ -110,7 +110,7 @@ def test_completions(program, shell):
 
 
 def test_closed_pipe(spawn):
-    """The reader goes away: no crash, no hang."""
+    """The reader closes the pipe: no crash, no hang."""
     target = spawn(DEBIAN, "situations.py", "deep")
     done = subprocess.run("%s dump --pid %d | head -c 10" % (SPYGLASS, target.pid), shell=True, timeout=60,
                           stdout=subprocess.PIPE, stderr=subprocess.PIPE)

@@ -17,7 +17,7 @@ VERSION = "23.0.0"
 
 @pytest.fixture(scope="session")
 def gunicorn():
-    """Its program, in an environment outside of the tree. PyPI must answer once."""
+    """The gunicorn program, in an environment outside of the tree. The first call needs PyPI."""
     place = CACHE / ("gunicorn-" + VERSION)
     with Locked(CACHE / "gunicorn.lock"):
         if not (place / "done").exists():
@@ -29,26 +29,26 @@ def gunicorn():
 
 @pytest.fixture
 def served(gunicorn, tmp_path):
-    """serve(flags) -> (pid of the master, what each worker told)."""
+    """serve(flags) -> (PID of the master, what each worker reported)."""
     started = []
 
     def serve(workers, *flags):
         address = tmp_path / "socket"
-        told = tmp_path / "told"
+        report = tmp_path / "report"
         process = subprocess.Popen([gunicorn, "--workers", str(workers), "--bind", "unix:%s" % address, "--chdir", TARGETS, *flags,
-                                    "served:application"], env=clean_env(SERVED=str(told)), start_new_session=True,
+                                    "wsgi_app:application"], env=clean_env(REPORT_FILE=str(report)), start_new_session=True,
                                    stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         started.append(process)
         wait_until(lambda: len(descendants(process.pid)) >= workers and address.exists(), "the workers")
         connections = []
-        while len(answers(told)) < workers:  # each request parks one worker: the next one goes to another
+        while len(answers(report)) < workers:  # each request blocks one worker, so the next one goes to another
             connection = socket.socket(socket.AF_UNIX)
             connection.connect(str(address))
             connection.sendall(b"GET / HTTP/1.0\r\n\r\n")
             connections.append(connection)
-            wait_until(lambda: len(answers(told)) == len(connections), "a worker at its request")
+            wait_until(lambda: len(answers(report)) == len(connections), "a worker at its request")
         started.append(connections)
-        return process.pid, answers(told)
+        return process.pid, answers(report)
 
     yield serve
     for one in started:
@@ -66,11 +66,11 @@ def answers(path):
 
 @pytest.mark.parametrize("flags", [[], ["--preload"], ["--worker-class", "gthread", "--threads", "2", "--workers", "1"]], ids=" ".join)
 def test_workers(served, flags):
-    master, told = served(1 if "gthread" in flags else 3, *flags)
+    master, report = served(1 if "gthread" in flags else 3, *flags)
     result = run("dump", "--subprocesses", "--json", "--pid", master).check()
     threads = parse_json(result.out)
     assert {t["pid"] for t in threads} == {master} | {p for p in descendants(master) if is_python(p)}
-    for worker in told:
+    for worker in report:
         assert worker["parent"] == master
         mine = [t for t in threads if t["pid"] == worker["pid"]]
         resting = [t for t in mine if t["frames"] and t["frames"][0]["name"] == "handler_rests"]

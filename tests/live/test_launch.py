@@ -1,4 +1,4 @@
-"""A program that is started through us: its signals, its terminal, its status, its user."""
+"""Programs launched by spyglass: their signals, terminal, exit status and user."""
 import errno
 import json
 import os
@@ -19,42 +19,43 @@ from processes import cpu_seconds, descendants, process_state
 from profiles import WORK, read_raw, wait_samples
 from program import PY_SPY, SPYGLASS, TARGETS, WAIT, clean_env, finish, run, start, wait_until
 from pythons import DEBIAN, NEWEST_HOST, PYTHON_2
-from trees import functions_of, read_tree
+from process_trees import functions_of, read_tree
 
 SOME = [p for p in (PYTHON_2, DEBIAN, NEWEST_HOST) if p]
 
 
 def lines_of(process):
-    """The next JSON line among what a launched program writes to our standard output."""
-    told = []
-    guard = threading.Timer(WAIT, give_up, [process.pid, told])
+    """The next JSON line that a launched program writes to our standard output."""
+    report = []
+    guard = threading.Timer(WAIT, give_up, [process.pid, report])
     guard.start()
     try:
         while True:
             line = process.stdout.readline()
-            assert line, (told, process.stderr.read())
+            assert line, (report, process.stderr.read())
             if line.startswith(b"{"):
                 return json.loads(line.decode())
     finally:
         guard.cancel()
 
 
-def give_up(pid, told):
-    """Nothing came: how the profiler and the program stand goes into the message of the test, then they end."""
+def give_up(pid, report):
+    """On a timeout: adds the states of the profiler and the program to the failure message, then kills both."""
     for one in [*descendants(pid), pid]:
         try:
-            told.extend(pathlib.Path("/proc/%d/%s" % (one, name)).read_text() for name in ("status", "wchan"))
+            report.extend(pathlib.Path("/proc/%d/%s" % (one, name)).read_text() for name in ("status", "wchan"))
             os.kill(one, signal.SIGKILL)
         except OSError as error:
-            told.append(str(error))
+            report.append(str(error))
 
 
 def launch(out, *args, program=SPYGLASS, flags=(), **options):
-    """The profiler with a target launched: the process, and the target's pid once it has spoken."""
+    """Starts the profiler with a target to launch: returns the process, and the target's PID once the target has
+    printed it."""
     process = start("record", "-f", "raw", "--function", "-o", out, *flags, "--", *args, program=program, **options)
-    told = lines_of(process)
+    report = lines_of(process)
     wait_samples(process, pathlib.Path(out))
-    return process, told["pid"]
+    return process, report["pid"]
 
 
 def send(process, number):
@@ -64,10 +65,10 @@ def send(process, number):
 # --- signals ---
 
 @pytest.mark.parametrize("host", SOME, ids=repr)
-def test_signals_are_passed_on(tmp_path, script, host):
-    """Each once; those that end the recording too; SIGUSR1 is ours."""
+def test_signals_are_forwarded(tmp_path, script, host):
+    """The program gets each signal once, including those that end the recording, but not SIGUSR1, which is ours."""
     out = tmp_path / "out"
-    process, pid = launch(out, *host.command, script(host, "signalled.py"))
+    process, pid = launch(out, *host.command, script(host, "signal_reporter.py"))
     for name in ("SIGUSR2", "SIGWINCH", "SIGALRM", "SIGRTMIN", "SIGIO", "SIGCONT"):
         send(process, getattr(signal, name))
         assert lines_of(process) == {"signal": getattr(signal, name)}
@@ -84,13 +85,13 @@ def test_signals_are_passed_on(tmp_path, script, host):
 
 
 def waits(process):
-    """The recording is over, and it sleeps until the program ends."""
+    """Waits until the recording is over and the profiler sleeps until the program exits."""
     return pathlib.Path("/proc/%d/wchan" % process.pid).exists() and process_state(process.pid) == "S"
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT])
-def test_ends_with_its_status(tmp_path, script, number):
-    """A signal to us ends the program; its status is kept, and the file is written."""
+def test_exit_status_after_signal(tmp_path, script, number):
+    """A signal to spyglass ends the program; spyglass exits with its status and writes the file."""
     out = tmp_path / "out"
     process, pid = launch(out, *DEBIAN.command, "-c", "import os; print('{\"pid\": %d}' % os.getpid(), flush=True)\n" + WORK % 600)
     send(process, number)
@@ -101,19 +102,20 @@ def test_ends_with_its_status(tmp_path, script, number):
 
 
 @pytest.mark.parametrize("program, status", [(SPYGLASS, 40 + 15), (PY_SPY, 0)])
-def test_tidies_up(tmp_path, script, program, status):
-    """It may take its time to end: we stay, the file is there before it has ended, the status is its own."""
-    process, pid = launch(tmp_path / "out", *DEBIAN.command, script(DEBIAN, "signalled.py"), "ends", program=program)
+def test_waits_for_cleanup(tmp_path, script, program, status):
+    """The program takes its time to exit. spyglass waits, has already written the file, and exits with the program's
+    status."""
+    process, pid = launch(tmp_path / "out", *DEBIAN.command, script(DEBIAN, "signal_reporter.py"), "ends", program=program)
     send(process, signal.SIGTERM)
     assert lines_of(process) == {"signal": 15}
     finish(process).check(status)
     assert process_state(pid) is None
 
 
-def test_stays_until_asked_twice(tmp_path, script):
-    """A program that pays no heed to SIGTERM: a second one lets us go, and it goes on."""
+def test_second_signal_ends_wait(tmp_path, script):
+    """A program that ignores SIGTERM: a second SIGTERM ends spyglass, and the program keeps running."""
     out = tmp_path / "out"
-    process, pid = launch(out, *DEBIAN.command, script(DEBIAN, "signalled.py"))
+    process, pid = launch(out, *DEBIAN.command, script(DEBIAN, "signal_reporter.py"))
     try:
         send(process, signal.SIGTERM)
         while b"Waiting for the program" not in process.stdout.readline():
@@ -127,10 +129,11 @@ def test_stays_until_asked_twice(tmp_path, script):
     assert b"still running (PID %d)" % pid in process.communicate()[0]
 
 
-def test_asked_at_once_is_once(tmp_path, script):
-    """timeout(1) sends to us and to our group in one breath: we stay for the program's end all the same."""
+def test_simultaneous_signals_count_once(tmp_path, script):
+    """timeout(1) signals spyglass and its process group at once: that counts as one request, and spyglass still
+    waits."""
     out = tmp_path / "out"
-    process, pid = launch(out, *DEBIAN.command, script(DEBIAN, "signalled.py"), start_new_session=True)
+    process, pid = launch(out, *DEBIAN.command, script(DEBIAN, "signal_reporter.py"), start_new_session=True)
     send(process, signal.SIGTERM)
     for _ in range(3):
         os.killpg(process.pid, signal.SIGTERM)
@@ -144,7 +147,8 @@ def test_asked_at_once_is_once(tmp_path, script):
 
 
 def test_group_signal(tmp_path, script):
-    """What it sends to its whole group comes to us as well, and is not sent back to it."""
+    """A signal that the program sends to its whole process group reaches spyglass too; spyglass does not send it
+    back."""
     code = ("import os, select, signal, time, json\nseen = []\nsignal.signal(signal.SIGUSR2, lambda n, f: seen.append(n))\n"
             "def works(until):\n    while not until(): sum(range(300))\n"
             "print(json.dumps({'pid': os.getpid()}), flush=True)\nworks(lambda: select.select([0], [], [], 0)[0])\n"
@@ -166,8 +170,9 @@ CODE_MASKS = ("import json\nd = dict(l.split(':', 1) for l in open('/proc/self/s
               "print(json.dumps({k: d[k].strip() for k in ('SigBlk', 'SigIgn')}), flush=True)\n" + WORK % 0.3)
 
 
-def test_begins_as_we_did(tmp_path):
-    """What was blocked or ignored when we were started is so for the program, and nothing else: nohup works through us."""
+def test_inherited_signal_mask(tmp_path):
+    """The program starts with the signals blocked and ignored that spyglass started with, and no others: nohup
+    works."""
     def before():
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
         signal.signal(signal.SIGPIPE, signal.SIG_IGN)
@@ -184,7 +189,7 @@ def test_begins_as_we_did(tmp_path):
 
 
 def test_nohup(tmp_path, script):
-    """Under nohup the end of the terminal ends neither of us."""
+    """Under nohup, closing the terminal ends neither spyglass nor the program."""
     process = start("record", "-f", "raw", "-o", tmp_path / "x", "--", *DEBIAN.command, "-c",
                     "import os; print('{\"pid\": %d}' % os.getpid(), flush=True)\n" + WORK % 600,
                     preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN))
@@ -202,7 +207,7 @@ def test_nohup(tmp_path, script):
 LONG = "import os; print('{\"pid\": %d}' % os.getpid(), flush=True)\n" + WORK % 600
 
 
-def test_duration_leaves_it(tmp_path):
+def test_duration_keeps_program_running(tmp_path):
     """-d ends the recording, not the program."""
     out = tmp_path / "out"
     process = start("record", "-d", "0.5", "-f", "raw", "-o", out, "--", *DEBIAN.command, "-c", LONG)
@@ -217,7 +222,7 @@ def test_duration_leaves_it(tmp_path):
 
 
 def test_duration_and_wait(tmp_path):
-    """--wait: its status is ours in the end."""
+    """--wait: spyglass exits with the program's status."""
     out = tmp_path / "out"
     run("record", "-d", "0.5", "--wait", "-f", "raw", "-o", out, "--", *DEBIAN.command, "-c", WORK % 1.5 + "import sys; sys.exit(9)").check(9)
     assert out.exists()
@@ -225,7 +230,7 @@ def test_duration_and_wait(tmp_path):
 
 @pytest.mark.parametrize("code", [LONG, "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)\n" + LONG], ids=["at-once", "by-force"])
 def test_duration_and_kill(tmp_path, code):
-    """--kill: it ends with the recording; one that does not want to is made to."""
+    """--kill: the program ends with the recording, if necessary by SIGKILL."""
     process = start("record", "-d", "0.5", "--kill", "-f", "raw", "-o", tmp_path / "x", "--", *DEBIAN.command, "-c", code)
     pid = lines_of(process)["pid"]
     result = finish(process)
@@ -238,14 +243,15 @@ def test_bad_flags(args):
     assert run("record", *args).status == 2
 
 
-def test_status_when_nothing_was_sampled(tmp_path):
-    """The program's failure counts for more than that there is nothing to draw."""
+def test_status_without_samples(tmp_path):
+    """The program's failure takes precedence over the error that there are no samples."""
     result = run("record", "-o", tmp_path / "x.svg", "--", *DEBIAN.command, "-c", "import time, sys; time.sleep(0.6); sys.exit(5)")
     assert result.status == 5, result
 
 
-def test_root_ends_first(tmp_path, script):
-    """With --subprocesses and -d the children that it leaves behind are recorded on; orphans come to us, and are buried."""
+def test_parent_exits_first(tmp_path, script):
+    """With --subprocesses and -d, spyglass keeps recording the children that outlive the program. It adopts and
+    reaps the orphans."""
     code = ("import os, sys, time\n%s"
             "pid = os.fork()\n"
             "if pid == 0:\n    os.setsid(); works()\n    os._exit(0)\n"
@@ -261,7 +267,7 @@ def test_root_ends_first(tmp_path, script):
 
 
 def test_orphan_of_a_launched_program(tmp_path):
-    """Who started it has ended at once, and it has a session of its own: nobody but us knows where it came from."""
+    """The orphan's parent exits at once, and the orphan has its own session: only spyglass knows where it came from."""
     daemon, inner = tmp_path / "daemon.py", tmp_path / "inner.sh"
     daemon.write_text("import os\nopen(%r, 'w').write(str(os.getpid()))\n%s" % (str(tmp_path / "pid"), WORK % 2))
     inner.write_text("setsid %s %s &\n" % (DEBIAN.command[0], daemon))
@@ -274,37 +280,37 @@ def test_orphan_of_a_launched_program(tmp_path):
 # --- its terminal ---
 
 class Terminal:
-    """A job-control shell on a terminal of its own, that runs the profiler as its foreground job."""
+    """A job-control shell on a pseudoterminal that runs the profiler as its foreground job."""
 
     def __init__(self, tmp_path, *command):
         self.go_on = tmp_path / "go-on"
         self.text = b""
         master, slave = pty.openpty()
-        self.told, told = os.pipe()
+        self.report, report = os.pipe()
         self.process = subprocess.Popen(
             [*DEBIAN.command, str(TARGETS / "job_shell.py"), *map(str, command)], stdin=slave, stdout=slave, stderr=slave,
-            env=clean_env(GO_ON=str(self.go_on), TERM="dumb"), preexec_fn=lambda: self.prepare(told), pass_fds=[3])
+            env=clean_env(GO_ON=str(self.go_on), TERM="dumb"), preexec_fn=lambda: self.prepare(report), pass_fds=[3])
         os.close(slave)
-        os.close(told)
+        os.close(report)
         self.master = master
         self.job = self.next()["job"]
 
     @staticmethod
-    def prepare(told):
+    def prepare(report):
         import fcntl
         import termios
         os.setsid()
         fcntl.ioctl(0, termios.TIOCSCTTY, 0)
-        os.dup2(told, 3)
+        os.dup2(report, 3)
 
     def next(self):
-        """What the shell says next."""
+        """The next output of the shell."""
         line = b""
         end = time.monotonic() + WAIT
         while not line.endswith(b"\n"):
             self.drain(0.05)
-            if select.select([self.told], [], [], 0)[0]:
-                byte = os.read(self.told, 1)
+            if select.select([self.report], [], [], 0)[0]:
+                byte = os.read(self.report, 1)
                 assert byte, self.text
                 line += byte
             assert time.monotonic() < end, self.text
@@ -317,7 +323,7 @@ class Terminal:
             while select.select([self.master], [], [], seconds)[0]:
                 self.text += os.read(self.master, 65536)
                 seconds = 0
-        except OSError as error:  # the other end has gone
+        except OSError as error:  # the other end is closed
             assert error.errno == errno.EIO
 
     def expect(self, what):
@@ -331,12 +337,12 @@ class Terminal:
         os.write(self.master, text)
 
     def close(self):
-        if not self.ended:  # after that its pid may be another's
+        if not self.ended:  # after that, another process may reuse its PID
             os.killpg(self.job, signal.SIGKILL)
         self.process.kill()
         self.process.wait()
         os.close(self.master)
-        os.close(self.told)
+        os.close(self.report)
 
 
 @pytest.fixture
@@ -353,7 +359,7 @@ def terminal(tmp_path):
 
 
 def program_of(job):
-    """The pid of what the profiler has launched."""
+    """The PID of the program that the profiler launched."""
     def children():
         return [int(p) for p in pathlib.Path("/proc/%d/task/%d/children" % (job, job)).read_text().split()]
 
@@ -361,8 +367,8 @@ def program_of(job):
     return children()[0]
 
 
-def test_reads_its_terminal(terminal, tmp_path):
-    """It is in the foreground: it reads what is typed, and its status is ours."""
+def test_terminal_input(terminal, tmp_path):
+    """The program is in the foreground: it reads what is typed, and spyglass exits with its status."""
     code = "import sys\n%s\nline = input('name? ')\nprint('hello', line, flush=True); sys.exit(3)" % (WORK % 0.5)
     t = terminal(SPYGLASS, "record", "--hideprogress", "-f", "raw", "-o", tmp_path / "x", "--", *DEBIAN.command, "-c", code)
     t.expect(b"name? ")
@@ -371,10 +377,11 @@ def test_reads_its_terminal(terminal, tmp_path):
     assert t.next() == {"ended": 3}
 
 
-def test_control_c_reaches_it_once(terminal, tmp_path, script):
-    """What is typed goes to everyone in the foreground: it must not be sent again. We stay for it, and its terminal too."""
+def test_ctrl_c_arrives_once(terminal, tmp_path, script):
+    """Ctrl-C reaches the whole foreground process group, so spyglass must not send it again. spyglass waits for the
+    program and leaves it the terminal."""
     out = tmp_path / "x"
-    t = terminal(SPYGLASS, "record", "--hideprogress", "-f", "raw", "-o", out, "--", *DEBIAN.command, script(DEBIAN, "signalled.py"))
+    t = terminal(SPYGLASS, "record", "--hideprogress", "-f", "raw", "-o", out, "--", *DEBIAN.command, script(DEBIAN, "signal_reporter.py"))
     t.expect(b'{"pid"')
     pid = program_of(t.job)
     wait_until(lambda: cpu_seconds(pid) > 0.3, "it works")
@@ -393,7 +400,7 @@ def test_control_c_reaches_it_once(terminal, tmp_path, script):
 
 
 def test_duration_on_a_terminal(terminal, tmp_path):
-    """On its terminal the program would lose the foreground with us: we stay."""
+    """If spyglass exited, the program would lose the foreground of its terminal. So spyglass waits."""
     code = "import sys\n%s\nline = input('name? ')\nsys.exit(4)" % (WORK % 1.5)
     out = tmp_path / "x"
     t = terminal(SPYGLASS, "record", "--hideprogress", "-d", "0.5", "-f", "raw", "-o", out, "--", *DEBIAN.command, "-c", code)
@@ -406,7 +413,7 @@ def test_duration_on_a_terminal(terminal, tmp_path):
 
 @pytest.mark.parametrize("how", ["typed", "sent to us", "by itself"])
 def test_job_control(terminal, tmp_path, how):
-    """Ctrl-Z stops both, `fg` lets both go on. Also when only one of us was told to."""
+    """Ctrl-Z stops both, `fg` continues both, even if only one of the two got the signal."""
     code = "import os, signal\nprint('ready', flush=True)\n" + WORK % 600
     if how == "by itself":
         code = "import os, signal\n" + WORK % 0.5 + "print('ready', flush=True); os.kill(os.getpid(), signal.SIGTSTP)\n" + "works()\n" * 100
@@ -430,8 +437,8 @@ def test_job_control(terminal, tmp_path, how):
     assert read_raw((tmp_path / "x").read_text())[0]["works"] > 0
 
 
-def test_control_z_of_a_recording(spawn, terminal, tmp_path):
-    """Stopped by Ctrl-Z while it records another process, it leaves no thread of it held."""
+def test_ctrl_z_leaves_target_running(spawn, terminal, tmp_path):
+    """Stopped by Ctrl-Z while it records another process, spyglass does not leave a thread of that process stopped."""
     target = spawn(DEBIAN, "busy.py", "4")
     for _ in range(4):
         t = terminal(SPYGLASS, "record", "--hideprogress", "--native", "-r", "500", "-p", target.pid, "-f", "raw", "-o", tmp_path / "x")
@@ -455,50 +462,50 @@ CODE_WHO = ("import os, json\nprint(json.dumps(dict(uid=os.getresuid(), gid=os.g
 ROOT_ONLY = pytest.mark.skipif(os.getuid() != 0, reason="only root can become somebody else")
 
 
-def who_by_sudo(tmp_path, uid, gid, program=SPYGLASS, **options):
-    """What a program launched by root under sudo of that caller says of itself; the output's owner."""
+def ids_under_sudo(tmp_path, uid, gid, program=SPYGLASS, **options):
+    """What a program reports that root launched under sudo for that caller, and the owner of the output."""
     place = pathlib.Path(tempfile.mkdtemp(dir="/tmp", prefix="spyglass-"))
     try:
         place.chmod(0o777)
         env = clean_env(SUDO_UID=str(uid), SUDO_GID=str(gid), HOME="/root", USER="root", LOGNAME="root", **options.pop("more", {}))
         process = start("record", "-f", "raw", "-o", place / "out", "--", *DEBIAN.command, "-c", CODE_WHO, env=env, program=program, cwd="/",
                         **options)
-        told = lines_of(process)
+        report = lines_of(process)
         finish(process).check()
         assert read_raw((place / "out").read_text())[0]["works"] > 0
         owner = (place / "out").stat()
-        return told, (owner.st_uid, owner.st_gid)
+        return report, (owner.st_uid, owner.st_gid)
     finally:
         shutil.rmtree(place)
 
 
 @ROOT_ONLY
 def test_sudo(tmp_path):
-    """As the caller: uid, gid, groups of /etc/group, HOME and names; what we write is theirs."""
+    """The program runs as the caller: uid, gid, groups of /etc/group, HOME and names. The caller owns the output."""
     user = pwd.getpwnam("nobody")
     groups = sorted(map(int, subprocess.run(["id", "-G", "nobody"], stdout=subprocess.PIPE).stdout.split()))
-    told, owner = who_by_sudo(tmp_path, user.pw_uid, user.pw_gid)
-    assert told["uid"] == [user.pw_uid] * 3 and told["gid"] == [user.pw_gid] * 3
-    assert told["groups"] == groups
-    assert told["env"] == {"HOME": user.pw_dir, "USER": "nobody", "LOGNAME": "nobody"}
+    report, owner = ids_under_sudo(tmp_path, user.pw_uid, user.pw_gid)
+    assert report["uid"] == [user.pw_uid] * 3 and report["gid"] == [user.pw_gid] * 3
+    assert report["groups"] == groups
+    assert report["env"] == {"HOME": user.pw_dir, "USER": "nobody", "LOGNAME": "nobody"}
     assert owner == (user.pw_uid, user.pw_gid)
 
 
 @ROOT_ONLY
 def test_sudo_of_an_unknown_user(tmp_path):
-    """One that is in no file (a directory service knows him): ids at least."""
-    told, owner = who_by_sudo(tmp_path, 54321, 54322)
-    assert told["uid"] == [54321] * 3 and told["gid"] == [54322] * 3 and told["groups"] == [54322]
+    """A caller who is not in /etc/passwd (but in a directory service): the IDs are set."""
+    report, owner = ids_under_sudo(tmp_path, 54321, 54322)
+    assert report["uid"] == [54321] * 3 and report["gid"] == [54322] * 3 and report["groups"] == [54322]
     assert owner == (54321, 54322)
 
 
 @ROOT_ONLY
-def test_sudo_takes_the_callers_groups(tmp_path):
-    """The groups are those of the process that called, whatever /etc/group says."""
+def test_sudo_caller_groups(tmp_path):
+    """The groups are those of the calling process, not those in /etc/group."""
     ready, go = os.pipe(), os.pipe()
 
     def before():
-        """In the child: its parent becomes the caller; it stays root."""
+        """In the child: sets the parent's IDs to the caller's; the child stays root."""
         child = os.fork()
         if child:
             os.setgroups([54322, 7, 8])
@@ -508,23 +515,23 @@ def test_sudo_takes_the_callers_groups(tmp_path):
             os._exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
         os.read(go[0], 1)
 
-    told, _ = who_by_sudo(tmp_path, 54321, 54322, preexec_fn=before)
-    assert told["groups"] == [7, 8, 54322]
+    report, _ = ids_under_sudo(tmp_path, 54321, 54322, preexec_fn=before)
+    assert report["groups"] == [7, 8, 54322]
     for fd in (*ready, *go):
         os.close(fd)
 
 
 @ROOT_ONLY
 @pytest.mark.parametrize("uid, gid", [("0", "0"), ("-1", "5"), ("4294967295", "5"), ("12x", "5"), ("", ""), ("5", "x"), ("0x10", "5"), ("99999999999", "5")])
-def test_sudo_that_makes_no_sense(tmp_path, uid, gid):
-    """Then it is as without."""
-    told, owner = who_by_sudo(tmp_path, uid, gid)
-    assert told["uid"] == [0] * 3 and told["env"]["HOME"] == "/root" and owner == (0, 0)
+def test_sudo_invalid_ids(tmp_path, uid, gid):
+    """SUDO_UID and SUDO_GID are ignored if they make no sense."""
+    report, owner = ids_under_sudo(tmp_path, uid, gid)
+    assert report["uid"] == [0] * 3 and report["env"]["HOME"] == "/root" and owner == (0, 0)
 
 
 @ROOT_ONLY
-def test_sudo_output_of_a_pid(spawn, tmp_path):
-    """What root writes for the caller is theirs with --pid, too: Ray calls us so."""
+def test_sudo_output_owner_with_pid(spawn, tmp_path):
+    """With --pid too, the caller owns what root writes: that is how Ray runs it."""
     target = spawn(DEBIAN, "busy.py")
     out = tmp_path / "out"
     run("record", "-p", target.pid, "-d", "0.3", "-f", "raw", "-o", out, env=clean_env(SUDO_UID="54321", SUDO_GID="54322")).check()

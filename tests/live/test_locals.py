@@ -1,4 +1,4 @@
-"""dump -l: the variables of every frame, compared with what the target itself says of them."""
+"""dump -l: the variables of every frame, compared with what the target reports."""
 import json
 import re
 import time
@@ -18,7 +18,7 @@ SECRET = "hunter"
 
 
 def frames_of(target, *flags):
-    """The main thread's frames from JSON, the innermost first, but the one that rests and <module>."""
+    """The main thread's frames from JSON, innermost first, without the frame that blocks and <module>."""
     result = run("dump", "--pid", at_rest(target.pid), "--json", *flags).check()
     frames = parse_json(result.out)[0]["frames"]
     assert [f["name"] for f in (frames[0], frames[-1])] == ["rest", "<module>"], result
@@ -46,7 +46,7 @@ def check_frames(target, *flags):
 
 
 def text_frames(text):
-    """From text: a dict of Arguments and Locals for each frame of the first thread."""
+    """The arguments and locals of each frame of the first thread, from text."""
     frames, block = [], None
     for line in text.split("\n"):
         if re.match(r"    \S", line):
@@ -72,7 +72,7 @@ def test_frames(spawn, python, kind):
 
 
 def test_class_body(spawn, python):
-    """A class body's names are in a dict: only what it takes from around it is shown."""
+    """The names of a class body are in a dict: only the variables of the enclosing scope are shown."""
     target = spawn(python, "locals_values.py", "class_body")
     body, function, main = frames_of(target, "-l")
     assert [(v["name"], v["repr"], v["arg"]) for v in body["locals"]] == [("before", "1", False)]
@@ -136,7 +136,7 @@ LIMITS = {"-l": 256, "-ll": 2048, "-lll": 16384}
 
 
 def test_lengths(spawn, python):
-    """However much there is, values are short, and tell that there is more."""
+    """Values are short however large the object is, and show that there is more."""
     target = spawn(python, "locals_values.py", "lengths")
     found = {}
     for flag, limit in LIMITS.items():
@@ -172,7 +172,7 @@ def test_nonblocking(spawn, python):
 
 
 def test_running(spawn, python):
-    """The variables of a thread that runs are of one moment."""
+    """The variables of a running thread are from one moment."""
     target = spawn(python, "locals_busy.py")
     seen, end = set(), time.monotonic() + WAIT
     while len(seen) < 6:

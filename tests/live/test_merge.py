@@ -1,4 +1,5 @@
-"""merge: files as record writes them, and as nobody should; and the flag of record that Python's recordings rely on."""
+"""merge, with files as record writes them and with broken files; and record --with-parent, which the Python package
+uses."""
 import json
 import os
 import re
@@ -34,8 +35,8 @@ def parse_raw(text):
 
 
 @pytest.mark.parametrize("flags", [[], ["--threads"], ["--threads", "--subprocesses"], ["--function", "--native"]], ids=" ".join)
-def test_what_record_writes(flags, spawn, tmp_path):
-    """A raw profile goes through merge unchanged, and each of its stacks is in each format."""
+def test_round_trip(flags, spawn, tmp_path):
+    """merge leaves a raw profile unchanged, and each format has all of its stacks."""
     target = spawn(DEBIAN, "busy.py", "2")
     text, _ = record_enough(lambda text: len(parse_raw(text)) > 1, "--pid", target.pid, *flags, out=tmp_path / "a.txt")
     stacks = parse_raw(text)
@@ -63,11 +64,11 @@ def test_what_record_writes(flags, spawn, tmp_path):
     assert set(depth.values()) == {0}
 
 
-def test_words(files):
+def test_arguments(files):
     (files / "x=y.txt").write_text("h (c.py:1) 1\n")
     raw = lambda *args: parse_raw(merge(files, "-f", "raw", "-o", "-", *args).check().out)
-    assert raw("x=y.txt") == {("h (c.py:1)",): 1}  # a file as it is
-    assert raw("r=x=b.txt") == {("r=x", "g (b.py:1)"): 7}  # the last '=' counts
+    assert raw("x=y.txt") == {("h (c.py:1)",): 1}  # a file name with '='
+    assert raw("r=x=b.txt") == {("r=x", "g (b.py:1)"): 7}  # the last '=' separates
     assert raw("=b.txt") == {("g (b.py:1)",): 7}
     assert raw("b.txt", "b.txt") == {("g (b.py:1)",): 14}
     assert raw("ä;б=b.txt") == {("ä", "б", "g (b.py:1)"): 7}
@@ -84,8 +85,8 @@ def test_standard_input(files):
     assert b"Wrote raw flamegraph data to '-'. Samples: 5" in done.stderr
 
 
-def test_pieces(files):
-    """Lines come in pieces of any size, through a FIFO that is closed in the middle of one."""
+def test_partial_reads(files):
+    """Input arrives in pieces of any size, through a FIFO that is closed in the middle of a line."""
     os.mkfifo(files / "pipe")
 
     def write():
@@ -138,7 +139,7 @@ def test_usage(files):
         assert words in merge(files, *args).check(2).err
 
 
-def test_empty_is_no_error_where_a_file_can_be(files):
+def test_empty_profile(files):
     (files / "empty.txt").write_text("\n\n")
     assert merge(files, "-f", "raw", "-o", "-", "empty.txt").check().out == ""
     assert json.loads(merge(files, "-f", "speedscope", "-o", "-", "empty.txt").check().out)["profiles"] == []
@@ -150,9 +151,9 @@ def limited():
 
 
 def test_huge_line(files):
-    """A file without a line's end is given up, not swallowed."""
+    """merge rejects a file without a newline instead of reading all of it."""
     with open(files / "huge.txt", "wb") as file:
-        file.truncate(3 << 30)  # all zeros, and not on the disk
+        file.truncate(3 << 30)  # all zeros; a sparse file
     result = merge(files, "-o", "x.svg", "huge.txt", preexec_fn=None if SANITIZED else limited).check(1)
     assert "huge.txt, line 1: the line is too long" in result.err
 
@@ -170,7 +171,7 @@ def test_many_lines(files):
 # ---- record --with-parent ----
 
 def test_ends_with_its_parent(spawn, tmp_path):
-    """However the parent ends, also when it is not the target."""
+    """However the parent ends, also if it is not the target."""
     target = spawn(DEBIAN, "busy.py")
     out = tmp_path / "out.txt"
     code = ("import os, subprocess, sys\n"
@@ -193,7 +194,7 @@ def test_ends_with_its_parent(spawn, tmp_path):
     parent.stdout.close()
 
 
-def test_has_lost_its_parent_before(spawn, tmp_path):
+def test_parent_already_gone(spawn, tmp_path):
     target = spawn(DEBIAN, "busy.py")
     result = run("record", "--pid", target.pid, "-o", tmp_path / "x.txt", "--with-parent", "1").check()
     assert "because the parent process exited" in result.out

@@ -1,4 +1,4 @@
-"""Native stacks: what dump --native says against what the targets native_*.py know of themselves."""
+"""Native stacks: compares dump --native with what the targets native_*.py report."""
 import pytest
 from native_stacks import check_native, directory
 from program import run

@@ -1,9 +1,9 @@
-"""Core files with --native, with -l, with both: what dump says against what the target told before it died."""
+"""Core files with --native, with -l, and with both: compares dump with what the target reported before it died."""
 import json
 import signal
 
 import pytest
-from cores import by_gcore, by_kernel, found_core, gcore, roots, wants_core
+from core_files import by_gcore, by_kernel, found_core, gcore, roots, wants_core
 from native_stacks import check_native, directory, python_only
 from processes import at_rest
 from program import run
@@ -15,7 +15,7 @@ def dump(core, python, *flags):
 
 
 def check_variables(core, python, woven):
-    """With -l the Python frames are those that it shows without native ones."""
+    """With -l, the Python frames equal those of a dump without native frames."""
     both, plain = dump(core, python, "--native", "-l")[1], dump(core, python, "-l")[1]
     assert [[f["name"] for f in t["frames"]] for t in both] == [[f["name"] for f in t["frames"]] for t in woven]
     assert [python_only(t["frames"]) for t in both] == [t["frames"] for t in plain]
@@ -39,7 +39,7 @@ def test_gcore(spawn, scratch, python, module, situation):
 
 @by_gcore
 def test_gcore_all(spawn, scratch, python):
-    """--native-all: the thread that has no Python is there, too, unless gdb lost its stack."""
+    """--native-all also shows the thread without Python frames, unless gdb lost its stack."""
     target = spawn(python, "native_c.py", directory(python, "spy_c"), "spy_c", "thread")
     core = gcore(target, scratch)
     text, threads, _ = dump(core, python, "--native-all")
@@ -54,7 +54,7 @@ def test_gcore_all(spawn, scratch, python):
 @by_kernel
 @pytest.mark.parametrize("situation", ["crash", "crash_with_gil", "crash_in_thread"])
 def test_crash(spawn, inside, python, situation):
-    """The thread that crashed in C comes first, from the function that did it."""
+    """The thread that crashed in C comes first, from the crashing function on."""
     place, name = inside(python)
     target = spawn(python, "native_c.py", directory(python, "spy_c"), "spy_c", situation, name, preexec_fn=wants_core)
     assert target.process.wait() == -signal.SIGSEGV

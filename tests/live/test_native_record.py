@@ -1,4 +1,5 @@
-"""record --native: the shares of C functions in every format, libraries that come and go, sleepers that are left alone."""
+"""record --native: proportions of C functions in every format, libraries that are loaded and unloaded, sleeping
+threads."""
 import os
 import shutil
 import signal
@@ -17,7 +18,7 @@ def ours(stack, names):
 
 @pytest.mark.parametrize("format", STACKS)
 def test_stacks(spawn, tmp_path, python, format):
-    """Python and C in the order of the calls, and nothing of the interpreter in between."""
+    """Python and C frames in the order of the calls, with nothing of the interpreter in between."""
     target = spawn(python, "native_shares.py", directory(python, "spy_c"))
     wait_until(lambda: "S" in task_states(target.pid), "the sleeper asleep")
     true = [tuple(stack) for stack in target.truth["stacks"].values()]
@@ -34,7 +35,7 @@ def test_stacks(spawn, tmp_path, python, format):
 @pytest.mark.statistical
 @pytest.mark.parametrize("format", STACKS)
 def test_shares(spawn, tmp_path, python, format):
-    """Python and C in the order of the calls, in the shares that the target measured."""
+    """Python and C frames in the order of the calls, in the proportions that the target measured."""
     target = spawn(python, "native_shares.py", directory(python, "spy_c"))
     wait_until(lambda: "S" in task_states(target.pid), "the sleeper asleep")
     stacks, samples = record_native(target, tmp_path / ("out." + EXTENSION[format]), format, 500, "-r", "173")
@@ -43,16 +44,17 @@ def test_shares(spawn, tmp_path, python, format):
     names = {name for stack in true.values() for name in stack}
     found = {name: sum(n for each, n in stacks.items() if ours(each, names) == stack) for name, stack in true.items()}
     check_shares(found, spent, samples)
-    assert sum(found.values()) > 0.9 * sum(stacks.values()), stacks  # the rest is on the way from one to the other
+    assert sum(found.values()) > 0.9 * sum(stacks.values()), stacks  # the rest is between the two
 
 
 def test_dlopen(spawn, tmp_path, python):
-    """Two libraries take turns at one address, each for some milliseconds: no name of one while the other is loaded."""
+    """Two libraries are loaded at the same address in turn, for some milliseconds each: no name of one while the
+    other is loaded."""
     target = spawn(python, "native_load.py", directory(python, "spy_load"))
     assert target.truth["same"], "the libraries were not loaded at one address"
 
     def whole(stacks):
-        """The libraries of which a complete stack was seen: one that was unloaded during the read has no names."""
+        """The libraries of which a complete stack was seen. One that was unloaded during the read has no names."""
         return {name for name in ("one", "two") for stack in stacks if "with_" + name in stack and name + "_inner" in stack}
 
     stacks, _ = record_native(target, tmp_path / "out.txt", "raw", lambda stacks: len(whole(stacks)) == 2, "-r", "500")
@@ -63,9 +65,9 @@ def test_dlopen(spawn, tmp_path, python):
         assert not native or stack.index("with_" + name) < stack.index(native[0]), stack
 
 
-def test_naps(spawn, tmp_path, python):
-    """--idle: a thread that sleeps now here, now there, is seen in both places, and the one that never wakes in its own."""
-    target = spawn(python, "native_naps.py", "1")
+def test_sleeping_threads(spawn, tmp_path, python):
+    """--idle: a thread that sleeps in two places is seen in both, and a thread that never wakes in its one place."""
+    target = spawn(python, "native_sleeps.py", "1")
 
     def all_seen(stacks):
         return {name for stack in stacks for name in stack} >= {"short", "long", "parked"}
@@ -74,23 +76,23 @@ def test_naps(spawn, tmp_path, python):
 
 
 @pytest.mark.statistical
-def test_shares_of_naps(spawn, tmp_path, python):
-    """Each place gets its share of the time."""
-    target = spawn(python, "native_naps.py", "1")
+def test_sleep_shares(spawn, tmp_path, python):
+    """Each place gets its proportion of the time."""
+    target = spawn(python, "native_sleeps.py", "1")
     stacks, samples = record_native(target, tmp_path / "out.txt", "raw", 300, "-r", "73", "--idle")
     os.kill(target.pid, signal.SIGTERM)
     spent = target.read_line()["spent"]
     found = {name: sum(n for stack, n in stacks.items() if name in stack) for name in spent}
     check_shares(found, spent, sum(found.values()))
-    awake = sum(n for stack, n in stacks.items() if stack[-1] in ("short", "long", "parked"))  # between two naps
+    awake = sum(n for stack, n in stacks.items() if stack[-1] in ("short", "long", "parked"))  # between two sleeps
     assert awake <= samples / 50, stacks
 
 
 @pytest.mark.skipif(not shutil.which("strace"), reason="strace is not installed")
 @pytest.mark.parametrize("flag", ["--native", "--native-all"])
-def test_sleepers_are_left_alone(spawn, tmp_path, python, flag):
-    """A thread that has not run since it was held is not held again."""
-    target = spawn(python, "native_naps.py", "2", "park")
+def test_sleeping_threads_are_not_stopped(spawn, tmp_path, python, flag):
+    """spyglass does not stop a thread again that has not run since the last stop."""
+    target = spawn(python, "native_sleeps.py", "2", "park")
     wait_until(lambda: task_states(target.pid) == "SSS", "all asleep")
     calls, out, samples, seconds = tmp_path / "calls", tmp_path / "out.txt", 0, 0.5
     while samples < 100:

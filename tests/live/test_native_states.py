@@ -1,4 +1,5 @@
-"""--native with other flags and in other states: variables, all threads, children, stopped, traced, perf's trampolines."""
+"""--native with other flags and in other states: locals, all threads, child processes, stopped, traced, perf
+trampolines."""
 import json
 import os
 import pathlib
@@ -42,7 +43,7 @@ def test_nonblocking(program, command, flag):
 
 
 def test_locals(spawn_c, python):
-    """The variables of the Python frames are those that a dump without native frames shows."""
+    """The locals of the Python frames equal those of a dump without native frames."""
     target = spawn_c(python, "alternate")
     both, plain = dump(target.pid, "--native", "-l"), dump(target.pid, "-l")
     check_native(target, json.dumps(both))
@@ -59,7 +60,7 @@ def test_locals(spawn_c, python):
 
 
 def test_modules(spawn_c, python):
-    """Each native frame tells the file that it is in."""
+    """Each native frame names its file."""
     target = spawn_c(python, "sort")
     frames = dump(target.pid, "--native")[0]["frames"]
     by_name = {f["name"]: f["module"] for f in frames}
@@ -68,7 +69,7 @@ def test_modules(spawn_c, python):
 
 
 def test_all(spawn_c, python):
-    """--native-all: the interpreter's own functions, and a thread that has no Python."""
+    """--native-all shows the interpreter's own functions, and a thread without Python frames."""
     target = spawn_c(python, "thread")
     few, all_ = dump(target.pid, "--native"), dump(target.pid, "--native-all")
     check_native(target, json.dumps(all_))
@@ -89,13 +90,13 @@ def test_record_all(spawn_c, tmp_path, python):
     names = {stack[0].rpartition(": ")[2]: stack for stack in stacks}
     assert len(names) == 2, names
     worker = names.pop("native-worker")
-    main, = names.values()  # without the module threading the main thread has no name
+    main, = names.values()  # without the module threading, the main thread has no name
     assert [n for n in worker if n.startswith("worker_")] == ["worker_main", "worker_loop", "worker_wait"], worker
     assert "_start" in main and "spin_here" in main, main
 
 
 def test_gil(spawn_c, tmp_path, python):
-    """--gil counts the thread that computes in C with the GIL, and not the one that gave it up."""
+    """--gil counts the thread that computes in C with the GIL, but not the one that released it."""
     stacks, _ = record_native(spawn_c(python, "busy_with_gil"), tmp_path / "out", "raw", 20, "--gil")
     assert all("spin_here" in stack and stack[:2] == ("<module>", "main") for stack in stacks), stacks
     result = run("record", "--native", "--gil", "-d", "0.5", "-f", "raw", "-o", tmp_path / "none", "--pid",
@@ -105,8 +106,8 @@ def test_gil(spawn_c, tmp_path, python):
 
 @pytest.mark.parametrize("flag", ["--native", "--native-all"])
 def test_subprocesses(spawn, tmp_path, python, flag):
-    """Children are shown with their native frames, too."""
-    target = spawn(python, "family.py", "parent")
+    """Child processes have native frames too."""
+    target = spawn(python, "child_processes.py", "parent")
     for pid in {t["pid"] for t in dump(target.pid, "--subprocesses")}:
         at_rest(pid)
     plain = {t["os_thread_id"]: rows(t["frames"]) for t in dump(target.pid, "--subprocesses")}
@@ -124,7 +125,7 @@ def test_subprocesses(spawn, tmp_path, python, flag):
 # ---- states ----
 
 def test_stopped(spawn_c, tmp_path, python):
-    """Stopped by somebody else: read all the same, and stopped it stays."""
+    """Stopped by another process: spyglass reads it, and it stays stopped."""
     target = spawn_c(python, "alternate")
     os.kill(at_rest(target.pid), signal.SIGSTOP)
     wait_until(lambda: set(task_states(target.pid)) == {"T"}, "stopped")
@@ -141,7 +142,7 @@ def test_stopped(spawn_c, tmp_path, python):
 @pytest.mark.skipif(not shutil.which("strace"), reason="strace is not installed")
 @pytest.mark.parametrize("situation", ["alternate", "busy"])
 def test_traced(spawn_c, tmp_path, python, situation):
-    """Another tracer has it: the Python frames are shown, and if there is nothing else it is said why."""
+    """Another process traces the target: dump shows the Python frames, and says why if there are no native ones."""
     target = spawn_c(python, situation)
     tracer = start("-q", "-o", "/dev/null", "-p", target.pid, program=shutil.which("strace"))
     status = pathlib.Path("/proc/%d/status" % target.pid)
@@ -155,7 +156,7 @@ def test_traced(spawn_c, tmp_path, python, situation):
         result = run("record", "--native", "--idle", "-d", "0.5", "-f", "raw", "-o", tmp_path / "out", "--pid", target.pid).check()
         stacks = raw_stacks((tmp_path / "out").read_text())
         assert all([name for name in stack if name in true] == true for stack in stacks), (stacks, result)
-        # One that runs needs no hold, where the kernel notes its registers.
+        # A running thread need not be stopped if perf provides its registers.
         assert ("have no native frames" in result.messages) == (tuple(true) in stacks), (stacks, result)
     finally:
         tracer.terminate()
@@ -163,10 +164,10 @@ def test_traced(spawn_c, tmp_path, python, situation):
     check_native(target, run("dump", "--pid", target.pid, "--native", "--json").check().out)
 
 
-# ---- a stack of which nothing is known ----
+# ---- an unknown stack ----
 
 def test_handler_stack(launch, tmp_path):
-    """A handler on a stack of its own is shown, though nobody tells where that stack ends."""
+    """A signal handler on its own stack is shown, although nothing says where that stack ends."""
     library = tmp_path / "handler.so"
     subprocess.run(["gcc", "-g", "-O1", "-shared", "-fPIC", "-o", library, ROOT / "tests/native/handler_stack.c"], check=True)
     target = launch([*DEBIAN.command, "-c", "import ctypes, os\nlibrary = ctypes.PyDLL(%r)\ndef calls():\n    os.write(1, b'{}\\n')\n"
@@ -177,7 +178,7 @@ def test_handler_stack(launch, tmp_path):
     assert stacks and all(stack[-2:] == ("handler_outer", "handler_spins") and "calls" in stack for stack in stacks), stacks
 
 
-# ---- the trampolines of -X perf ----
+# ---- -X perf trampolines ----
 
 NEW = [p for p in PYTHONS if p.version >= (3, 12)]
 TRAMPOLINE = ("py::", "py_trampoline", "[unnamed code")
@@ -185,7 +186,7 @@ TRAMPOLINE = ("py::", "py_trampoline", "[unnamed code")
 
 @pytest.fixture
 def no_maps_left():
-    """Python does not remove them when it is killed."""
+    """Removes the perf maps, which Python leaves behind when it is killed."""
     pids = []
     yield pids.append
     for python in PYTHONS:
@@ -218,7 +219,7 @@ def test_perf(spawn_c, no_maps_left, new, mode, situation):
 
 @pytest.mark.skipif(NEWEST_HOST is None or NEWEST_HOST.version < (3, 12), reason="no Python on this machine has -X perf")
 def test_perf_in_namespace(launch, script, no_maps_left):
-    """The map's name has the pid as the process knows it."""
+    """The name of the perf map has the PID in the target's PID namespace."""
     python = NEWEST_HOST
     try:
         subprocess.run(["unshare", "-pf", "true"], check=True, stderr=subprocess.DEVNULL)
@@ -234,7 +235,7 @@ def test_perf_in_namespace(launch, script, no_maps_left):
 
 
 def traced_calls(target, seconds, tmp_path):
-    """What a recording asks of the kernel, as strace shows it."""
+    """The system calls of a recording, as strace shows them."""
     log = tmp_path / "calls"
     run("-f", "-o", log, SPYGLASS, "record", "--native-all", "--idle", "-d", seconds, "-f", "raw", "-o", tmp_path / "out", "--pid",
         target.pid, program=shutil.which("strace"), env={"ASAN_OPTIONS": "detect_leaks=0:exitcode=99"}).check()
@@ -242,9 +243,9 @@ def traced_calls(target, seconds, tmp_path):
 
 
 def test_never_writes(spawn, tmp_path):
-    """Nothing of the target is changed for it: no byte, no register."""
+    """spyglass changes nothing in the target: no byte, no register."""
     target = spawn(DEBIAN, "busy.py", "2")
-    for seconds in (1, 4, 16):  # of a busy machine's time strace may take so much that no thread is held
+    for seconds in (1, 4, 16):  # on a busy machine strace may slow it down so much that it never stops a thread
         calls = traced_calls(target, seconds, tmp_path)
         used = set(re.findall(r"ptrace\((\w+)", calls))
         if used:

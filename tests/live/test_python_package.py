@@ -1,6 +1,6 @@
 """The package spyglass: its objects against what the process itself knows, on every interpreter that it supports.
 
-tests/targets/package.py uses it from inside; here are the ways to run it, and what needs no process at all.
+tests/targets/package.py uses it from inside; this file runs that target and tests what needs no process.
 """
 import json
 import os
@@ -51,7 +51,8 @@ def inside(places):
 
 
 def command_of(python):
-    """How to start it: in a chroot there is no /proc, which the profiler needs; a mount of its own is gone with it."""
+    """The command to start it. A chroot has no /proc, which the profiler needs: mounts one in a private mount
+    namespace."""
     if python.kind != "chroot":
         return python.command
     script = 'mount --rbind /proc "$0/proc" && exec chroot "$0" "$@"'
@@ -60,7 +61,7 @@ def command_of(python):
 
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("host", SUPPORTED, ids=repr)
-def test_from_inside(host, case, inside):
+def test_in_interpreter(host, case, inside):
     script, env, scratch = inside(host)
     done = subprocess.run([*command_of(host), script, case, scratch], env=env, stdin=subprocess.DEVNULL,
                           stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=4 * WAIT)
@@ -71,8 +72,8 @@ def test_from_inside(host, case, inside):
 
 @pytest.mark.parametrize("way", ["exit", "raise", "_exit", "kill"])
 @pytest.mark.parametrize("host", SUPPORTED, ids=repr)
-def test_nothing_stays(host, way, inside):
-    """However the interpreter ends: no profiler, and no zombie of one."""
+def test_no_process_is_left(host, way, inside):
+    """However the interpreter exits, it leaves no profiler and no zombie."""
     script, env, _ = inside(host)
     process = subprocess.Popen([*command_of(host), script, "leaves", way], env=env, stdin=subprocess.PIPE,
                                stdout=subprocess.PIPE, stderr=subprocess.PIPE)
@@ -82,9 +83,9 @@ def test_nothing_stays(host, way, inside):
         process.stdin.write(b"\n")
         process.stdin.close()
         process.wait(WAIT)
-        if way in ("exit", "raise"):  # an interpreter that ends in order has waited for them
+        if way in ("exit", "raise"):  # an interpreter that exits normally has waited for them
             assert process_state(own) is None and process_state(other) is None
-        # Else they end by themselves; whose parent has ended is reaped by the system's first process, in its own time.
+        # Otherwise they exit by themselves, and init reaps the orphans in its own time.
         wait_until(lambda: process_state(own) in (None, "Z") and process_state(other) in (None, "Z"), "both to end")
     finally:
         process.kill()
@@ -97,7 +98,7 @@ def test_nothing_stays(host, way, inside):
 # ---- errors ----
 
 def test_missing_program(tmp_path, monkeypatch):
-    """The message says what to do; nothing is imported from the tree."""
+    """The message says what to do, and the test imports nothing from the tree."""
     shutil.copytree(ROOT / "python" / "spyglass", tmp_path / "spyglass", ignore=shutil.ignore_patterns("__pycache__"))
     code = ("import spyglass\n"
             "for call in (spyglass.binary, spyglass.dump, spyglass.record, lambda: spyglass.Profile([(('f',), 1)]).render()):\n"
@@ -117,7 +118,7 @@ def test_missing_program(tmp_path, monkeypatch):
         spyglass.record(binary=str(tmp_path / "nothing"))
 
 
-def test_found_program(tmp_path, monkeypatch):
+def test_program_lookup(tmp_path, monkeypatch):
     assert spyglass.binary() == str(SPYGLASS)
     monkeypatch.delenv("SPYGLASS_BINARY")
     assert spyglass.binary() == str(ROOT / "build" / "spyglass")  # of a working copy
@@ -127,8 +128,9 @@ def test_found_program(tmp_path, monkeypatch):
     assert done.returncode == 0 and done.stdout.decode().split() == ["spyglass", spyglass.__version__]
 
 
-def test_nobodys_program(tmp_path):
-    """A copy of the package somewhere does not run what lies in a `bin` above it, where anyone could have put it."""
+def test_untrusted_program_is_not_run(tmp_path):
+    """A copy of the package elsewhere does not run a program from a `bin` directory above it, where anyone could
+    have put one."""
     lib = tmp_path / "x" / "y" / "lib"
     shutil.copytree(ROOT / "python" / "spyglass", lib / "spyglass", ignore=shutil.ignore_patterns("__pycache__"))
     (tmp_path / "bin").mkdir()
@@ -176,7 +178,7 @@ def test_bad_values(tmp_path):
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
 def test_permission(spawn, inside, places):
-    """A plain user and a process of root: the program's own words."""
+    """An unprivileged user and a process of root: the error has the program's own message."""
     target = spawn(DEBIAN, "situations.py", "plain")
     _, env, _ = inside(DEBIAN)
     code = ("import sys, spyglass\n"
@@ -188,8 +190,8 @@ def test_permission(spawn, inside, places):
                     str(target.pid)], env=env, check=True, timeout=WAIT)
 
 
-def test_a_program_that_hangs_or_crashes(tmp_path, monkeypatch):
-    """Whatever the child does, an error tells, and it does not stay."""
+def test_program_hangs_or_crashes(tmp_path, monkeypatch):
+    """Whatever the child does, the package raises an error and ends the child."""
     program = tmp_path / "program"
 
     def say(script):
@@ -215,7 +217,7 @@ def test_a_program_that_hangs_or_crashes(tmp_path, monkeypatch):
 
 
 def test_ptracer(tmp_path, monkeypatch):
-    """Asked for only where Yama wants it, with our own pid."""
+    """Calls prctl only where Yama requires it, with the PID of the caller."""
     calls = []
 
     class Libc:
@@ -249,14 +251,14 @@ def test_profile(tmp_path):
     assert spyglass.Profile.from_raw("").stacks == [] and spyglass.Profile.from_raw("a;b 3\r\n\n").stacks == [(("a", "b"), 3)]
     copy = pickle.loads(pickle.dumps(profile))
     assert copy.stacks == profile.stacks and repr(copy) == "<spyglass.Profile: 240 samples in 3 stacks>"
-    # What would break a line does not get into it.
+    # Characters that would break a line are replaced.
     odd = spyglass.Profile([(("a;b\n", "", "c\r\u2028d"), 1), ((), 2), (("\udc80",), 3)])
     assert odd.to_raw() == "a:b ;?;c  d 1\n? 2\n\udc80 3\n"
     assert spyglass.Profile.from_raw(odd.data.decode()).samples == 6
 
 
 @pytest.mark.parametrize("text", ["a", "a b", "a 1\nb", "12", " 12", "a -1", "a 1.0", "a 1111111111111111111"])
-def test_profile_that_is_none(text, tmp_path):
+def test_invalid_profile(text, tmp_path):
     (tmp_path / "x.txt").write_text(text)
     with pytest.raises(ValueError, match="x.txt: line %d is no line" % (text.count("\n") + 1)):
         spyglass.Profile.load(tmp_path / "x.txt")
@@ -323,7 +325,7 @@ def python_blocks():
 
 @pytest.mark.parametrize("number", range(len(python_blocks())))
 def test_examples(number, spawn, tmp_path):
-    """Each example of docs/python.md runs as it stands; `pid` and `work` are what its text says they are."""
+    """Each example of docs/python.md runs as written; `pid` and `work` are what the text says they are."""
     target = spawn(DEBIAN, "busy.py")
     code = ("import time\npid = %d\ndef work():\n    end = time.monotonic() + 1\n    while time.monotonic() < end: sum(range(100))\n"
             "work_for_a_while = work\n%s" % (target.pid, python_blocks()[number]))

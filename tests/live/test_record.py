@@ -1,4 +1,4 @@
-"""record: its formats parsed back against what the target did, its ends, its flags, its files."""
+"""record: its formats parsed and compared with what the target did, how it ends, its flags and files."""
 import os
 import pathlib
 import re
@@ -24,7 +24,7 @@ def start_shares(spawn, python):
 @pytest.mark.smoke
 @pytest.mark.parametrize("format", FORMATS)
 def test_formats(spawn, tmp_path, format):
-    """Each format shows the functions that work, and never the threads that sleep."""
+    """Each format shows the working functions, and never the sleeping threads."""
     target = start_shares(spawn, NEWEST_HOST)
     text, result = record_enough(seen("one", "two", "three", format=format), "--pid", target.pid, "-f", format,
                                  out=tmp_path / ("out." + EXTENSION[format]))
@@ -33,7 +33,7 @@ def test_formats(spawn, tmp_path, format):
 
 
 @pytest.mark.smoke
-def test_everywhere(spawn, tmp_path, python):
+def test_all_interpreters(spawn, tmp_path, python):
     target = start_shares(spawn, python)
     out = tmp_path / "out.txt"
     text, result = record_enough(seen("one", "two", "three"), "--pid", target.pid, "-f", "raw", "--function", out=out)
@@ -44,7 +44,8 @@ def test_everywhere(spawn, tmp_path, python):
 
 
 def record_shares(spawn, python, out, *flags):
-    """Profiles shares.py at a rate that is not a multiple of its rounds of 40 ms; returns the truth and the Result."""
+    """Profiles shares.py at a rate that is not a multiple of its 40 ms cycle; returns the target's report and the
+    Result."""
     target = start_shares(spawn, python)
     result = run("record", "--pid", target.pid, "-d", "3", "-r", "173", "-o", out, *flags).check()
     os.kill(target.pid, signal.SIGTERM)
@@ -54,7 +55,7 @@ def record_shares(spawn, python, out, *flags):
 @pytest.mark.statistical
 @pytest.mark.parametrize("format", FORMATS)
 def test_shares(spawn, tmp_path, format):
-    """one : two : three = 1 : 2 : 5, as the target measured it itself, by its CPU time."""
+    """one : two : three = 1 : 2 : 5, as the target measured its own CPU time."""
     out = tmp_path / ("out." + EXTENSION[format])
     spent, result = record_shares(spawn, NEWEST_HOST, out, "-f", format)
     samples = int(re.search(r"Samples: (\d+)", result.messages).group(1))
@@ -62,7 +63,7 @@ def test_shares(spawn, tmp_path, format):
 
 
 @pytest.mark.statistical
-def test_shares_everywhere(spawn, tmp_path, python):
+def test_shares_all_interpreters(spawn, tmp_path, python):
     out = tmp_path / "out.txt"
     spent, _ = record_shares(spawn, python, out, "-f", "raw", "--function")
     counts, total = read_raw(out.read_text())
@@ -71,7 +72,7 @@ def test_shares_everywhere(spawn, tmp_path, python):
 
 @pytest.mark.parametrize("seconds", ["0.3", "1", "1.25"])
 def test_duration(spawn, tmp_path, seconds):
-    """It ends by itself, not before the time is over, and takes no more samples than there were ticks."""
+    """It ends by itself, not before the duration is over, and takes no more samples than there were ticks."""
     target = spawn(DEBIAN, "busy.py")
     result = run("record", "-p", target.pid, "-d", seconds, "-f", "raw", "-o", tmp_path / "x").check()
     assert float(seconds) <= result.seconds, result.seconds
@@ -80,7 +81,7 @@ def test_duration(spawn, tmp_path, seconds):
 
 @pytest.mark.parametrize("rate", ["1", "7.5", "100000"])
 def test_rate(spawn, tmp_path, rate):
-    """Late ticks are dropped: never more samples than there were ticks."""
+    """record drops late ticks: there are never more samples than ticks."""
     target = spawn(DEBIAN, "busy.py")
     text, result = record_enough(some_samples, "-p", target.pid, "-r", rate, "-f", "raw", out=tmp_path / "x", first=1)
     assert read_raw(text)[1] <= float(result.args[result.args.index("-d") + 1]) * float(rate) + 2, result
@@ -89,7 +90,7 @@ def test_rate(spawn, tmp_path, rate):
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=lambda n: n.name)
 @pytest.mark.parametrize("format", FORMATS)
 def test_signals(spawn, tmp_path, number, format):
-    """Ended by a signal: a whole file, and 0."""
+    """A signal ends the recording: the file is complete, and the status is 0."""
     target = spawn(DEBIAN, "busy.py")
     out = tmp_path / "out"
     recording = Recording(out, "-p", target.pid, "-f", format)
@@ -100,7 +101,7 @@ def test_signals(spawn, tmp_path, number, format):
 
 
 def test_sigint_blocked(spawn, tmp_path):
-    """The mask survives exec: started by a worker that blocks SIGINT, it must end by SIGINT all the same."""
+    """The signal mask survives exec: SIGINT ends the recording even if the parent blocked SIGINT."""
     target = spawn(DEBIAN, "busy.py")
     recording = Recording(tmp_path / "x", "-p", target.pid, "-f", "raw",
                           preexec_fn=lambda: signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT, signal.SIGTERM]))
@@ -110,7 +111,7 @@ def test_sigint_blocked(spawn, tmp_path):
 
 @pytest.mark.parametrize("format", FORMATS)
 def test_snapshot(spawn, tmp_path, format):
-    """SIGUSR1 writes what there is so far and goes on."""
+    """SIGUSR1 writes a snapshot, and the recording continues."""
     target = spawn(DEBIAN, "busy.py")
     recording = Recording(tmp_path / "out", "-p", target.pid, "-f", format)
     first = READ[format](recording.until(seen("root", format=format)))[1]
@@ -131,7 +132,7 @@ def test_target_exits(spawn, tmp_path, format):
 
 
 def test_launch_status(tmp_path):
-    """The launched program's status is ours under our own name, 0 under the other."""
+    """The status is the launched program's as spyglass, and 0 as py-spy."""
     for program, status in ((SPYGLASS, 7), (PY_SPY, 0)):
         out = tmp_path / "x"
         record_launched(out, DEBIAN, "import sys; sys.exit(7)", program=program).check(status)
@@ -143,13 +144,13 @@ def test_launch_killed(tmp_path):
     assert read_raw((tmp_path / "x").read_text())[1] > 0
 
 
-def test_launch_everywhere(tmp_path, python):
+def test_launch_all_interpreters(tmp_path, python):
     result = record_launched(tmp_path / "x", python).check()
     assert read_raw((tmp_path / "x").read_text())[0]["works"] > 0, result
 
 
 def test_launch_streams(tmp_path):
-    """Its standard streams are its own: what it writes arrives, byte for byte, and it reads our standard input."""
+    """The program uses our standard streams: its output arrives byte for byte, and it reads our standard input."""
     code = "import sys, os; d = os.read(0, 100); os.write(1, b'out:' + d + b'\\xff\\n'); os.write(2, b'err\\n')\n" + WORK % 0.3
     done = subprocess.run([SPYGLASS, "record", "-f", "raw", "-o", tmp_path / "x", "--", *DEBIAN.command, "-c", code],
                           input=b"hello", stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=WAIT)
@@ -158,7 +159,7 @@ def test_launch_streams(tmp_path):
 
 
 def test_launch_capture(tmp_path):
-    """--capture holds the program's output back."""
+    """--capture suppresses the program's output."""
     result = record_launched(tmp_path / "x", DEBIAN, "print('noise' * 3, flush=True)\n", ["--capture"]).check()
     assert "noisenoise" not in result.messages
     assert read_raw((tmp_path / "x").read_text())[1] > 0
@@ -175,7 +176,7 @@ def test_launch_not_python(tmp_path):
 
 
 def test_launch_interrupted(tmp_path):
-    """SIGINT while it launched a program: the file is whole, and nothing is left running."""
+    """SIGINT while the program runs: the file is complete, and no process is left."""
     code = "print('begins', flush=True)\n" + WORK % 600
     process = start("record", "-f", "raw", "-o", tmp_path / "x", "--", *DEBIAN.command, "-c", code, start_new_session=True)
     while b"begins" not in process.stdout.readline():
@@ -184,10 +185,10 @@ def test_launch_interrupted(tmp_path):
     os.killpg(process.pid, signal.SIGINT)
     finish(process)
     assert read_raw((tmp_path / "x").read_text())[0]["works"] > 0
-    wait_until(lambda: not group_lives(process.pid), "the launched program gone")
+    wait_until(lambda: not group_exists(process.pid), "the launched program gone")
 
 
-def group_lives(group):
+def group_exists(group):
     try:
         os.killpg(group, 0)
     except ProcessLookupError:
@@ -198,7 +199,7 @@ def group_lives(group):
 @pytest.mark.skipif(os.cpu_count() < 2, reason="it takes a core for itself")
 @pytest.mark.parametrize("flags", [(), ("--native",)], ids=["python", "native"])
 def test_realtime(spawn, tmp_path, flags):
-    """A thread of real-time priority leaves nobody beside it on its core: it is not read from there."""
+    """A real-time thread does not let others run on its CPU, so spyglass does not read it from there."""
     target = spawn(DEBIAN, "busy.py")
     os.sched_setaffinity(target.pid, {max(os.sched_getaffinity(0))})
     try:
@@ -206,7 +207,7 @@ def test_realtime(spawn, tmp_path, flags):
     except PermissionError:
         pytest.skip("real-time priority needs root")
     try:
-        # Read from its own core it would be one sample or none, however long it takes.
+        # Read from its own CPU, it would get one sample or none, however long the recording.
         record_enough(lambda text: read_raw(text)[1] >= 5, "-p", target.pid, "-r", "20", "-f", "raw", *flags, out=tmp_path / "x")
     finally:
         os.sched_setscheduler(target.pid, os.SCHED_OTHER, os.sched_param(0))
@@ -215,7 +216,7 @@ def test_realtime(spawn, tmp_path, flags):
 # --- which threads count ---
 
 def test_idle(spawn, tmp_path):
-    """--idle counts the sleepers; without it they are never counted, however many there are."""
+    """--idle counts sleeping threads; without it they are never counted, however many there are."""
     target = spawn(DEBIAN, "situations.py", "many_threads")
     out = tmp_path / "x"
     record_enough(lambda text: read_raw(text)[0]["park"] > 40, "-p", target.pid, "--idle", "-f", "raw", out=out)
@@ -225,7 +226,7 @@ def test_idle(spawn, tmp_path):
 
 @pytest.mark.parametrize("program", [SPYGLASS, PY_SPY], ids=["spyglass", "py-spy"])
 def test_all_idle(spawn, tmp_path, program):
-    """A picture that says that nothing ran: Ray's page shows it, where it shows an error of ours badly."""
+    """A flame graph that says that nothing ran: Ray's dashboard displays that better than an error."""
     target = spawn(DEBIAN, "situations.py", "many_threads")
     result = run("record", "-p", at_rest(target.pid), "-d", "1", "-o", tmp_path / "x.svg", program=program).check()
     text = " ".join(xml.parse(tmp_path / "x.svg").getroot().itertext())
@@ -244,7 +245,7 @@ def test_all_idle_other_formats(spawn, tmp_path, format, empty):
 
 
 def test_gil(spawn, tmp_path):
-    """--gil: at most one thread at a time holds it, so no more samples than ticks."""
+    """--gil: at most one thread holds the GIL, so there are no more samples than ticks."""
     target = spawn(DEBIAN, "busy.py", "4")
     out = tmp_path / "x"
     text, result = record_enough(some_samples, "-p", target.pid, "--gil", "-f", "raw", out=out)
@@ -310,7 +311,7 @@ def test_missing_directory_before_launch(tmp_path):
 
 
 def test_existing_empty_file(spawn, tmp_path):
-    """An empty file that is there already keeps its inode: its owner may hold it open."""
+    """An existing empty file keeps its inode: its owner may have it open."""
     target = spawn(DEBIAN, "busy.py")
     out = tmp_path / "x.svg"
     out.touch()
@@ -363,7 +364,7 @@ def test_to_pipe(spawn, format):
 
 
 def test_last_line(spawn, tmp_path):
-    """Names the file, the samples and the errors, and says how to look at it."""
+    """The last line names the file, the samples and the errors, and how to view the file."""
     target = spawn(DEBIAN, "busy.py")
     result = run("record", "-p", target.pid, "-d", "1", "-o", tmp_path / "x.svg", program=PY_SPY).check()
     assert "py-spy> Sampling process 100 times a second for 1 seconds. Press Control-C to exit." in result.out, result
@@ -372,6 +373,6 @@ def test_last_line(spawn, tmp_path):
 
 
 def test_thousand_threads(spawn, tmp_path):
-    """A thousand sleepers, each in the profile."""
+    """A thousand sleeping threads, all in the profile."""
     target = spawn(DEBIAN, "situations.py", "thousand_threads")
     record_enough(lambda text: read_raw(text)[0]["park"] > 1000, "-p", target.pid, "--idle", "-f", "raw", out=tmp_path / "x")

@@ -1,4 +1,4 @@
-"""Every situation on every interpreter: the stacks that dump shows are those that the target knows about itself."""
+"""Every situation on every interpreter: the stacks of dump equal those that the target reports."""
 import ast
 
 import pytest
@@ -7,7 +7,7 @@ from stacks import VIEWS, compare
 
 # Situations that need a newer Python than their file does.
 SINCE = {"astral_names": (3, 8), "odd_names": (3, 8), "match_statement": (3, 10)}
-# Names or files that text cannot hold unambiguously: only JSON is compared.
+# Names or files that are ambiguous in text: only JSON is compared.
 ONLY_JSON = {"odd_names", "executed", "many_threads"}
 
 

@@ -1,4 +1,5 @@
-"""Targets in every state: stopped, starting, ending, in several interpreters; and what we never do to them."""
+"""Targets in every state: stopped, starting, exiting, with several interpreters; and what spyglass never does to
+them."""
 import os
 import pathlib
 import re
@@ -14,8 +15,8 @@ from program import SANITIZED, SPYGLASS, WAIT, clean_env, finish, run, wait_unti
 from pythons import DEBIAN
 from stacks import check_json, compare, parse_json, parse_text
 
-FEW_OR_MANY = 8 if SANITIZED else 20  # attempts to hit a bad moment
-# What dump may say of a process that is not (yet, or any more) a Python that can be read.
+FEW_OR_MANY = 8 if SANITIZED else 20  # attempts to hit a critical moment
+# What dump may say about a process that is not yet, or no longer, a readable Python.
 FAIR = re.compile(
     r"has not finished starting|Failed to find python version|Check that the process is running|has exited"
     r"|contains invalid values|Failed to read the memory|changed while spyglass was reading it"
@@ -24,7 +25,7 @@ FAIR = re.compile(
 
 @pytest.mark.smoke
 def test_stopped(spawn, python):
-    """Stopped by somebody else: read all the same, and stopped it stays."""
+    """Stopped by another process: spyglass reads it, and it stays stopped."""
     target = spawn(python, "situations.py", "many_threads")
     at_rest(target.pid)
     os.kill(target.pid, signal.SIGSTOP)
@@ -50,12 +51,12 @@ def test_subinterpreters(spawn, python):
 
 
 def test_starting(python):
-    """Looked at from the first instant on: frames, or one clear line, never a hang or a crash."""
+    """Dumps from the first instant on: frames or one clear line, never a hang or a crash."""
     for i in range(FEW_OR_MANY):
         target = subprocess.Popen([*python.command, "-c", "import json, time; time.sleep(100)"], env=clean_env(),
                                   stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
         try:
-            time.sleep(i * 0.035 / FEW_OR_MANY)  # another point of the start-up each time
+            time.sleep(i * 0.035 / FEW_OR_MANY)  # at another point of the startup each time
             result = run("dump", "--pid", target.pid)
             assert result.status == 0 or (result.status == 1 and FAIR.search(result.err)), result
         finally:
@@ -64,7 +65,7 @@ def test_starting(python):
 
 
 def test_ending(python):
-    """Looked at around its end: 0 or one clear line."""
+    """Dumps while the process exits: status 0 or one clear line."""
     for i in range(FEW_OR_MANY):
         target = subprocess.Popen([*python.command, "-c", "import os; os.write(1, b'x'); [i for i in range(20000)]"],
                                   env=clean_env(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
@@ -85,7 +86,7 @@ def test_zombie(python):
 
 
 def test_active_and_gil(spawn, python):
-    """A busy thread is active, and sooner or later seen with the GIL."""
+    """A busy thread is active, and at some point is seen with the GIL."""
     target = spawn(python, "busy.py")
 
     def holds_gil():
@@ -97,7 +98,7 @@ def test_active_and_gil(spawn, python):
 
 
 def test_exec(launch, script, tmp_path):
-    """The process becomes another program between two dumps."""
+    """The process executes another program between two dumps."""
     python = DEBIAN
     code = "import os, sys; os.write(1, b'{}\\n'); os.read(0, 1); os.execv('/bin/sleep', ['sleep', '1000'])"
     target = launch([*python.command, "-c", code])
@@ -120,12 +121,12 @@ NEVER = re.compile(
                                   ("record", "-o", "out.svg"), ("record", "-o", "n.txt", "--nonblocking"),
                                   ("record", "-o", "s.json", "--subprocesses", "--idle")], ids=" ".join)
 def test_never_writes(spawn, tmp_path, args):
-    """strace of the profiler: nothing that changes the target, and no SIGSTOP."""
+    """strace shows that the profiler makes no call that changes the target, and sends no SIGSTOP."""
     target = spawn(DEBIAN, "busy.py", "3")
     log = tmp_path / "trace"
-    env = clean_env(ASAN_OPTIONS="detect_leaks=0:exitcode=99")  # the leak checker does not work under a tracer
+    env = clean_env(ASAN_OPTIONS="detect_leaks=0:exitcode=99")  # LeakSanitizer does not work under a tracer
     seconds, text = 1, ""
-    while not re.search("process_vm_readv|/mem", text):  # under strace on a busy machine a second may be too short
+    while not re.search("process_vm_readv|/mem", text):  # under strace on a busy machine, one second may be too short
         assert seconds < WAIT, text[-3000:]
         duration = ["-d", seconds] if "record" in args else []
         run("-f", "-o", log, SPYGLASS, *args, *duration, "--pid", target.pid, program=shutil.which("strace"), cwd=tmp_path,
@@ -142,12 +143,12 @@ def test_never_writes(spawn, tmp_path, args):
 @pytest.mark.parametrize("how", [[], ["--nonblocking"], ["--native"], ["--native-all", "--idle"]],
                          ids=["holding", "nonblocking", "native", "native-all"])
 def test_killed_profiler(spawn, tmp_path, how):
-    """SIGKILL in the middle of recording, again and again: the target goes on."""
+    """SIGKILL during a recording, again and again: the target keeps running."""
     target = spawn(DEBIAN, "busy.py", "4")
     for i in range(FEW_OR_MANY // 2):
         recording = Recording(tmp_path / "out.txt", "--pid", target.pid, "-r", "2000", "-f", "raw", *how)
         recording.until(some_samples)
-        time.sleep(i * 0.007)  # another moment each time
+        time.sleep(i * 0.007)  # at another moment each time
         recording.process.kill()
         finish(recording.process)
         wait_until(lambda: not set(task_states(target.pid)) & set("TtZ"), "no thread stopped")
@@ -156,10 +157,10 @@ def test_killed_profiler(spawn, tmp_path, how):
 
 @pytest.mark.smoke
 def test_no_impossible_stacks(spawn, python, tmp_path):
-    """Alternating chains: each recorded stack is one that the program has."""
+    """Alternating call chains: each recorded stack is one that the program has."""
     target = spawn(python, "busy.py")
     good = {("<module>", "root"), ("<module>", "root", "chain_a"), ("<module>", "root", "chain_a", "leaf_a"),
             ("<module>", "root", "chain_b"), ("<module>", "root", "chain_b", "leaf_b")}
     text, _ = record_enough(seen("leaf_a", "leaf_b"), "--pid", target.pid, "-r", "500", "-f", "raw", "--function", out=tmp_path / "out.txt")
-    chains = {chain for chain in raw_stacks(text) if "say" not in chain}  # before it has come back from printing
+    chains = {chain for chain in raw_stacks(text) if "say" not in chain}  # it may not have returned from printing yet
     assert chains <= good, chains - good

@@ -7,13 +7,13 @@ from profiles import Recording, record_enough
 from program import PY_SPY, run
 from pythons import DEBIAN, NEWEST_HOST
 from stacks import parse_json, parse_text
-from trees import functions_of, read_tree
+from process_trees import functions_of, read_tree
 
 SOME = [DEBIAN, NEWEST_HOST]
 
 
-def family(target):
-    """pid -> parent's pid of the Python processes, from what each told of itself."""
+def parents_of(target):
+    """pid -> parent's pid of the Python processes, from the report of each."""
     def walk(truth, parent):
         found = {truth["pid"]: parent}
         for child in (truth["extra"] or {}).get("children", []):
@@ -27,8 +27,8 @@ def family(target):
 
 
 def test_dump_text(spawn, python):
-    target = spawn(python, "family.py", "parent")
-    parents = family(target)
+    target = spawn(python, "child_processes.py", "parent")
+    parents = parents_of(target)
     result = run("dump", "--subprocesses", "--pid", target.pid).check()
     processes = parse_text(result.out)
     assert {p["pid"]: p["parent"] for p in processes} == parents
@@ -37,24 +37,24 @@ def test_dump_text(spawn, python):
         leaf = "parent_rests" if process["pid"] == target.pid else "child_rests"
         assert [f["name"] for f in process["threads"][0]["frames"]][:2] == ["park", leaf]
     for other in target.truth["extra"]["others"]:
-        assert str(other) in result.err, result  # passed over, with a note
+        assert str(other) in result.err, result  # skipped, with a note
 
 
 def test_dump_json(spawn, python):
-    target = spawn(python, "family.py", "parent")
+    target = spawn(python, "child_processes.py", "parent")
     threads = parse_json(run("dump", "--subprocesses", "--json", "--pid", target.pid).check().out)
-    assert {t["pid"] for t in threads} == set(family(target))
+    assert {t["pid"] for t in threads} == set(parents_of(target))
     assert threads[0]["pid"] == target.pid
 
 
 def test_dump_without_flag(spawn):
-    target = spawn(DEBIAN, "family.py", "parent")
+    target = spawn(DEBIAN, "child_processes.py", "parent")
     process, = parse_text(run("dump", "--pid", target.pid).check().out)
     assert process["pid"] == target.pid
 
 
 def test_parent_is_not_python(launch, script):
-    """A shell that runs Python: with --subprocesses the child is shown."""
+    """A shell that runs Python: --subprocesses shows the child."""
     path = script(DEBIAN, "situations.py")
     target = launch(["sh", "-c", "%s %s plain; true" % (DEBIAN.command[0], path)])
     assert run("dump", "--pid", target.pid).status == 1
@@ -78,7 +78,7 @@ def test_multiprocessing(launch):
 
 @pytest.mark.parametrize("host", SOME, ids=repr)
 def test_record_finds_children(spawn, tmp_path, host):
-    """Children started while it records; each stack under its own process."""
+    """Children that start during the recording: each stack is under its own process."""
     target = spawn(host, "forks.py", "2")
     recording = Recording(tmp_path / "out.txt", "--pid", target.pid, "--subprocesses", "-r", "100", "-f", "raw", "--function",
                           "--threads")
@@ -95,10 +95,10 @@ def test_record_finds_children(spawn, tmp_path, host):
         parts = line.rpartition(" ")[0].split(";")
         roots = [part for part in parts if part.startswith("process ")]
         pids = [int(root[len("process "):].partition(":")[0]) for root in roots]
-        assert pids[0] == target.pid and parts[: len(roots)] == roots, line  # the line of descent, eldest first
+        assert pids[0] == target.pid and parts[: len(roots)] == roots, line  # the ancestors, oldest first
         assert parts[len(roots)].startswith("thread ("), line
         works.setdefault(pids[-1], set()).update(part.partition(" (")[0] for part in parts[len(roots) + 1:])
-    # `sleep` is Python too, from its fork to its exec: seen or not, it never works.
+    # `sleep` is Python too, from its fork to its exec. Seen or not, it never works.
     assert set(works) - {sleep} == {target.pid, *children}, works
     assert not any("works" in name for name in works.get(sleep, ()))
     assert "parent_works" in works[target.pid]
@@ -118,7 +118,7 @@ def test_record_speedscope_of_children(spawn, tmp_path):
 
 
 def test_profiler_child_of_target(launch, tmp_path):
-    """As dask-pyspy does it: the profiler is a child of its target; with --subprocesses it leaves itself out."""
+    """Like dask-pyspy: the profiler is a child of its target, and --subprocesses leaves it out."""
     out = tmp_path / "out.json"
     code = ("import subprocess, sys, time, ctypes, os\n"
             "ctypes.CDLL(None).prctl(0x59616d61, os.getpid(), 0, 0, 0)\n"

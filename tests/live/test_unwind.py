@@ -1,8 +1,8 @@
-"""Native stacks where the tables to unwind them are not in the usual place, and of core files."""
+"""Native stacks with unwind tables in unusual places, and native stacks of core files."""
 import json
 
 import pytest
-from cores import by_gcore, by_kernel, found_core, gcore, roots, wants_core
+from core_files import by_gcore, by_kernel, found_core, gcore, roots, wants_core
 from native_stacks import check_native, directory
 from program import run
 from pythons import PYTHONS
@@ -22,7 +22,7 @@ def test_tables(spawn, python, module, situation):
 @by_gcore
 @pytest.mark.parametrize("module", ["spy_c", "spy_c_fp", *MODULES])
 def test_core(spawn, scratch, python, module):
-    """A core file by gdb, which leaves out what the files have: that is where the tables are."""
+    """A core file from gdb, which leaves out what the files contain, including the tables."""
     target = spawn(python, "native_c.py", directory(python, module), module, "deep", env={"MALLOC_ARENA_MAX": "1"})
     core = gcore(target, scratch)
     target.kill()
@@ -31,7 +31,7 @@ def test_core(spawn, scratch, python, module):
 
 @by_kernel
 def test_crash(spawn, inside, python):
-    """The kernel's core file: the stack of the crash, from the C function to where the thread began."""
+    """The kernel's core file: the stack of the crash, from the C function to the start of the thread."""
     place, name = inside(python)
     target = spawn(python, "crash.py", "abrt", "main", name, preexec_fn=wants_core)
     target.process.wait()
@@ -40,7 +40,7 @@ def test_crash(spawn, inside, python):
     true = next(t for t in target.truth["threads"] if t["name"] == "MainThread")["frames"]
     python_frames = [f["name"].rsplit(".", 1)[-1] for f in frames if not f["module"]]
     assert python_frames == [f["name"].rsplit(".", 1)[-1] for f in true], frames
-    # What called abort() is above all Python, and nothing is said to be missing.
+    # The caller of abort() is above all Python frames, and no frames are reported missing.
     assert frames[0]["module"] and any(f["name"].startswith(("abort", "__GI_abort", "raise", "os_abort", "posix_abort"))
                                        for f in frames[:8]), frames[:8]
     assert not any("missing" in f["name"] for f in frames), frames
@@ -49,8 +49,8 @@ def test_crash(spawn, inside, python):
 
 @by_kernel
 @pytest.mark.parametrize("share", [0.9, 0.7, 0.5, 0.3])
-def test_cut_core(spawn, inside, share):
-    """A core file that was cut off: whatever is left is shown without harm."""
+def test_truncated_core(spawn, inside, share):
+    """A truncated core file: dump shows what is left, and does not crash."""
     host = next(p for p in PYTHONS if p.kind == "host")
     place, name = inside(host)
     target = spawn(host, "crash.py", "abrt", "main", name, preexec_fn=wants_core)

@@ -1,6 +1,6 @@
 """pip: the wheel and the source archive, built by pip itself, installed into fresh environments, and used there.
 
-Everything runs without an index: the backend needs nothing from one.
+Everything runs without a package index: the build backend needs none.
 """
 import hashlib
 import pathlib
@@ -32,7 +32,7 @@ def call(*command, status=0, **options):
 
 
 def backend(hook, place, settings=None, env=None):
-    """Calls a hook as a frontend does: in the tree, in a process of its own."""
+    """Calls a hook as a pip frontend does: in the tree, in its own process."""
     code = "import sys; sys.path.insert(0, 'tools'); import wheel_backend; print(wheel_backend.%s(%r, %r))" % (
         hook, str(place), settings)
     text = call(DEBIAN.command[0], "-c", code, cwd=ROOT, env=env or clean_env(SPYGLASS_PREBUILT=str(SPYGLASS)))
@@ -46,7 +46,8 @@ def wheel(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def pips(tmp_path_factory):
-    """pips(python) -> one pip for all environments of that interpreter: to put one into each takes most of the time."""
+    """pips(python) -> one pip for all environments of that interpreter, because installing pip into each would take
+    most of the time."""
     made = {}
 
     def get(python):
@@ -59,7 +60,7 @@ def pips(tmp_path_factory):
 
 
 class Environment:
-    """A fresh environment, without pip in it; `bin` has its commands."""
+    """A fresh environment without pip; `bin` has its commands."""
 
     def __init__(self, python, place, pip):
         call(python.command[0], "-m", "venv", "--without-pip", place, env=clean_env())
@@ -95,7 +96,7 @@ def test_content(wheel):
 
 
 def test_record_file(wheel):
-    """Each file with its right hash and size, and no other."""
+    """RECORD lists each file with its hash and size, and nothing else."""
     import base64
     archive = zipfile.ZipFile(wheel)
     rows = archive.read("spyglass-%s.dist-info/RECORD" % VERSION).decode().splitlines()
@@ -108,14 +109,14 @@ def test_record_file(wheel):
 
 
 @pytest.mark.full
-def test_same_twice(wheel, tmp_path):
+def test_reproducible(wheel, tmp_path):
     assert backend("build_wheel", tmp_path).read_bytes() == wheel.read_bytes()
     (tmp_path / "a").mkdir()
     assert backend("build_sdist", tmp_path).read_bytes() == backend("build_sdist", tmp_path / "a").read_bytes()
 
 
 def test_versions():
-    """One number everywhere."""
+    """The version is the same everywhere."""
     text = (ROOT / "python" / "spyglass" / "__init__.py").read_text()
     assert '__version__ = "%s"' % VERSION in text
     assert run("--version").check().out.split() == ["spyglass", VERSION]
@@ -123,7 +124,7 @@ def test_versions():
 
 @pytest.mark.parametrize("host", EDGES, ids=repr)
 def test_installed(host, wheel, fresh, tmp_path):
-    """Both commands, the package, the man page and the completions; and all of it goes away again."""
+    """Both commands, the package, the man page and the completions are installed, and uninstalled again."""
     venv = fresh(host)
     commands = venv.bin
     before = {p for p in (tmp_path / "venv").rglob("*") if "__pycache__" not in p.parts}
@@ -150,8 +151,8 @@ def test_installed(host, wheel, fresh, tmp_path):
 
 
 @pytest.mark.parametrize("way", ["target", "prefix", "user", "editable"])
-def test_ways_to_install(way, wheel, fresh, pips, tmp_path):
-    """The program is found wherever pip was told to put it."""
+def test_install_locations(way, wheel, fresh, pips, tmp_path):
+    """The package finds the program wherever pip installs it."""
     venv = fresh()
     commands = venv.bin
     place = tmp_path / "place"
@@ -162,7 +163,7 @@ def test_ways_to_install(way, wheel, fresh, pips, tmp_path):
         assert call(commands / "python", "-c", code, env=env) == "%s\n" % (commands / "spyglass")
         assert call(commands / "python", "-c", "import spyglass; print(spyglass.__file__)", env=env).startswith(str(ROOT))
         return
-    if way == "user":  # a venv has none of its own: the interpreter below it
+    if way == "user":  # a venv has none of its own: use the interpreter below it
         call(pips(DEBIAN), "-m", "pip", "--python", DEBIAN.command[0], "install", "--user", "--break-system-packages",
              "--ignore-installed", wheel, env=env)
         assert call(DEBIAN.command[0], "-c", code, env=env) == "%s\n" % (place / "bin" / "spyglass")
@@ -174,7 +175,7 @@ def test_ways_to_install(way, wheel, fresh, pips, tmp_path):
 
 
 def fake_py_spy(place):
-    """A distribution as py-spy's own: it has nothing but the command."""
+    """A distribution like py-spy's own, which has only the command."""
     path = place / "py_spy-0.4.0-py3-none-any.whl"
     info = "py_spy-0.4.0.dist-info/"
     files = {"py_spy-0.4.0.data/scripts/py-spy": "#!/bin/sh\necho the other one\n",
@@ -202,12 +203,12 @@ def test_together_with_py_spy(wheel, fresh, tmp_path):
     assert call(commands / "spyglass", "--version") == "spyglass %s\n" % VERSION
 
 
-@pytest.mark.parametrize("told", ["setting", "variable"])
-def test_without_py_spy(told, fresh, tmp_path):
-    """Each under its own name, in any order, and neither takes the other along."""
+@pytest.mark.parametrize("how", ["setting", "variable"])
+def test_without_py_spy(how, fresh, tmp_path):
+    """Each has its own name, in any order, and uninstalling one leaves the other."""
     venv = fresh()
     commands = venv.bin
-    env = clean_env(PIP_NO_INDEX="1", SPYGLASS_PREBUILT=str(SPYGLASS), **({"SPYGLASS_PY_SPY": "no"} if told == "variable" else {}))
+    env = clean_env(PIP_NO_INDEX="1", SPYGLASS_PREBUILT=str(SPYGLASS), **({"SPYGLASS_PY_SPY": "no"} if how == "variable" else {}))
     more = ["--config-settings", "py-spy=no"] if told == "setting" else []
     venv.pip("install", fake_py_spy(tmp_path))
     venv.pip("wheel", "--no-deps", "--wheel-dir", tmp_path, *more, ROOT, env=env)
@@ -222,7 +223,7 @@ def test_without_py_spy(told, fresh, tmp_path):
 
 @pytest.mark.full
 def test_source_archive(fresh, tmp_path):
-    """pip builds the program from the archive, without the tree, without Git, and without an index."""
+    """pip builds the program from the archive, without the tree, without Git, and without a package index."""
     path = backend("build_sdist", tmp_path)
     assert path.name == "spyglass-%s.tar.gz" % VERSION
     with tarfile.open(path) as archive:
@@ -237,8 +238,8 @@ def test_source_archive(fresh, tmp_path):
     assert "INTERP" not in call("readelf", "-lW", commands / "spyglass")
 
 
-def test_what_is_missing_is_named(fresh, tmp_path):
-    """Without the packages of the build: an error with their names, and nothing is installed."""
+def test_missing_build_packages(fresh, tmp_path):
+    """Without the packages that the build needs: an error names them, and nothing is installed."""
     tools = tmp_path / "bin"
     tools.mkdir()
     for directory in ("/usr/bin", "/bin"):
@@ -253,7 +254,7 @@ def test_what_is_missing_is_named(fresh, tmp_path):
 
 
 def test_wrong_program(tmp_path):
-    """What would make the wheel's tag a lie is refused."""
+    """The backend refuses a program that the wheel's tag does not fit."""
     code = "import sys; sys.path.insert(0, 'tools'); import wheel_backend; wheel_backend.build_wheel(%r)" % str(tmp_path)
     for path, words in (("/bin/ls", "not static"), (ROOT / "README.md", "no program")):
         text = call(DEBIAN.command[0], "-c", code, status=1, cwd=ROOT, env=clean_env(SPYGLASS_PREBUILT=str(path)))
@@ -263,7 +264,7 @@ def test_wrong_program(tmp_path):
     assert "yes or no" in text
 
 
-# ---- what is installed beside the program ----
+# ---- files installed with the program ----
 
 @pytest.fixture(scope="module")
 def share(tmp_path_factory):
@@ -277,7 +278,7 @@ def help_flags(*args):
 
 
 def test_man_page(share):
-    """Every command and every flag of the help is in the page, and the formatter has no complaint."""
+    """The man page has every command and every flag of the help, and the formatter does not complain."""
     done = subprocess.run(["man", "--warnings", "-E", "UTF-8", "-l", "-Tutf8", "-Z", str(share / "spyglass.1")],
                           stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=clean_env())
     assert done.returncode == 0 and not done.stderr, done.stderr.decode()
@@ -295,7 +296,7 @@ def test_man_page(share):
         assert words in text
 
 
-def test_completions_are_the_programs(share):
+def test_completions_match_program(share):
     for name, program in (("spyglass", SPYGLASS), ("py-spy", PY_SPY)):
         for shell, file in (("bash", name + ".bash"), ("zsh", "_" + name), ("fish", name + ".fish")):
             assert (share / file).read_text() == run("completions", shell, program=program).check().out
@@ -314,13 +315,13 @@ def test_completion_of_merge(share):
     assert complete(share, "spyglass", "me") == {"merge"}
     assert complete(share, "spyglass", "merge", "--t") == {"--title"}
     assert complete(share, "spyglass", "merge", "-f", "s") == {"speedscope"}
-    assert complete(share, "spyglass", "merge", "a") == set()  # files: bash's own
+    assert complete(share, "spyglass", "merge", "a") == set()  # files: bash's own completion
 
 
-# ---- the oldest kernel that the tag allows ----
+# ---- the oldest kernel that the wheel's tag allows ----
 
 def test_old_kernel(spawn, tmp_path):
-    """Without the system calls that Linux 3.10 lacks."""
+    """Runs without the system calls that Linux 3.10 lacks."""
     target = spawn(DEBIAN, "busy.py")
     program = [str(ROOT / "tests" / "live" / "old_kernel.py"), str(SPYGLASS)]
     raw = tmp_path / "p.txt"
@@ -331,6 +332,6 @@ def test_old_kernel(spawn, tmp_path):
          "import time\nend = time.monotonic() + 0.5\nwhile time.monotonic() < end: pass")
     assert "&lt;module&gt; (" in (tmp_path / "launched.svg").read_text()
     call(*program, "merge", "--output", tmp_path / "all.json", raw)
-    # And the filter filters: getrandom is one of them.
+    # Check the filter itself: getrandom is one of them.
     code = "import os\ntry: os.getrandom(1)\nexcept OSError as error: print(error.errno)"
     assert call(program[0], DEBIAN.command[0], "-c", code) == "38\n"

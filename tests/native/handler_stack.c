@@ -1,4 +1,4 @@
-/* A handler that runs on a stack of its own, far from all others: of its size nothing is known from outside. */
+/* A signal handler that runs on its own stack, far from all others: its size is unknown from outside. */
 #define _GNU_SOURCE
 #include <signal.h>
 #include <sys/mman.h>

@@ -1,14 +1,16 @@
 /*
- * A C extension for the tests of native stacks, for Python 2.7 and every 3.x. Each function that Python calls goes down
- * through C functions whose names the tests know, and ends in spin_here, in a Python callback, or both in turn.
+ * A C extension for the tests of native stacks, for Python 2.7 and every 3.x. Each function that Python calls goes
+ * through C functions whose names the tests know, and ends in spin_here, in a Python callback, or in both in turn.
  *
- *     spy_c.spin("poll", 3, b"ready\n")        spy_c_spin > level_one > level_two (3 times) > spin_here
- *     spy_c.spin("crash", 3, b"ready\n")       spy_c_spin > level_one > level_two (3 times), at address 16
+ *     spy_c.spin("poll", 3, b"ready\
+ * ")        spy_c_spin > level_one > level_two (3 times) > spin_here
+ *     spy_c.spin("crash", 3, b"ready\
+ * ")       spy_c_spin > level_one > level_two (3 times), at address 16
  *     spy_c.burn(0.1)                          spy_c_burn > burn_outer > burn_here, for that much CPU time
  *     spy_c.call(f)                            spy_c_call > call_outer > call_inner > f
  *
- * spin_here first writes its text to standard output: what the test then reads means that the stack is there. It
- * never returns. MODULE is the module's name: the same source is built in several ways.
+ * spin_here first writes its text to standard output: when the test has read it, the stack is in place. It never
+ * returns. MODULE is the module's name: the same source is built in several ways.
  */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -31,13 +33,13 @@
 #define TEXT_(a)    #a
 #define TEXT(a)     TEXT_(a)
 
-/* A frame of its own: not inlined, not cloned, no jump in the place of the call. */
+/* Keeps its own frame: not inlined, not cloned, no tail call. */
 #define FRAME  __attribute__((noipa))
 #define AND(x) ((x) + after)
 
 static volatile int after = 1;
 
-/* How spin_here passes its time, and what it says before. */
+/* How spin_here spends its time, and what it prints first. */
 struct rest {
     const char *mode;
     const char *text;
@@ -86,7 +88,7 @@ static FRAME int level_one(const struct rest *r, int depth)
     return AND(level_two(r, depth));
 }
 
-/* "busy-gil", "poll-gil" and "crash-gil" keep the GIL; the others give it up, as code that computes does. */
+/* "busy-gil", "poll-gil" and "crash-gil" keep the GIL; the others release it, as code that computes does. */
 static int rest_parse(PyObject *args, struct rest *ret, int *depth)
 {
     Py_ssize_t len = 0;
@@ -112,7 +114,7 @@ static PyObject *spy_c_spin(PyObject *self, PyObject *args)
     Py_END_ALLOW_THREADS return PyLong_FromLong(done);
 }
 
-/* Some of the time is the clock's, which the kernel lends to the program. */
+/* Some of the time is spent in clock_gettime, which the kernel maps into the program (vDSO). */
 static FRAME int burn_here(double seconds)
 {
     volatile unsigned long count = 0;
@@ -138,7 +140,7 @@ static PyObject *spy_c_burn(PyObject *self, PyObject *seconds)
     return PyLong_FromLong(burn_outer(PyFloat_AsDouble(seconds)));
 }
 
-/* Back into Python. */
+/* Calls back into Python. */
 static FRAME PyObject *call_inner(PyObject *function)
 {
     PyObject *result = PyObject_CallObject(function, NULL);
@@ -164,7 +166,7 @@ static PyObject *spy_c_call(PyObject *self, PyObject *function)
     return result;
 }
 
-/* Through functions whose frames are hard to find: one that grows by alloca, one that is aligned. */
+/* Goes through functions whose frames are hard to unwind: one that grows by alloca, one that is realigned. */
 static FRAME PyObject *call_aligned(PyObject *function)
 {
     __attribute__((aligned(64))) volatile char room[128];
@@ -196,7 +198,7 @@ static PyObject *spy_c_frames(PyObject *self, PyObject *function)
     return result;
 }
 
-/* The call is in the part of the function that the compiler puts elsewhere. */
+/* The call is in the part of the function that the compiler moves elsewhere (.cold). */
 static FRAME __attribute__((cold)) PyObject *call_rarely(PyObject *function)
 {
     PyObject *result = call_inner(function);
@@ -227,7 +229,7 @@ static PyObject *spy_c_cold(PyObject *self, PyObject *function)
     return result;
 }
 
-/* A callback of the C library: its frames are between ours. */
+/* A callback from the C library: its frames are between ours. */
 static PyObject *sort_function;
 
 static FRAME int compare_items(const void *a, const void *b)
@@ -254,8 +256,8 @@ static PyObject *spy_c_sort(PyObject *self, PyObject *function)
 }
 
 /*
- * A signal comes while we compute; its handler does not return. The timer counts what we compute, not
- * the clock: on a loaded machine the clock's would come before wait_for_signal has begun.
+ * A signal arrives while we compute; its handler does not return. The timer counts CPU time: on a loaded machine, a
+ * wall-clock timer would expire before wait_for_signal has begun.
  */
 static struct rest signal_rest;
 
@@ -297,7 +299,7 @@ static PyObject *spy_c_signal(PyObject *self, PyObject *args)
     return PyLong_FromLong(signal_outer());
 }
 
-/* Threads that C starts: one that never sees Python, one that calls into it. Both give their id when they are there. */
+/* Threads that C starts: one that never runs Python, one that calls it. Both report their ID when they are ready. */
 static volatile int thread_id;
 
 static FRAME int worker_wait(void)

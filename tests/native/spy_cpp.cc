@@ -1,5 +1,5 @@
-// A C++ extension for the tests of native stacks: a namespace, an anonymous one, a template, a method and a lambda on the
-// way from Python to a callback of Python.
+// A C++ extension for the tests of native stacks: a namespace, an anonymous one, a template, a method and a lambda
+// between Python and a Python callback.
 //
 //     spy_cpp.run(f)      spy_cpp_run > spy::start > spy::Walker<long>::walk > spy::Walker<long>::visit (twice) >
 //                         spy::(anonymous namespace)::hidden > spy::Task::perform >

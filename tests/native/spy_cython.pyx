@@ -1,5 +1,5 @@
 # cython: language_level=3
-# A Cython extension for the tests of native stacks. A line that is on the way has a mark, by which the target finds it.
+# A Cython extension for the tests of native stacks. A line of the call path has a marker, by which the target finds it.
 #
 #     spy_cython.run(f)     run > Worker.work > Worker.step > deeper (3 times) > both > f
 

@@ -1,6 +1,6 @@
 /*
- * A library that is loaded and unloaded while it is watched, built twice: as NAME one and as NAME two. The files differ in
- * names alone, so that both fit the same place.
+ * A library that is loaded and unloaded during a recording, built twice: as NAME one and as NAME two. The files differ
+ * in names alone, so that both fit the same address.
  *
  *     one_run(0.01)        one_run > one_outer > one_inner, for that much CPU time
  */

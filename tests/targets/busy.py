@@ -1,6 +1,7 @@
-"""Works without end, for tests that profile: `python busy.py [threads]`. Says one line, then alternates chains.
+"""Runs forever, for tests that record: `python busy.py [threads]`. Prints one line, then alternates between two call
+chains.
 
-Each pass goes root -> chain_a -> leaf_a or root -> chain_b -> leaf_b and never otherwise: any other stack is wrong.
+Each pass calls root -> chain_a -> leaf_a or root -> chain_b -> leaf_b: any other stack is wrong.
 """
 import os
 import sys

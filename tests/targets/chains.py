@@ -1,9 +1,10 @@
-"""Sixteen call chains of eight functions, called in turn as fast as it goes: `python chains.py KIND`.
+"""Sixteen call chains of eight functions, called in turn as fast as possible: `python chains.py KIND`.
 
-Function k of chain n is called cN_fK and calls only the next one of its own chain. So every stack there ever is reads
-<module>, main, turn, cN_f0, cN_f1 and so on of one chain: a stack of two chains, or with a gap, or without its root, never was.
-KIND is plain, method, generator, nested (a generator loops over the next), coroutine, or exec: then the functions are
-made anew in each round, by other names, so that code objects die and others take their addresses.
+Function k of chain n is named cN_fK and calls only the next one of its own chain. So every real stack is <module>,
+main, turn, cN_f0, cN_f1 and so on, of one chain. A stack with frames of two chains, with a gap, or without its root is
+impossible.
+KIND is plain, method, generator, nested (a generator loops over the next), coroutine, or exec: exec creates the
+functions again in each round, with other names, so that new code objects reuse the addresses of old ones.
 """
 import os
 import sys
@@ -22,7 +23,7 @@ SHAPES["exec"] = SHAPES["plain"]
 
 
 def make(kind, n, space):
-    """The functions of chain n, in `space`."""
+    """Creates the functions of chain n in `space`."""
     middle, last = SHAPES[kind]
     name = "c%d_f%d"
     text = "".join((last if k == LENGTH - 1 else middle).format(name=name % (n, k), next=name % (n, k + 1))

@@ -1,6 +1,6 @@
-"""Tells its own stack, then crashes in it: `python crash.py KIND main|thread [DIRECTORY]`, with another thread at rest.
+"""Reports its own stack, then crashes in it: `python crash.py KIND main|thread [DIRECTORY]`. Another thread blocks.
 
-What is told and the crash are on one line, so that the line told is the line of the crash.
+The report and the crash are on one line of code, so that the reported line is the line of the crash.
 """
 import os
 import signal
@@ -16,7 +16,7 @@ except ImportError:
 
 
 def tell(frame):
-    """The truth: the stack of the thread that crashes, and that of the one that waits."""
+    """Prints the stack of the thread that crashes and that of the thread that waits."""
     ident = truth._thread.get_ident()
     stacks = dict((i, truth.stack_of(f)) for i, f in sys._current_frames().items())
     stacks[ident] = truth.stack_of(frame)
@@ -31,7 +31,7 @@ def crash(kind):
         tell(sys._getframe()), os.abort()
     elif kind == "segv" and ctypes:
         tell(sys._getframe()), ctypes.memset(8, 1, 1)
-    elif kind == "null":  # the C library calls a function that is not there
+    elif kind == "null":  # the C library calls a function pointer that is NULL
         tell(sys._getframe()), ctypes.CDLL(None).qsort(ctypes.create_string_buffer(b"abc"), 3, 1, None)
     else:
         tell(sys._getframe()), os.kill(os.getpid(), getattr(signal, "SIG" + kind.upper()))
@@ -47,7 +47,7 @@ def rests(ready):
 
 
 def settled(thread_ident):
-    """The other thread's stack no longer changes: it is in its read."""
+    """Waits until the other thread's stack no longer changes: it is in its read."""
     last, same = None, 0
     while same < 10:
         truth.time.sleep(0.005)

@@ -1,8 +1,9 @@
-"""A program that lets go of its children: `python daemons.py HOW`. It says its pid, and acts at each byte it reads.
+"""A program that orphans its children: `python daemons.py HOW`. It prints its PID, and acts at each byte that it reads.
 
-orphan: a child with a child of its own; at the second byte the one in between ends.
-double, shell, session: a daemon whose parent ends at once: by two forks, by a shell, by a shell and setsid(1).
-exec: a child that becomes the program in the arguments at the second byte; exec-self: this one does, at the first.
+orphan: a child that has a child; at the second byte, the process in between exits.
+double, shell, session: a daemon whose parent exits at once, after two forks, a shell, or a shell and setsid(1).
+exec: a child that executes the program in the arguments at the second byte. exec-self: this process does, at the
+first byte.
 """
 import json
 import os

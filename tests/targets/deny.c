@@ -1,13 +1,13 @@
 /*
- * Runs a program in a world that lacks something: system calls that fail with an error of one's choice, as under an old
- * kernel, a strict seccomp profile or Yama.
+ * Runs a program with restrictions: system calls that fail with a given error, as under an old kernel, a strict seccomp
+ * profile or Yama.
  *
  *     deny ENOSYS:openat2 EPERM:process_vm_readv -- spyglass dump --pid 4242
  *     deny EACCES:/mem -- …        opening any path that ends in /mem fails; the program is then our child
- *     deny yama -- …               memory of processes that are not its descendants is closed, unless it has
+ *     deny yama -- …               the program can only read the memory of its descendants, unless it has
  *                                  CAP_SYS_PTRACE in effect: as with kernel.yama.ptrace_scope = 1
  *
- * Needs the right to install a filter: root, or it takes PR_SET_NO_NEW_PRIVS.
+ * Installing the seccomp filter needs root or PR_SET_NO_NEW_PRIVS; deny sets the latter if it is not root.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -69,7 +69,7 @@ static const struct name errors[] = {
 struct rules {
     struct sock_filter code[2 * RULES_MAX + 8];
     unsigned short n;
-    const char *ending; /* of paths that may not be opened; NULL: none */
+    const char *ending; /* the end of paths that may not be opened; NULL: none */
     int ending_errno;
     bool yama;
 };
@@ -119,7 +119,7 @@ static void add_rule(struct rules *r, const char *rule)
     add(r, (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ((unsigned)error & SECCOMP_RET_DATA)));
 }
 
-/* A descriptor of who must be asked about opened paths, or 0. */
+/* The seccomp listener that receives the calls to decide about, or 0. */
 static int install(struct rules *r)
 {
     static const int asked[] = {SYS_openat, SYS_process_vm_readv, SYS_ptrace};
@@ -140,7 +140,7 @@ static int install(struct rules *r)
     return fd;
 }
 
-/* A number of /proc/PID/status; -1 when there is no such process. */
+/* A number from /proc/PID/status; -1 if there is no such process. */
 static long long status_number(unsigned pid, const char *name, int base)
 {
     char file[64], line[256];
@@ -166,7 +166,7 @@ static bool is_below(unsigned pid, unsigned top)
     return parent == top;
 }
 
-/* What Yama would say; a process that is not there is the kernel's to report. */
+/* What Yama would decide. The kernel itself reports a process that does not exist. */
 static bool yama_allows(unsigned who, unsigned target)
 {
     return status_number(who, "CapEff:", 16) >> 19 & 1 || status_number(target, "Pid:", 10) < 0 ||
@@ -187,7 +187,7 @@ static void read_path(const struct seccomp_notif *q, char *path, size_t room)
     close(fd);
 }
 
-/* The pid in "/proc/PID/mem" or, when the path is only "mem", below an open directory. */
+/* The PID in "/proc/PID/mem" or, if the path is only "mem", of the open directory. */
 static unsigned pid_of_path(const struct seccomp_notif *q, const char *path)
 {
     char file[64], link[4096] = "";
@@ -201,7 +201,7 @@ static unsigned pid_of_path(const struct seccomp_notif *q, const char *path)
     return strncmp(path, "/proc/", 6) == 0 ? (unsigned)atoi(path + 6) : 0;
 }
 
-/* 0: go on; else the error. */
+/* 0 to continue, otherwise the error. */
 static int judge(const struct rules *r, const struct seccomp_notif *q)
 {
     char path[4096] = "";
@@ -248,7 +248,7 @@ static int child_main(void *arg)
     _exit(127);
 }
 
-/* The program as a child that shares our memory and descriptors until it executes: its listener is ours. */
+/* Starts the program as a child that shares our memory and descriptors until exec, so that we own its listener. */
 static int supervise(struct rules *r, char **argv)
 {
     struct child c = {r, argv, -1};

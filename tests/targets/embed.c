@@ -1,6 +1,6 @@
 /*
- * A program that embeds Python: runs the code in the environment variable EMBED_CODE. The live tests link it
- * against each libpython there is, and against the static library, and look into it with dump.
+ * A program that embeds Python: runs the code in the environment variable EMBED_CODE. The live tests link it against
+ * each libpython and against the static library, and dump it.
  */
 #include <Python.h>
 

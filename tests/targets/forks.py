@@ -1,7 +1,7 @@
-"""A parent that is busy and starts busy Python children while it is profiled; the line tells nothing but that it runs.
+"""A busy parent that starts busy Python children while it is profiled. The first line says only that it runs.
 
-`python forks.py N`: after a line on standard input it starts N children by os.fork and one by subprocess, and tells
-their pids.
+`python forks.py N`: after a byte on standard input it starts N children with os.fork and one with subprocess, and
+prints their PIDs.
 """
 import os
 import subprocess

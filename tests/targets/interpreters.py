@@ -1,6 +1,6 @@
-"""Two interpreters in one process: the main one rests in main_rests, another one, in a thread, in sub_rests.
+"""Two interpreters in one process: the main one blocks in main_rests, the other one, in a thread, in sub_rests.
 
-Works where one of the modules for subinterpreters can be imported; tells which, or that there is none.
+Needs one of the modules for subinterpreters; prints which one it found, if any.
 """
 import os
 import threading

@@ -1,7 +1,7 @@
-"""A shell with job control, as small as can be: `python job_shell.py COMMAND...` on a terminal of its own.
+"""A minimal shell with job control: `python job_shell.py COMMAND...` on its own terminal.
 
-Starts the command as the foreground job, tells on standard error (JSON lines) how it stops and ends, and lets it go on
-after each stop when a file named by GO_ON appears.
+Starts the command as the foreground job, reports on descriptor 3 (JSON lines) how it stops and exits, and continues
+it after each stop when the file $GO_ON appears.
 """
 import json
 import os

@@ -1,4 +1,4 @@
-"""Runs without end; in turn() `copies` always holds `n` twice, at any instruction at which it is there."""
+"""Runs forever. In turn(), `copies` always holds `n` twice, at any instruction at which it is set."""
 import os
 import sys
 import threading

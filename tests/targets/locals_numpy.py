@@ -1,4 +1,4 @@
-"""Arrays and scalars of NumPy as variables, and how dump should show them. Says {"module": false} without NumPy."""
+"""NumPy arrays and scalars as variables, and how dump should show them. Prints {"module": false} without NumPy."""
 import json
 import os
 import sys

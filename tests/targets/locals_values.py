@@ -1,10 +1,10 @@
 # -*- coding: utf-8 -*-
-"""Frames full of variables, and what the target itself says of them.
+"""Frames with many kinds of variables, and what the target itself says about them.
 
-    locals_values.py KIND       one of the functions below: main() calls it, and it comes to rest in rest()
+    locals_values.py KIND       one of the functions below: main() calls it, and it blocks in rest()
 
-Writes one line of JSON: {"frames": [{"name", "args": [[name, text]...], "locals": {name: text}}...]}, the innermost
-first, where each text is what repr() says, or, where dump shows more or less than that, what it should show. Then
+Prints one line of JSON: {"frames": [{"name", "args": [[name, text]...], "locals": {name: text}}...]}, innermost
+frame first. Each text is the repr() or, where dump shows more or less than that, what dump should show. Then it
 waits until standard input is closed. Runs on 2.7 and on every 3.x.
 """
 import array
@@ -28,7 +28,7 @@ if not PY2:
 
 
 def show(value, text):
-    """Gives the value, and notes how dump shows it."""
+    """Records how dump shows the value; returns the value."""
     shown[id(value)] = text
     kept.append(value)
     return value
@@ -46,7 +46,7 @@ def count_args(code):
 
 
 def tell(frame):
-    """What a frame's variables are, by the interpreter's own word."""
+    """A frame's variables, as the interpreter reports them."""
     code, variables = frame.f_code, dict(frame.f_locals)
     names = code.co_varnames[:count_args(code)]
     args = [[name, text_of(variables.pop(name))] for name in names if name in variables]
@@ -65,7 +65,7 @@ def rest():
     os._exit(0)
 
 
-# ---- what is shown in another way than repr() does ----
+# ---- values that dump shows differently from repr() ----
 
 class Plain(object):
     def __init__(self):
@@ -140,7 +140,7 @@ class IntWithDict(int):
 
 
 class Shadow(object):
-    """Named as a builtin is, which it is not."""
+    """Has the name of a builtin, but is none."""
     def __init__(self):
         self.real = False
 
@@ -160,7 +160,7 @@ def plain(value):
 
 
 def define(source, name="f"):
-    """A function of a syntax that not every Python has."""
+    """A function in a syntax that not every Python has."""
     space = {"rest": rest}
     exec(source, space)
     return space[name]
@@ -189,7 +189,7 @@ def numbers():
 
 def decimals():
     if PY2:
-        return rest()  # there it is a class of Python's
+        return rest()  # there it is a class written in Python
     texts = ["0", "1", "-1", "3.14", "1E+5", "1E-7", "0.000001", "-0.00", "123456789012345678901234567890.123",
              "Infinity", "-Infinity", "NaN", "sNaN", "NaN123", "1E+1000", "0E-10", "12345678901234567890", "10E+3"]
     d0, d1, d2, d3, d4, d5, d6, d7, d8, d9, d10, d11, d12, d13, d14, d15, d16, d17 = map(decimal.Decimal, texts)
@@ -300,7 +300,7 @@ def exceptions():
         nested = e
     group = ExceptionGroup("several", [ValueError(1), TypeError("t")]) if sys.version_info >= (3, 11) else None
     if sys.version_info >= (3, 15):
-        group = None  # has a repr() of its own
+        group = None  # has its own repr()
     rest()
 
 
@@ -361,7 +361,7 @@ def described(value, names):
 
 
 def attributes():
-    """To be looked at with -ll."""
+    """For dumps with -ll."""
     instance, old = Plain(), Old()
     described(instance, instance.__dict__)
     described(old, old.__dict__)
@@ -383,7 +383,7 @@ def attributes():
         setattr(many, "a%d" % i, i)
     described(many, many.__dict__)
     taken = Plain()
-    own = taken.__dict__  # from here on it has a dict of its own
+    own = taken.__dict__  # from here on it has its own dict
     taken.fourth = 4
     described(taken, own)
     itself = Plain()
@@ -432,7 +432,7 @@ def lengths():
 
 
 def legacy():
-    """A str that an old interface made and that is not "ready": up to 3.11."""
+    """A str that is not "ready", created by a legacy interface: up to 3.11."""
     make = ctypes.pythonapi.PyUnicode_FromUnicode
     make.restype = ctypes.c_void_p
     data = ctypes.pythonapi.PyUnicode_AsUnicode
@@ -441,7 +441,7 @@ def legacy():
     address = make(None, ctypes.c_ssize_t(6))
     ctypes.memmove(data(address), (ctypes.c_wchar * 6)(*u"ab\u4e2d\xe9'\n"), 24)
     make = data = None
-    holder = [None]  # its item is set behind Python's back: to look at the str would make it ready
+    holder = [None]  # sets the item behind Python's back: using the str would make it ready
     shown[id(holder)] = "[%r]" % u"ab\u4e2d\xe9'\n"
     items = ctypes.c_void_p.from_address(id(holder) + 24).value
     ctypes.c_void_p.from_address(items).value = address
@@ -476,7 +476,7 @@ def arguments(a, b=2, *args, **kwargs):
 
 
 def many():
-    """Arguments that are cells, cells, free variables, deleted and unset ones."""
+    """Arguments that are cells, cells, free variables, deleted and unset variables."""
     def enclose(used, unused, *cell_args):
         local, cell = "local", "cell"
         gone = 1

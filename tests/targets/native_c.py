@@ -1,8 +1,9 @@
 """Stacks through the C extension: native_c.py DIRECTORY MODULE SITUATION [PLACE], with MODULE spy_c or spy_c_fp.
 
-PLACE is where those that crash leave their core file.
+PLACE is where a crashing situation leaves its core file.
 
-The C code writes the truth itself once it is where it stays, so that what the test has read is true.
+The C code prints the expected stack itself once it has reached its final position, so that the report is never
+stale.
 """
 import os
 import sys
@@ -22,7 +23,7 @@ def tell(*threads, **more):
 
 
 def rest(stack, mode="poll", depth=1, **more):
-    """Comes to rest below `stack`; this function and the C code are the end of it."""
+    """Blocks below `stack`; this function and the C code are its innermost frames."""
     spin = truth.native("spy_c_spin", "level_one") + depth * truth.native("level_two") + truth.native("spin_here")
     spy.spin(mode, depth, tell(truth.thread(stack + [truth.python("rest")] + spin), **more))
 
@@ -48,7 +49,7 @@ def nanosleep():
 
 
 def deep():
-    """More C frames than a stack page holds."""
+    """More C frames than fit on one page of the stack."""
     rest(ROOT + [truth.python("deep")], depth=200)
 
 
@@ -80,7 +81,7 @@ def in_frames():
 
 
 def cold():
-    """A call from the part of a function that lies apart."""
+    """A call from the .cold part of a function."""
     spy.cold(in_cold)
 
 
@@ -100,14 +101,14 @@ def in_sort():
 
 
 def signal():
-    """A handler in C, over code that was interrupted anywhere."""
+    """A signal handler in C that interrupts code at any point."""
     stack = ROOT + [truth.python("signal")] + truth.native("spy_c_signal", "signal_outer", "wait_for_signal",
                                                            "on_signal", "spin_here")
     spy.signal("poll-gil", 1, tell(truth.thread(stack)))
 
 
 def thread():
-    """A thread that C started and that never saw Python: for --native-all."""
+    """A thread that C started and that never ran Python: for --native-all."""
     worker = spy.thread()
     stack = truth.native("worker_main", "worker_loop", "worker_wait")
     spy.spin("poll", 1, tell(truth.thread(ROOT + [truth.python("thread")] + LEAF),
@@ -130,7 +131,7 @@ CRASH = truth.native("spy_c_spin", "level_one", "level_two", "level_two")
 
 
 def crash():
-    """At address 16, in C."""
+    """Crashes at address 16, in C."""
     depth = 2
     spy.spin("crash", depth, tell(truth.thread(ROOT + [truth.python("crash")] + CRASH)))
 

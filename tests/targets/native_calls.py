@@ -16,7 +16,7 @@ CPP = ["spy_cpp_run", "spy::start", "spy::Walker<long>::walk", "spy::Walker<long
        "spy::(anonymous namespace)::hidden", "spy::Task::perform", "spy::Task::perform()::{lambda()#1}::operator()"]
 RUST = ["spy_rust_run", "spy_rust::deep::first", "<spy_rust::deep::Walker as spy_rust::deep::Visit>::visit",
         "spy_rust::deep::generic"]
-# The function in the .pyx, and the mark of the line where it calls the next one.
+# The function in the .pyx, and the marker of the line where it calls the next one.
 CYTHON = {
     "run": [("run", "run"), ("Worker.work", "work"), ("Worker.step", "step"), ("deeper", "deeper"), ("deeper", "deeper"),
             ("deeper", "deepest"), ("both", "both")],

@@ -1,6 +1,7 @@
-"""Loads a library, computes in it, unloads it; then another one at the same place, on and on: native_load.py DIRECTORY.
+"""Loads a library, computes in it, unloads it; then another one at the same address, and so on: native_load.py
+DIRECTORY.
 
-The first line tells whether the two came to the same address.
+The first line says whether both were loaded at the same address.
 """
 import ctypes
 import os

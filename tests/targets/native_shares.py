@@ -1,6 +1,7 @@
-"""Spends known shares of CPU time in C functions, and says at SIGTERM what it did: native_shares.py DIRECTORY.
+"""Spends known shares of CPU time in C functions, and reports them on SIGTERM: native_shares.py DIRECTORY.
 
-light : heavy = 1 : 3, by a CPU clock. Of the latter the way leads through C and Python by turns. Another thread sleeps in C.
+light : heavy = 1 : 3, by a CPU clock. The stack of heavy alternates between C and Python. Another thread sleeps in
+C.
 """
 import os
 import signal
@@ -55,7 +56,7 @@ def main():
         spent["light"] += middle - begin
         spent["heavy"] += clock() - middle
     truth.say(truth.line_of_truth("spy_c", spent=spent))
-    os._exit(0)  # the sleeper never comes back from C
+    os._exit(0)  # the sleeping thread never returns from C
 
 
 if __name__ == "__main__":

@@ -1,12 +1,12 @@
-"""For the targets native_*.py: the stack that a dump with --native must show, told as one line of JSON.
+"""For the targets native_*.py: the stack that dump --native must show, as one line of JSON.
 
     {"pid": 1, "module": "spy_c", "threads": [
         {"os_id": 1, "main": true, "name": null, "stack": [["<module>", "native_c.py", 41], ["spy_c_spin", null, 0], ...]}]}
 
-A stack goes from the root to the leaf, Python and native frames in the order of the calls; each is a name, a file (null
-for native code whose lines are not compared) and a line (0: not compared). Only functions of the scripts and of
-the modules of tests/native are in it: those of the interpreter, of libc, of ctypes come between them. `others` has
-names that must be between two of them: [["sort_outer", "qsort", "compare_items"]].
+A stack lists Python and native frames in call order, root first. Each frame is a name, a file (null for native code
+whose lines are not compared) and a line (0: not compared). It has only functions of the scripts and of the modules
+in tests/native: those of the interpreter, libc and ctypes appear between them. `others` has names that must be
+between two of them: [["sort_outer", "qsort", "compare_items"]].
 """
 import json
 import os
@@ -19,7 +19,7 @@ except ImportError:
 
 
 def python(name, line=0, file=None):
-    """A Python function of the script that runs."""
+    """A Python function of the running script."""
     return [name, file or os.path.abspath(sys.argv[0]), line]
 
 

@@ -1,5 +1,5 @@
-"""Uses the package spyglass from inside the process it looks at: package.py CASE. Prints one line of JSON, the truth and
-what the package said, or fails. Python 3.8 and later."""
+"""Uses the package spyglass from inside the process that it profiles: package.py CASE. Prints one line of JSON with
+the expected and the actual result, or fails. Python 3.8 and later."""
 import gc
 import json
 import os
@@ -15,7 +15,7 @@ PATIENCE = 100
 
 
 def until(condition):
-    """Waits for what must come true."""
+    """Polls until the condition is true."""
     end = time.monotonic() + PATIENCE
     while not condition():
         assert time.monotonic() < end, "waited in vain"
@@ -23,7 +23,7 @@ def until(condition):
 
 
 def spin(until_true):
-    """The known function: runs until told."""
+    """The known function: runs until the flag is set."""
     count = 0
     while not until_true():
         count += sum(range(100))
@@ -35,12 +35,12 @@ def outer(until_true):
 
 
 def simple(frame):
-    """The name of a function: spin of "A.spin (package.py:3)"."""
+    """The name of a function: spin for "A.spin (package.py:3)"."""
     return frame.split(" (")[0].split(".")[-1]
 
 
 def seen(profile, name):
-    """Samples of stacks that hold the function."""
+    """The samples of stacks that contain the function."""
     return sum(n for frames, n in profile.stacks if name in [simple(frame) for frame in frames])
 
 
@@ -58,7 +58,7 @@ def after(seconds):
 
 
 def children():
-    """Our children, zombies too."""
+    """Our child processes, including zombies."""
     found = []
     for name in os.listdir("/proc"):
         if name.isdigit():
@@ -115,7 +115,7 @@ def case_dump_subprocesses():
     found = [t for t in threads if t.pid == child.pid]
     assert any(f.name == "child_function" for t in found for f in t.frames), threads
     assert found[0].process.pid == child.pid and found[0].process.parent.pid == os.getpid(), found[0]
-    # And from the outside of it: a child, by its pid.
+    # And from outside: a child process, by its PID.
     assert any(f.name == "child_function" for t in spyglass.dump(child.pid) for f in t.frames)
     child.communicate()
     return {}
@@ -136,19 +136,19 @@ def case_record():
 
 
 def case_thread():
-    """The thread that starts it ends before; another one stops it."""
+    """The thread that starts the recording exits first; another thread stops the recording."""
     made = []
     starter = threading.Thread(target=lambda: made.append(spyglass.record().start()))
     starter.start()
     starter.join()
     recording = made[0]
     enough(recording, "spin")
-    enough(recording, "spin", seen(recording.snapshot(), "spin") + 5)  # it goes on
+    enough(recording, "spin", seen(recording.snapshot(), "spin") + 5)  # it keeps recording
     stopper = threading.Thread(target=recording.stop)
     stopper.start()
     stopper.join()
     assert seen(recording.profile, "spin") >= 10
-    # Two at once, each of them with several callers.
+    # Two at the same time, each with several callers.
     several = [spyglass.record().start() for _ in range(2)]
     callers = [threading.Thread(target=r.stop) for r in several for _ in range(3)]
     for caller in callers:
@@ -161,7 +161,7 @@ def case_thread():
 
 
 def in_child(body):
-    """Runs body in a forked child that ends as a program does; gives its wait status."""
+    """Runs body in a forked child that exits like a program; returns its wait status."""
     pid = os.fork()
     if pid == 0:
         code = 1
@@ -176,7 +176,7 @@ def in_child(body):
 
 
 def case_fork():
-    """A copy of a recording in a forked child is nobody's; the child has recordings of its own."""
+    """After a fork, the child's copy of a recording has no owner; the child makes its own recordings."""
     recording = spyglass.record().start()
 
     def body():
@@ -215,7 +215,7 @@ def case_dropped():
     del recording
     gc.collect()
     until(lambda: children() == [])
-    # The same when the block raises.
+    # The same if the block raises.
     try:
         with spyglass.record() as recording:
             raise KeyError("the block's own")
@@ -233,7 +233,7 @@ def case_duration():
     profile = recording.wait(PATIENCE)
     assert not recording.running and profile is recording.profile and profile.rate == 200
     assert 0 < profile.samples <= 110 and seen(profile, "child_function") > 0, profile
-    # One that would go on is waited for in vain, and one whose target ends is over.
+    # Waiting for an endless recording times out; a recording ends with its target.
     recording = spyglass.record(child.pid).start()
     try:
         recording.wait(0.05)
@@ -256,7 +256,7 @@ def case_formats():
     for format, ending, sign in (("flamegraph", "svg", b"<!DOCTYPE svg"), ("speedscope", "json", b'{"$schema"'),
                                  ("chrometrace", "trace.json", b"[{"), ("raw", "txt", b"package.py")):
         path = os.path.join(place, "direct." + ending)
-        with spyglass.record(output=path) as recording:  # the extension decides
+        with spyglass.record(output=path) as recording:  # the extension selects the format
             outer(after(0.3))
             until(lambda: recording.snapshot().samples > 0 or outer(after(0.1)) < 0)
         with open(path, "rb") as file:
@@ -304,7 +304,7 @@ def spyglass_line(name):
 
 
 def case_session():
-    """A Ctrl-C at the terminal is for us alone, whatever we do with it; signals that we block are not blocked there."""
+    """Ctrl-C in the terminal reaches only us, however we handle it; the child does not inherit our blocked signals."""
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT, signal.SIGUSR1])
     recording = spyglass.record().start()
     assert os.getsid(recording._process.pid) == recording._process.pid
@@ -312,7 +312,7 @@ def case_session():
     signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT, signal.SIGUSR1])
     recording.stop()
     assert children() == []
-    # What was opened was closed.
+    # Every opened descriptor was closed.
     before = len(os.listdir("/proc/self/fd"))
     for _ in range(3):
         spyglass.record().start().stop()
@@ -326,7 +326,7 @@ def case_session():
 
 
 def case_leaves():
-    """Ends without stopping its recordings, in the way that the second argument tells."""
+    """Exits without stopping its recordings, in the way that the second argument names."""
     child = subprocess.Popen(["sleep", "1000"])
     recording = spyglass.record(idle=True).start()
     other = spyglass.record(os.getppid(), subprocesses=True, idle=True).start()

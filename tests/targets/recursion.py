@@ -1,4 +1,4 @@
-"""Works under so many calls of itself: `python recursion.py DEPTH`."""
+"""Works below DEPTH recursive calls: `python recursion.py DEPTH`."""
 import os
 import sys
 import threading
@@ -22,5 +22,5 @@ def down(left):
 if __name__ == "__main__":
     depth = int(sys.argv[1])
     sys.setrecursionlimit(depth + 100)
-    threading.stack_size(256 * 1024 * 1024)  # up to 3.10 each call takes some of it
+    threading.stack_size(256 * 1024 * 1024)  # up to 3.10 each call takes some of the C stack
     threading.Thread(target=down, args=(depth,)).start()

@@ -1,7 +1,7 @@
-"""Spends known shares of CPU time in named functions, and says at the end what it did: `python shares.py SECONDS`.
+"""Spends known shares of CPU time in named functions, and reports them at the end: `python shares.py SECONDS`.
 
-one : two : three get 1 : 2 : 5 parts of the time, by a CPU clock, so that a loaded machine changes nothing; sleepers
-sleep all along. At the end, or at SIGTERM, one line tells the seconds each function had.
+one : two : three get 1 : 2 : 5 parts of the time, by a CPU clock, so that the load of the machine does not matter.
+Sleepers sleep all the time. At the end, or on SIGTERM, it prints one line with the CPU seconds of each function.
 """
 import os
 import signal

@@ -1,5 +1,5 @@
 # -*- coding: utf-8 -*-
-"""Situations that every Python knows, 2.7 to the newest: `python situations.py NAME`."""
+"""Situations for every Python, 2.7 to the newest: `python situations.py NAME`."""
 import os
 import sys
 import time
@@ -87,7 +87,7 @@ def generators():
 
 
 def generator_left_alive():
-    """A suspended generator must not show: only the running ones do."""
+    """A dump must show running generators, but no suspended ones."""
 
     def suspended():
         truth.announce()
@@ -141,7 +141,7 @@ def lambdas():
 
 
 def executed():
-    """Code from exec, eval and compile, under odd file names."""
+    """Code from exec, eval and compile, with odd file names."""
     space = {"truth": truth}
     inner = "def f():\n\n\n    truth.park()\n"
     exec(compile(inner, "<odd 'name' & more>", "exec"), space)
@@ -188,7 +188,7 @@ def methods():
 
 
 def old_style():
-    """2.7: a class without object; elsewhere a plain class."""
+    """2.7: an old-style class; elsewhere a plain class."""
 
     class Old:
         def __init__(self):
@@ -221,7 +221,7 @@ def decorators():
 
 
 def decoration_time():
-    """At rest while a decorator runs: the line is the decorator's or the def's, as this Python says."""
+    """Blocks while a decorator runs: the line is the decorator's or the def's, depending on the Python."""
 
     def register(name):
         def wrap(function):
@@ -328,7 +328,7 @@ def locked():
 
 
 def conditional_wait():
-    """At rest deep in the standard library: Event.wait in threading.py."""
+    """Blocks deep in the standard library: Event.wait in threading.py."""
     import threading
 
     def leaf(event):
@@ -347,7 +347,7 @@ def selecting():
 
 
 def no_threading():
-    """The threading module is never imported: no names."""
+    """Never imports the threading module: no names."""
     truth.park()
 
 
@@ -389,7 +389,7 @@ def thousand_threads():
 
 
 def raw_threads():
-    """Threads that `threading` knows nothing of beside those it knows."""
+    """Threads unknown to `threading`, together with known ones."""
     import threading
 
     def raw():
@@ -401,7 +401,7 @@ def raw_threads():
 
 
 def main_thread_gone():
-    """The main thread has left Python's code but waits for the others at exit."""
+    """The main thread has finished its code and waits for the others at exit."""
     import threading
 
     def worker():
@@ -429,7 +429,7 @@ def deep():
 
 
 def deep_generators():
-    """Generators lie outside of the data stack: 500 of them, one in the other."""
+    """Generators are outside of the data stack: 500 nested ones."""
 
     def nest(n):
         if n:
@@ -443,13 +443,13 @@ def deep_generators():
 
 
 def long_function():
-    """10,000 lines, over 64 KiB of bytecode (EXTENDED_ARG in jumps), at rest on the last."""
+    """10,000 lines, over 64 KiB of bytecode (EXTENDED_ARG in jumps); blocks on the last line."""
     lines = ["def long_one(x):"] + ["    x = x + %d - x * 2" % i for i in range(10000)] + ["    truth.park()"]
     run_text("\n".join(lines) + "\n\nlong_one(1)\n", "long.py")
 
 
 def long_middle():
-    """At rest in the middle of a long function, under ifs and loops."""
+    """Blocks in the middle of a long function, inside ifs and loops."""
     lines = ["def long_one(x):"]
     lines += ["    if x == %d:\n        x = x + 1\n    else:\n        x = (x,\n             x)[0]" % (i + 10) for i in range(2000)]
     lines += ["    for _ in [1]:", "        truth.park()"]
@@ -458,7 +458,7 @@ def long_middle():
 
 
 def line_gaps():
-    """Gaps of 127, 128, 255, 256, 300 and 70,000 lines, and a line that goes back."""
+    """Gaps of 127, 128, 255, 256, 300 and 70,000 lines, and a line number that decreases."""
     body = ["def gaps(x):"]
     for gap in (126, 127, 128, 129, 254, 255, 256, 300, 70000):
         body += [""] * gap + ["    x = x + 1"]
@@ -467,7 +467,7 @@ def line_gaps():
 
 
 def wide_line():
-    """One line with very much bytecode before the call: over 255 bytes without a change of line."""
+    """One line with much bytecode before the call: over 255 bytes without a change of line."""
     run_text("def wide(x):\n    return [" + "x + 1, " * 3000 + "truth.park()]\n\nwide(1)\n", "wide.py")
 
 

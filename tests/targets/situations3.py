@@ -1,4 +1,4 @@
-"""Situations that only Python 3.6 and newer know: `python situations3.py NAME`."""
+"""Situations for Python 3.6 and newer: `python situations3.py NAME`."""
 import asyncio
 import sys
 import types
@@ -54,7 +54,7 @@ def coroutines():
 
 
 def event_loop_idle():
-    """All tasks wait: the loop rests in select, deep in asyncio."""
+    """All tasks wait: the event loop blocks in select, deep in asyncio."""
 
     async def sleeper():
         truth.announce()
@@ -103,7 +103,7 @@ def async_with():
 
 
 def coroutine_by_hand():
-    """A coroutine driven by send(), without a loop; a types.coroutine generator beneath it."""
+    """A coroutine driven by send(), without an event loop; below it a types.coroutine generator."""
 
     @types.coroutine
     def leaf():
@@ -178,7 +178,7 @@ def astral_names():
 
 
 def odd_names():
-    """Names with characters that mean something to formats."""
+    """Names with characters that are special in some format."""
 
     def leaf():
         truth.park()
@@ -252,14 +252,14 @@ def match_statement():
 
 
 def import_time():
-    """At rest while a module is imported: importlib's own frames are in between."""
-    import parks_on_import  # noqa: F401
+    """Blocks while a module is imported: importlib's own frames are in between."""
+    import blocks_on_import  # noqa: F401
 
 
 def run_as_module():
     import runpy
 
-    runpy.run_module("parks_on_import", run_name="__main__")
+    runpy.run_module("blocks_on_import", run_name="__main__")
 
 
 def greeting_in_trace():

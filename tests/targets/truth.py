@@ -1,10 +1,10 @@
-"""What a target knows about itself: the true stacks of its threads, as one line of JSON.
+"""What a target knows about itself: the actual stacks of its threads, as one line of JSON.
 
-A target calls start(n) in its main thread and brings n threads (itself among them, if it parks) to rest, each after
-announce() or in park(). A helper thread waits until all n have announced themselves and writes what
-sys._current_frames() says about every thread but itself. A thread may announce itself before it blocks, so this first
-report can be stale. The test waits until all threads are blocked (at_rest() in tests/live/processes.py), then sends a
-byte; the helper replies with the current stacks. It ends the process when standard input is closed.
+A target calls start(n) in its main thread and lets n threads (including itself, if it parks) block, each after
+announce() or in park(). A helper thread waits until all n have called announce() and prints what sys._current_frames()
+returns for every thread but itself. A thread may call announce() before it blocks, so this first report can be stale.
+The test waits until all threads are blocked (at_rest() in tests/live/processes.py), then sends a byte; the helper
+replies with the current stacks. It ends the process when standard input is closed.
 Runs on 2.7 and on every 3.x; imports neither threading nor anything that does.
 """
 import json
@@ -17,7 +17,7 @@ try:
 except ImportError:
     import thread as _thread
 
-announced = {}  # ident -> OS thread id, None when this Python cannot tell
+announced = {}  # ident -> OS thread ID, None if this Python does not provide it
 state = {}
 
 
@@ -35,7 +35,7 @@ def announce():
 
 
 def park():
-    """Comes to rest here: the innermost frame of most situations."""
+    """Blocks here: the innermost frame of most situations."""
     announce()
     rest = os.pipe()
     os.read(rest[0], 1)

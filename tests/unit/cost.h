@@ -1,5 +1,5 @@
 /*
- * What a test costs: CPU time and peak memory. One file of a test executable includes this.
+ * Measures the cost of a test: CPU time and peak memory. Include it from one file of a test executable.
  */
 #ifndef TESTS_UNIT_COST_H
 #define TESTS_UNIT_COST_H
@@ -10,12 +10,12 @@
 #include <time.h>
 
 /*
- * Seconds of CPU time that hostile input may cost. Such tests take well under a second; an unbounded loop over what
- * they feed in takes hours. 60 s catches the loop and leaves room for slow machines.
+ * Seconds of CPU time that hostile input may cost. Such tests take well under a second; an unbounded loop over their
+ * input takes hours. 60 s catches the loop and leaves room for slow machines.
  */
 #define COST_MAX 60.0
 
-/* Under ASan freed memory is not kept back for long, so that what is used at most can be measured. */
+/* Limits ASan's quarantine of freed memory, so that peak memory can be measured. */
 const char *__asan_default_options(void);
 const char *__asan_default_options(void)
 {

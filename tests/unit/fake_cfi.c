@@ -1,6 +1,5 @@
 /*
- * Numbers -> bytes of .eh_frame, .debug_frame and .eh_frame_hdr. The other direction of unwind/cfi*.c, from the same
- * standards.
+ * Encodes .eh_frame, .debug_frame and .eh_frame_hdr: the inverse of unwind/cfi*.c, written from the same standards.
  */
 #include "fake_cfi.h"
 
@@ -68,7 +67,7 @@ void fake_cfi_pointer(struct fake_cfi *f, unsigned encoding, uint64_t value, uin
         fake_cfi_fixed(f, value, sizes[encoding & 15]);
 }
 
-/* The head of an entry; returns where its length is counted from. */
+/* The header of an entry; returns the offset that its length counts from. */
 static size_t open_entry(struct fake_cfi *f, size_t header)
 {
     if (header == 8)

@@ -1,5 +1,5 @@
 /*
- * Symbols -> the bytes of an ELF library. Called by the tests of elf/, target/image and python/detect.
+ * Builds the bytes of an ELF library from a list of symbols.
  */
 #include "fake_elf.h"
 
@@ -13,7 +13,7 @@
 
 static const char section_names[] = "\0.dynsym\0.dynstr\0.symtab\0.strtab\0.data\0.shstrtab";
 
-/* Takes `len` bytes at a multiple of 8; returns their offset. */
+/* Reserves `len` bytes at a multiple of 8; returns their offset. */
 static size_t take(size_t *at, size_t len)
 {
     size_t start = (*at + 7) & ~(size_t)7;
@@ -55,7 +55,7 @@ static void put_symbols(struct fake_elf *elf, size_t table, size_t names, const 
     }
 }
 
-/* One bucket with everything in it. */
+/* One bucket that contains everything. */
 static void put_hash(struct fake_elf *elf, const struct fake_symbol *symbols, size_t n)
 {
     uint32_t head[4] = {1, 1, 1, 0}, bucket = n ? 1 : 0;

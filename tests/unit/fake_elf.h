@@ -1,6 +1,6 @@
 /*
- * A small ELF library, made up: its file's bytes are at the same time its image in memory (addresses are
- * offsets), so that it serves the tests of files and those of images.
+ * A small synthetic ELF library. Its file bytes are also its image in memory (addresses equal offsets), so that it
+ * serves the tests of files and those of images.
  */
 #ifndef TESTS_UNIT_FAKE_ELF_H
 #define TESTS_UNIT_FAKE_ELF_H
@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define FAKE_ELF_DATA 0x2000 /* where its writable data begin */
+#define FAKE_ELF_DATA 0x2000 /* start of its writable data */
 
 struct fake_symbol {
     const char *name;
@@ -22,7 +22,7 @@ struct fake_elf {
     size_t sections;
 };
 
-/* Dynamic symbols (found by .gnu.hash) end at the first without a name; `local` ones are in .symtab only. */
+/* Dynamic symbols (found through .gnu.hash) end at the first one without a name; `local` ones are in .symtab only. */
 void fake_elf_make(struct fake_elf *elf, const struct fake_symbol *dynamic, const struct fake_symbol *local,
                    size_t data_len);
 void fake_elf_free(struct fake_elf *elf);

@@ -1,6 +1,6 @@
 /*
- * Regions of bytes behind struct mem_ops. Called by the tests of python/; reads as a process does: all or
- * nothing for each span, in order.
+ * Regions of bytes behind struct mem_ops. Reads behave like those of a process: in order, and each span completely or
+ * not at all.
  */
 #include "fake_mem.h"
 

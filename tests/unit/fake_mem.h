@@ -1,6 +1,6 @@
 /*
- * A made-up target: struct mem_ops over a list of regions, so that the readers of Python can be tested
- * without a process. Remembers which words were read, for tests that change them one by one.
+ * A synthetic target: struct mem_ops over a list of regions, to test the readers of Python without a process. Records
+ * which words were read, for tests that change them one by one.
  *
  *     struct fake_mem *m = fake_mem_new();
  *     addr_t a = fake_mem_add(m, 0x10000, 4096);      // zeroed
@@ -20,31 +20,31 @@
 
 struct fake_region {
     addr_t start;
-    size_t len, used; /* `used` is what fake_mem_alloc has given out */
+    size_t len, used; /* `used`: the bytes that fake_mem_alloc has handed out */
     unsigned char *bytes;
-    unsigned char *seen; /* a flag a word of 8 bytes: was read */
+    unsigned char *seen; /* one flag per 8-byte word: it was read */
 };
 
 struct fake_mem {
     struct mem mem;
     struct fake_region regions[FAKE_MAX_REGIONS];
     size_t n;
-    uint64_t reads;                            /* spans asked for */
-    bool watch;                                /* set the flags */
-    uint64_t calls;                            /* each of many spans */
-    void (*on_call)(void *arg, uint64_t call); /* before each: what the target does meanwhile */
+    uint64_t reads;                            /* spans requested */
+    bool watch;                                /* record the flags */
+    uint64_t calls;                            /* count each span of a call */
+    void (*on_call)(void *arg, uint64_t call); /* called before each read, to change the target */
     void *on_call_arg;
 };
 
-/* A test cannot go on without memory: these end it. */
+/* These abort the test if memory runs out. */
 struct fake_mem *fake_mem_new(void);
 addr_t fake_mem_add(struct fake_mem *m, addr_t start, size_t len);
 void fake_mem_remove(struct fake_mem *m, addr_t start);
 
-/* The next `len` bytes, at a multiple of 16, of the region that starts at `start`. */
+/* Allocates the next `len` bytes, at a multiple of 16, from the region that starts at `start`. */
 addr_t fake_mem_alloc(struct fake_mem *m, addr_t start, size_t len);
 
-/* Our copy of what lies at `addr`; ends the test when that is not all in one region. */
+/* Our copy of the bytes at `addr`; aborts the test if they are not all in one region. */
 void *fake_mem_at(struct fake_mem *m, addr_t addr, size_t len);
 
 void fake_mem_put(struct fake_mem *m, addr_t addr, uint64_t value);

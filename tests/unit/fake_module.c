@@ -1,5 +1,5 @@
 /*
- * Bytes of ELF files, laid out in made-up memory. A test cannot go on without them: what fails ends it.
+ * Places the bytes of ELF files in synthetic memory. A failure aborts the test.
  */
 #include "fake_module.h"
 

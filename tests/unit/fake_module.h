@@ -1,6 +1,6 @@
 /*
- * Programs and libraries in made-up memory, as unwind/ finds them there: an ELF header, code, unwind tables. And whole
- * real files, mapped as a loader does it.
+ * Programs and libraries in synthetic memory, as unwind/ finds them: an ELF header, code, unwind tables. Also real
+ * files, mapped as a loader maps them.
  */
 #ifndef TESTS_UNIT_FAKE_MODULE_H
 #define TESTS_UNIT_FAKE_MODULE_H
@@ -12,22 +12,22 @@
 #include <elf.h>
 
 #define FAKE_MODULE_SIZE   0x8000
-#define FAKE_MODULE_CODE   0x1000 /* where its code begins */
+#define FAKE_MODULE_CODE   0x1000 /* start of its code */
 #define FAKE_MODULE_HEADER 0x4000 /* .eh_frame_hdr */
 #define FAKE_MODULE_FRAME  0x5000 /* .eh_frame */
 
-/* One segment for all; its addresses begin at 0, `at` is its bias. */
+/* One segment for everything; its addresses begin at 0, `at` is its bias. */
 void fake_module_put(struct fake_mem *m, addr_t at);
-void fake_module_phdr(struct fake_mem *m, addr_t at, size_t i, const Elf64_Phdr *phdr); /* changes one, or adds it */
+void fake_module_phdr(struct fake_mem *m, addr_t at, size_t i, const Elf64_Phdr *phdr); /* changes or adds one */
 
-/* Tables that were made for these addresses: `frame` at FAKE_MODULE_FRAME of the module, and a header of them. */
+/* Tables for these addresses: `frame` at FAKE_MODULE_FRAME of the module, and its header. */
 void fake_module_tables(struct fake_mem *m, addr_t at, const struct fake_cfi *frame, const uint64_t *starts,
                         const size_t *offsets, size_t n);
 
-/* A file's segments; returns the size of all. */
+/* Maps the segments of a file; returns their total size. */
 size_t fake_module_map(struct fake_mem *m, addr_t at, const char *path);
 
-/* Maps from text as in /proc/PID/maps. */
+/* Parses maps from text as in /proc/PID/maps. */
 struct proc_maps fake_module_maps(const char *text);
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * Objects of a made-up CPython: str, bytes, int, dict, instances, code. Called by the tests of python/.
+ * Objects of a synthetic CPython: str, bytes, int, dict, instances, code.
  */
 #include "fake_python.h"
 
@@ -16,7 +16,7 @@ static void put_at(struct fake_python *p, addr_t base, int field, uint64_t value
     fake_mem_put(p->mem, base + (addr_t)field, value);
 }
 
-/* Any hash will do, as long as equal strings have equal ones. */
+/* Any hash works as long as equal strings have equal hashes. */
 static uint64_t hash_of(const void *bytes, size_t len)
 {
     const unsigned char *b = bytes;
@@ -84,7 +84,7 @@ addr_t fake_int(struct fake_python *p, uint64_t value)
     return o;
 }
 
-/* 2.7: one table, here with a hole after each entry. */
+/* 2.7: one table, here with an empty slot after each entry. */
 static addr_t dict_table(struct fake_python *p, const addr_t *keys, const addr_t *values, size_t n)
 {
     addr_t dict = fake_alloc(p, 248), table;
@@ -103,7 +103,7 @@ static addr_t dict_table(struct fake_python *p, const addr_t *keys, const addr_t
     return dict;
 }
 
-/* `values` NULL: a table of keys that instances share. */
+/* `values` NULL: a key table that instances share. */
 static addr_t keys_make(struct fake_python *p, const addr_t *keys, const addr_t *values, size_t n, bool are_str)
 {
     const struct layout *l = &p->py.layout;
@@ -191,7 +191,7 @@ addr_t fake_code(struct fake_python *p, const char *name, const char *file, int 
     return fake_code_of(p, fake_str(p, name), fake_str(p, file), first_line, fake_bytes(p, table, len));
 }
 
-/* Where an instance keeps its attributes differs from version to version. */
+/* Where an instance keeps its attributes depends on the version. */
 static addr_t instance_make(struct fake_python *p, const addr_t *keys, const addr_t *values, size_t n)
 {
     const struct layout *l = &p->py.layout;

@@ -1,5 +1,5 @@
 /*
- * Runtime, interpreters, threads and frames of a made-up CPython. Called by the tests of python/ and sample/.
+ * Runtime, interpreters, threads and frames of a synthetic CPython.
  */
 #include "fake_python.h"
 
@@ -11,7 +11,7 @@
 #include <string.h>
 
 #define DATA_BYTES  8192
-#define RUNTIME_AT  64 /* in the data */
+#define RUNTIME_AT  64 /* in the data segment */
 #define HEAD_AT     16 /* 2.7 and 3.6: interp_head and _PyThreadState_Current */
 #define CURRENT_AT  32
 #define VERSION_AT  4096
@@ -19,12 +19,12 @@
 #define INTERP_SIZE 8192
 #define THREAD_SIZE 512
 
-static bool told(const struct fake_python *p)
+static bool has_debug_offsets(const struct fake_python *p)
 {
     return p->py.major == 3 && p->py.minor >= DEBUG_OFFSETS_FIRST_MINOR;
 }
 
-/* What an interpreter from 3.13 on tells of itself: here, the numbers of the row. */
+/* The debug offsets that an interpreter provides from 3.13 on: here, the numbers of the layout row. */
 static void put_offsets(struct fake_python *p)
 {
     static const uint16_t gil_at[DEBUG_OFFSETS_VERSIONS] = {120, 128, 128};
@@ -89,7 +89,7 @@ void fake_python_init(struct fake_python *p, int major, int minor, size_t room)
     p->py.runtime = p->runtime;
     p->py.interp_head = p->interp_head;
     p->py.current_thread = p->current;
-    if (told(p))
+    if (has_debug_offsets(p))
         put_offsets(p);
     fake_mem_add(p->mem, FAKE_HEAP, room);
     fake_mem_add(p->mem, FAKE_STACK, room);
@@ -139,7 +139,7 @@ addr_t fake_interp_add(struct fake_python *p)
     if (l->in_gil != NO)
         put_at(p, interp, l->in_gil, fake_alloc(p, 64));
     fake_mem_put(p->mem, p->interp_head, interp);
-    if (l->rt_interp_head != NO) /* the main one, beside it */
+    if (l->rt_interp_head != NO) /* the main interpreter, next to it */
         fake_mem_put(p->mem, p->interp_head + 8, head ? fake_mem_get(p->mem, p->interp_head + 8) : interp);
     return interp;
 }
@@ -158,7 +158,7 @@ void fake_gil_take(struct fake_python *p, const struct fake_thread *t, bool lock
     fake_mem_put_bytes(p->mem, gil + (addr_t)(l->in_gil == NO ? l->rt_gil_locked : l->gil_locked), &flag, sizeof(flag));
 }
 
-/* A chunk that follows the one there is; the used part of that one is noted in it. */
+/* Adds a chunk after the current one, which records its used part. */
 static void chunk_add(struct fake_python *p, struct fake_thread *t)
 {
     addr_t chunk = fake_mem_alloc(p->mem, FAKE_STACK, FAKE_CHUNK_BYTES);
@@ -179,7 +179,7 @@ static addr_t cframe_add(struct fake_python *p, addr_t previous)
     return cframe;
 }
 
-/* The thread state points to the innermost frame and to the top of the data stack. */
+/* Points the thread state to the innermost frame and to the top of the data stack. */
 void fake_thread_sync(struct fake_python *p, const struct fake_thread *t)
 {
     const struct layout *l = &p->py.layout;

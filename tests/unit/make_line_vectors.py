@@ -1,9 +1,9 @@
 """Prints one row of line_vectors.h for each code object of a small program: its line table, and the line of every
-instruction as the interpreter itself says it (PyCode_Addr2Line). Run by each interpreter in turn:
+instruction according to the interpreter itself (PyCode_Addr2Line). Run it with each interpreter in turn:
 
     { cat head; for p in python2.7 python3.6 ...; do $p tests/unit/make_line_vectors.py; done; } >tests/unit/line_vectors.h
 
-where head is the comment at the top of that file; then `make format`.
+where head is the comment at the top of that file; then run `make format`.
 """
 from __future__ import print_function
 
@@ -37,7 +37,7 @@ def plain(a,
         print(x)
 """
 
-# Gaps of more than 127 and 255 lines, a statement of more than 255 bytes, lines that go back.
+# Gaps of more than 127 and 255 lines, a statement of more than 255 bytes, line numbers that decrease.
 GAPS = "def gaps(a):\n    x = 1\n" + "\n" * 300 + "    y = (" + " + ".join("a" * 150) + ")\n" + "\n" * 130 \
     + "    z = f(\n        x,\n" + "\n" * 140 + "        y)\n    while z:\n        z -= 1\n    return (\n        z)\n"
 

@@ -1,5 +1,5 @@
 /*
- * A small unit harness: each test executable is one file that includes this one.
+ * A small unit test harness: each test executable is one file that includes this header.
  *
  *     static void test_adds(void) { CHECK(add(1, 2) == 3); CHECK_INT(add(1, 2), 3); }
  *     int main(int argc, char **argv)
@@ -15,7 +15,7 @@
  *     1..1
  *     # test_add: 2 checks passed, 0 failed
  *
- * A failing check prints file:line and goes on; a check is evaluated exactly once.
+ * A failing check prints file:line, and the test continues. A check evaluates its arguments exactly once.
  */
 #ifndef TESTS_UNIT_TEST_H
 #define TESTS_UNIT_TEST_H
@@ -30,8 +30,8 @@
 struct test_state {
     unsigned passed, failed; /* checks */
     unsigned tests;          /* test functions so far */
-    const char *skipped;     /* why the one that runs was skipped */
-    const char *running;     /* the test function's name */
+    const char *skipped;     /* why the current test was skipped */
+    const char *running;     /* name of the current test function */
     const char *dir;         /* argv[1]: a directory of golden files, or NULL */
     bool update;             /* argv[2] is --update */
 };
@@ -73,7 +73,7 @@ static inline bool test_count_str(const char *got, const char *want, const char 
     return ok;
 }
 
-/* The line of a test that is over; `failed_before`: the failed checks when it began. */
+/* Prints the result line of a test; `failed_before` is the number of failed checks when it began. */
 static inline void test_report(const char *name, unsigned failed_before)
 {
     printf("%sok %u - %s", test_now.failed == failed_before ? "" : "not ", ++test_now.tests, name);
@@ -84,7 +84,7 @@ static inline void test_report(const char *name, unsigned failed_before)
     test_now.skipped = NULL;
 }
 
-/* For a test function that returns early: this machine or user does not allow it. */
+/* For a test function that returns early because this machine or user does not allow it. */
 static inline void test_skip(const char *why)
 {
     test_now.skipped = why;

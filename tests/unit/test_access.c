@@ -1,6 +1,6 @@
 /*
- * Who may read whom: made-up facts for gates that no kernel here has (Yama), control groups of every runtime, and the
- * guarded rights, as far as one process can show them.
+ * Access checks: synthetic facts for restrictions that no kernel here has (Yama), control groups of every runtime, and
+ * the setuid guard, as far as one process can test it.
  */
 #include "base/err.h"
 #include "pause/access_probe.h"
@@ -17,7 +17,7 @@
 
 #define ALL UINT64_MAX
 
-/* Uid 1000 looks at another process of its own. */
+/* Uid 1000 reads another of its own processes. */
 static struct access_facts plain_facts(void)
 {
     struct access_facts f = {.pid = 4242, .same_user_ns = true, .dumpable = true, .yama = -1};
@@ -34,7 +34,7 @@ static void be_uid(struct proc_status *st, uid_t uid)
     st->gid_real = st->gid_effective = st->gid_saved = uid;
 }
 
-/* The verdict has this cause and a line to paste with these words. */
+/* The verdict has this cause, and a command to paste that contains these words. */
 static void check_verdict(const struct access_facts *f, const char *cause, const char *paste)
 {
     struct err_note note = {0};
@@ -82,13 +82,13 @@ static void test_yama(void)
     check_verdict(&f, "Yama (ptrace_scope=3) forbids tracing any process", "next boot");
     f.self.cap_eff = f.self.cap_perm = ALL;
     check_verdict(&f, "Yama (ptrace_scope=3) forbids tracing any process", "next boot");
-    f.yama = 2; /* is no gate for one with the capability */
+    f.yama = 2; /* does not restrict a process with the capability */
     check_verdict(&f, "another security module", "dmesg");
     f.yama = 0;
     check_verdict(&f, "another security module", "dmesg");
 }
 
-static void test_other_gates(void)
+static void test_other_restrictions(void)
 {
     struct access_facts f = plain_facts();
 
@@ -163,8 +163,9 @@ static void test_containers(void)
     }
 }
 
-/* Nothing is lent to a plain program; a process that hides, or is another user's, is nobody's own. */
-static void test_lent(void)
+/* A program that is not setuid gets no capability. A process that is not dumpable, or belongs to another user, is
+ * not the caller's own. */
+static void test_setuid_guard(void)
 {
     pid_t child = access_probe_start_child();
 
@@ -180,16 +181,16 @@ static void test_lent(void)
     CHECK(!setuid_guard_is_own(child));
 }
 
-static void test_become_nobody(void)
+static void test_run_as_user(void)
 {
     run_as_user_begin(NULL);
     run_as_user_end(NULL);
     CHECK(run_as_user_free(NULL) == NULL);
-    CHECK(run_as_user_of(getpid()) == NULL); /* it is our own */
+    CHECK(run_as_user_of(getpid()) == NULL); /* it is the caller's own */
     CHECK(run_as_user_of(-1) == NULL);
 }
 
-static void test_ways(void)
+static void test_access_probe(void)
 {
     struct access_probe w;
     pid_t child = access_probe_start_child();
@@ -221,11 +222,11 @@ int main(int argc, char **argv)
     test_start(argc, argv);
     TEST_RUN(test_users);
     TEST_RUN(test_yama);
-    TEST_RUN(test_other_gates);
+    TEST_RUN(test_other_restrictions);
     TEST_RUN(test_containers);
-    TEST_RUN(test_lent);
-    TEST_RUN(test_become_nobody);
-    TEST_RUN(test_ways);
+    TEST_RUN(test_setuid_guard);
+    TEST_RUN(test_run_as_user);
+    TEST_RUN(test_access_probe);
     TEST_RUN(test_gather);
     return test_finish("test_access");
 }

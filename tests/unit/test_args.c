@@ -1,6 +1,6 @@
 /*
- * The command line: every form of every flag, every error with its words, the tables' own rules, and
- * that help and completions hold what the tables hold.
+ * The command line: every form of every flag, every error with its text, the rules of the tables, and that help and
+ * completions match the tables.
  */
 #include "cmd/cmd.h"
 
@@ -93,8 +93,8 @@ static void test_commands(void)
     }
 }
 
-/* All its words are the package's own; `r` is record, as it was before. */
-static void test_outer(void)
+/* All of its arguments go to the Python package; `r` still abbreviates record. */
+static void test_package_commands(void)
 {
     struct parsed *p = parse("spyglass ray record --help -p x -V");
 
@@ -150,7 +150,7 @@ static void test_help_and_version(void)
         if (!CHECK_INT(p->o.bare, rows[i].bare))
             fprintf(stderr, "    of: %s\n", rows[i].line);
     }
-    /* What stands after the program is the program's. */
+    /* Arguments after the program belong to the program. */
     CHECK(!parse("spyglass record python -h")->o.show_help);
 }
 
@@ -437,7 +437,7 @@ static void test_long_words_are_cut(void)
     CHECK(strlen(p->note.what) < 130 && strstr(p->note.what, "...'"));
 }
 
-/* The calls that other tools make. */
+/* The command lines that other tools use. */
 static void test_callers(void)
 {
     struct options o = parse("py-spy record -o /logs/a.svg -p 77 -d 5 -f flamegraph --native --idle --subprocesses")->o;
@@ -526,7 +526,7 @@ int main(int argc, char **argv)
     TEST_RUN(test_names);
     TEST_RUN(test_no_argv);
     TEST_RUN(test_commands);
-    TEST_RUN(test_outer);
+    TEST_RUN(test_package_commands);
     TEST_RUN(test_help_and_version);
     TEST_RUN(test_defaults);
     TEST_RUN(test_pid);

@@ -1,5 +1,5 @@
 /*
- * base/: UTF-8, interned strings, growing arrays, hashes, the rows of errors.
+ * base/: UTF-8, interned strings, growing arrays, hashes, the table of errors.
  */
 #include "base/err.h"
 #include "base/grow.h"
@@ -23,7 +23,7 @@ static void test_utf8_encode(void)
         {0x10000, "\xf0\x90\x80\x80"},
         {0x1f40d, "\xf0\x9f\x90\x8d"},
         {0x10ffff, "\xf4\x8f\xbf\xbf"},
-        {0, "\xef\xbf\xbd"}, /* from here on: no character */
+        {0, "\xef\xbf\xbd"}, /* from here on: invalid code points */
         {0xd800, "\xef\xbf\xbd"},
         {0xdfff, "\xef\xbf\xbd"},
         {0x110000, "\xef\xbf\xbd"},
@@ -38,8 +38,8 @@ static void test_utf8_encode(void)
     }
 }
 
-/* Every code point comes back as it went. */
-static void test_utf8_round(void)
+/* Every code point survives a round trip. */
+static void test_utf8_round_trip(void)
 {
     unsigned int wrong = 0;
 
@@ -54,7 +54,7 @@ static void test_utf8_round(void)
     CHECK_INT(wrong, 0);
 }
 
-/* Decodes from a copy of the exact length, so that a read past the end is seen. */
+/* Decodes from a copy of the exact length, so that a sanitizer detects a read past the end. */
 static size_t decode(const char *bytes, size_t len, uint32_t *cp)
 {
     char *copy = malloc(len);
@@ -71,7 +71,7 @@ static size_t decode(const char *bytes, size_t len, uint32_t *cp)
 static void test_utf8_invalid(void)
 {
     static const char *const rows[] = {
-        "\x80",             /* a continuation on its own */
+        "\x80",             /* a lone continuation byte */
         "\xbf\x80",         /* two of them */
         "\xc0\x80",         /* overlong NUL */
         "\xc1\xbf",         /* overlong 0x7f */
@@ -87,10 +87,10 @@ static void test_utf8_invalid(void)
         "\xfc\x84\x80\x80", /* six */
         "\xfe",             /* never */
         "\xff",             /* never */
-        "\xc3",             /* cut */
-        "\xe2\x82",         /* cut */
-        "\xf0\x9f\x90",     /* cut */
-        "\xc3(",            /* the next is no continuation */
+        "\xc3",             /* truncated */
+        "\xe2\x82",         /* truncated */
+        "\xf0\x9f\x90",     /* truncated */
+        "\xc3(",            /* the next byte is no continuation */
         "\xe2(\xa1",        /* */
         "\xe2\x82(",        /* */
         "\xf0\x9f\x90(",    /* */
@@ -114,7 +114,7 @@ static void test_utf8_clean(void)
     CHECK_STR(out, "a\xef\xbf\xbd"
                    "b\xef\xbf\xbd\xc3\xa9\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\xf0\x9f\x90\x8d\xef\xbf\xbd\xef\xbf\xbd");
     CHECK_INT(utf8_clean("", 0, out), 0);
-    /* The room that is promised to be enough, is. */
+    /* The documented buffer size is sufficient. */
     exact = malloc(300);
     if (!exact)
         abort();
@@ -146,7 +146,7 @@ static void test_intern(void)
     memset(huge, 'x', 200000); /* more than a chunk */
     big = intern_bytes(in, huge, 200000);
     CHECK_INT(strlen(big), 200000);
-    for (int i = 0; i < 2000; i++) { /* more than the first table holds */
+    for (int i = 0; i < 2000; i++) { /* more than the initial table holds */
         snprintf(text, sizeof(text), "name-%d", i);
         kept[i] = intern_str(in, text);
     }
@@ -191,7 +191,7 @@ static void test_hash(void)
     CHECK(hash_bytes("abc", 3) == hash_bytes("abcd", 3));
     CHECK(hash_bytes("abc", 3) != hash_bytes("abd", 3));
     CHECK(hash_bytes("", 0) != hash_bytes("\0", 1));
-    for (size_t len = 1; len < sizeof(text); len++) /* each byte counts */
+    for (size_t len = 1; len < sizeof(text); len++) /* each byte matters */
         for (size_t at = 0; at < len; at++) {
             uint64_t clean = hash_bytes(text, len);
 
@@ -202,7 +202,7 @@ static void test_hash(void)
     CHECK_INT(equal, 0);
 }
 
-/* The first `size` bytes that err_print writes; its status is returned. */
+/* The first `size` bytes that err_print writes; returns its status. */
 static int print_error(int code, const struct err_note *note, char *text, size_t size)
 {
     FILE *out = tmpfile();
@@ -241,7 +241,7 @@ static void test_err(void)
     err_note_hint(NULL, "%d", 1);
     memset(long_text, 'y', sizeof(long_text) - 1);
     long_text[sizeof(long_text) - 1] = '\0';
-    err_note_what(filled, ERR_GONE, "%s", long_text); /* cut, not overrun */
+    err_note_what(filled, ERR_GONE, "%s", long_text); /* truncated, not overrun */
     err_note_hint(filled, "%s", long_text);
     CHECK(strlen(note.what) == sizeof(note.what) - 1 && strlen(note.hint) == sizeof(note.hint) - 1);
 }
@@ -250,7 +250,7 @@ int main(int argc, char **argv)
 {
     test_start(argc, argv);
     TEST_RUN(test_utf8_encode);
-    TEST_RUN(test_utf8_round);
+    TEST_RUN(test_utf8_round_trip);
     TEST_RUN(test_utf8_invalid);
     TEST_RUN(test_utf8_clean);
     TEST_RUN(test_intern);

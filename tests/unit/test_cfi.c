@@ -1,6 +1,6 @@
 /*
- * unwind/cfi*: every operation, encoding and form of table, made up; then what is cut off, wrong or made to cost time.
- * test_cfi_expr.c has the expressions; test_cfi_real.c compares with another reader over real libraries.
+ * unwind/cfi*: every operation, encoding and form of table, built by hand; then truncated, invalid and expensive input.
+ * test_cfi_expr.c tests the expressions; test_cfi_real.c compares with elfutils on real libraries.
  */
 #include "base/err.h"
 #include "cost.h"
@@ -9,8 +9,8 @@
 #include "unwind/cfi.h"
 #include "unwind/cfi_bytes.h"
 
-#define AT    0x5000ull /* of the section */
-#define START 0x1000ull /* of the function */
+#define AT    0x5000ull /* address of the section */
+#define START 0x1000ull /* address of the function */
 #define SIZE  0x100ull
 
 #define BYTES(text) text, sizeof(text) - 1
@@ -46,13 +46,13 @@ struct step_case {
     const char *name;
     const char *program;
     size_t len;
-    unsigned reg; /* that the rule is for; 99: the CFA */
+    unsigned reg; /* the register that the rule is for; 99: the CFA */
     enum cfi_kind kind;
     int64_t value;
     unsigned cfa_reg;
 };
 
-/* Of each operation: what it makes of a register, or of the CFA. */
+/* For each operation: its effect on a register or on the CFA. */
 static const struct step_case steps[] = {
     {"offset", BYTES("\x86\x02"), 6, CFI_AT_CFA, -16, 7},
     {"offset_extended", BYTES("\x05\x0f\x81\x01"), 15, CFI_AT_CFA, -1032, 7},
@@ -98,7 +98,7 @@ static void test_steps(void)
     }
 }
 
-/* The offset of the CFA tells how far the program was run. */
+/* The CFA's offset shows how far the program ran. */
 static void check_advance(const struct fake_cie *cie, const char *program, size_t len, uint64_t step)
 {
     struct cfi_row row;
@@ -125,10 +125,10 @@ static void test_advance(void)
     check_advance(&plain, BYTES("\x1d\x80\x00\x00\x00\x00\x00\x00\x00\x0e\x10"), 0x80);
     check_advance(&wide, BYTES("\x44\x0e\x10"), 16);
     check_advance(&absolute, BYTES("\x01\x10\x10\x00\x00\x00\x00\x00\x00\x0e\x10"), 0x10); /* set_loc */
-    /* Steps of nothing, and beyond the end. */
+    /* Advances by 0, and beyond the end. */
     CHECK_INT(row_at(&plain, BYTES("\x40\x40\x0e\x10\x04\xff\xff\xff\x7f\x0e\x20"), START + SIZE - 1, &row), 0);
     CHECK(row.cfa.value == 16 && row.end == START + SIZE);
-    /* Backwards, and around the end of all addresses. */
+    /* Backwards, and past the end of the address space. */
     CHECK(row_at(&absolute, BYTES("\x01\x00\x08\x00\x00\x00\x00\x00\x00"), START, &row) < 0);
     CHECK(row_at(&plain, BYTES("\x1d\xff\xff\xff\xff\xff\xff\xff\xff"), START, &row) < 0);
     CHECK(row_at(&(struct fake_cie){.code_align = 1ull << 60}, BYTES("\x7f"), START, &row) < 0);
@@ -156,26 +156,27 @@ static void test_remember(void)
     }
 }
 
-/* What cannot be: no row rather than a wrong one. */
+/* Invalid programs: no row rather than a wrong one. */
 static void test_wrong_programs(void)
 {
     static const struct {
         const char *program;
         size_t len;
     } wrong[] = {
-        {BYTES("\x0b")},                             /* restore_state, nothing was remembered */
+        {BYTES("\x0b")},                             /* restore_state without remember_state */
         {BYTES("\x3f")},                             /* no such operation */
-        {BYTES("\x17")},                             /* nor this */
-        {BYTES("\x0c\x40\x08")},                     /* the CFA in a register that is none */
+        {BYTES("\x17")},                             /* another unknown one */
+        {BYTES("\x0c\x40\x08")},                     /* the CFA in an invalid register */
         {BYTES("\x0c\x10\x08")},                     /* or in the return address */
-        {BYTES("\x0f\x01\x77\x0e\x10")},             /* half of a rule where there is none */
-        {BYTES("\x0f\x01\x77\x0d\x06")},             /* the other half */
-        {BYTES("\x0c\x07\xff\xff\xff\xff\x0f")},     /* too far: more than 31 bits */
+        {BYTES("\x0f\x01\x77\x0e\x10")},             /* def_cfa_offset after an expression */
+        {BYTES("\x0f\x01\x77\x0d\x06")},             /* def_cfa_register after an expression */
+        {BYTES("\x0c\x07\xff\xff\xff\xff\x0f")},     /* offset of more than 31 bits */
         {BYTES("\x05\x06\xff\xff\xff\xff\xff\x01")}, /* the same for a register */
         {BYTES("\x0f\xff\xff\x07")},                 /* an expression past the end */
         {BYTES("\x10\x06\xff\x01")},                 /* the same for a register */
         {BYTES("\x05\x06\x80\x80\x80\x80\x80\x80\x80\x80\x80\x80\x80\x80\x80\x80\x80\x80\x80\x80\x80")}, /* no end */
-        {BYTES("\x0a\x0a\x0a\x0a\x0a\x0a\x0a\x0a\x0a\x0a\x0a\x0a\x0a\x0a\x0a\x0a\x0a")}, /* too much to remember */
+        {BYTES(
+            "\x0a\x0a\x0a\x0a\x0a\x0a\x0a\x0a\x0a\x0a\x0a\x0a\x0a\x0a\x0a\x0a\x0a")}, /* too many remembered states */
     };
     struct cfi_row row, before;
 
@@ -201,7 +202,7 @@ struct made {
     struct cfi_table table;
 };
 
-/* Three functions with a gap between the first two, told by how far their CFA is. */
+/* Three functions with a gap between the first two, distinguished by their CFA offset. */
 static void make_three(struct made *m, const struct fake_cie *cie, bool has_no_encoding)
 {
     m->frame = (struct fake_cfi){.at = AT, .has_no_encoding = has_no_encoding, .is_debug = m->frame.is_debug};
@@ -219,7 +220,7 @@ static struct cfi_section section_of(const struct fake_cfi *f)
     return (struct cfi_section){.bytes = f->bytes, .len = f->len, .at = f->at};
 }
 
-/* The CFA's offset at `pc`; -1: there is no row. */
+/* The CFA's offset at `pc`; -1 if there is no row. */
 static int cfa_at(struct made *m, uint64_t pc)
 {
     struct cfi_row row;
@@ -260,12 +261,12 @@ static void test_encodings(void)
 
     for (size_t i = 0; i < sizeof(encodings) / sizeof(encodings[0]); i++) {
         if (encodings[i] == 0x11 || encodings[i] == 0x12 || encodings[i] == 0x13)
-            continue; /* without a sign, and back from here: not to be written */
+            continue; /* unsigned and relative backwards: cannot be encoded */
         make_three(&m, &(struct fake_cie){.encoding = encodings[i]}, true);
         fake_cfi_end(&m.frame);
         check_by_scan(&m);
     }
-    /* Relative to something else, or none that there is: no rows, and no harm. */
+    /* Relative to another base, or an unknown encoding: no rows, and no harm. */
     for (unsigned encoding = 0; encoding < 256; encoding++) {
         struct cfi_section frame;
 
@@ -278,7 +279,7 @@ static void test_encodings(void)
     }
 }
 
-static void test_letters(void)
+static void test_augmentation(void)
 {
     static const char *const good[] = {"zR", "zPLR", "zRS", "zLR", "zRB", "", "eh", "zR?"};
     static const char *const bad[] = {"R", "armcc+", "zRzzzzzzzzzzzzzzzzzzzz"};
@@ -310,7 +311,7 @@ static void test_letters(void)
     CHECK(row_at(&(struct fake_cie){.version = 6}, BYTES(""), START, &row) < 0);
 }
 
-static void test_long_form(void)
+static void test_64_bit_form(void)
 {
     struct made m = {0};
     struct cfi_section frame;
@@ -327,7 +328,7 @@ static void test_long_form(void)
     }
 }
 
-/* .debug_frame: several CIEs, functions that the linker threw away, a jump to an address. */
+/* .debug_frame: several CIEs, functions that the linker discarded, a jump to an address. */
 static void test_debug_frame(void)
 {
     struct made m = {.frame = {.is_debug = true}};
@@ -347,7 +348,7 @@ static void test_debug_frame(void)
     CHECK_INT(cfa_at(&m, 0x12080), 32);
     CHECK_INT(cfa_at(&m, 0x11500), -1);
     cfi_table_free(&m.table);
-    /* As .eh_frame the same bytes are nothing. */
+    /* Parsed as .eh_frame, the same bytes give nothing. */
     CHECK_INT(cfi_table_make(&m.table, &frame, NULL), 0);
     CHECK_INT(m.table.n_entries, 0);
     cfi_table_free(&m.table);
@@ -377,7 +378,7 @@ static void test_header(void)
         CHECK(cfi_header_frame(&header) == AT);
         check_by_header(&m, true);
     }
-    /* Left out, or damaged: all FDEs are looked at instead. */
+    /* Missing or damaged header: all FDEs are scanned instead. */
     m.header.bytes[1] = 0xff;
     header = section_of(&m.header);
     CHECK(cfi_header_frame(&header) == 0);
@@ -400,7 +401,7 @@ static void test_header(void)
     check_by_header(&m, false);
 }
 
-/* Pairs in a wrong order, or that lie. */
+/* Pairs in the wrong order, or with wrong values. */
 static void test_header_wrong(void)
 {
     uint64_t starts[3];
@@ -427,19 +428,19 @@ static void test_header_wrong(void)
     frame = section_of(&m.frame);
     header = section_of(&m.header);
     CHECK_INT(cfi_table_make(&m.table, &frame, &header), 0);
-    CHECK_INT(cfa_at(&m, 0x1000), -1); /* another function is there: no row rather than that */
+    CHECK_INT(cfa_at(&m, 0x1000), -1); /* another function is there: no row rather than its row */
     CHECK_INT(cfa_at(&m, 0x1800), -1);
     CHECK_INT(cfa_at(&m, 0x1900), -1);
     cfi_table_free(&m.table);
 }
 
-/* ---- bytes that come when they are needed ---- */
+/* ---- sections that are loaded on demand ---- */
 
 struct lazy {
     const struct fake_cfi *from;
     unsigned char bytes[FAKE_CFI_ROOM];
     bool refuse;
-    size_t most; /* the end of what was asked for */
+    size_t most; /* the end of the requested range */
 };
 
 static bool lazy_load(void *arg, size_t pos, size_t len)
@@ -466,7 +467,7 @@ static void test_load(void)
     frame = (struct cfi_section){.bytes = l.bytes, .len = m.frame.len, .at = AT, .load = lazy_load, .arg = &l};
     header = section_of(&m.header);
     CHECK_INT(cfi_table_make(&m.table, &frame, &header), 0);
-    CHECK_INT(l.most, 0); /* nothing was needed */
+    CHECK_INT(l.most, 0); /* nothing was loaded */
     CHECK_INT(cfa_at(&m, 0x1000), 16);
     CHECK(l.most <= m.fdes[1]);
     check_three(&m, 0);
@@ -481,10 +482,10 @@ static void test_load(void)
     cfi_table_free(&m.table);
 }
 
-/* ---- what is cut off or made to cost time ---- */
+/* ---- truncated and expensive input ---- */
 
-/* Each section that is a bit too short, in memory of its own so that a read past its end is seen. */
-static void test_cut(void)
+/* Each section slightly too short, in its own allocation, so that a sanitizer detects a read past its end. */
+static void test_truncated(void)
 {
     struct made m = {0};
 
@@ -505,7 +506,7 @@ static void test_cut(void)
     }
 }
 
-/* Entries of 4 MB, numbers and letters without end, thousands of FDEs that share the worst of CIEs. */
+/* Entries of 4 MB, endless numbers and letters, thousands of FDEs that share an expensive CIE. */
 static void test_cost(void)
 {
     size_t room = (size_t)8 << 20, len = 0;
@@ -547,7 +548,7 @@ static void test_cost(void)
     CHECK(cost_seconds() - begin < COST_MAX);
 }
 
-/* A program of more steps than any real one. */
+/* A program with more steps than any real one. */
 static void test_long_program(void)
 {
     size_t len = 200000;
@@ -584,7 +585,7 @@ static void test_numbers(void)
         fake_cfi_uleb(&f, plain[i]);
     for (size_t i = 0; i < sizeof(with_sign) / sizeof(with_sign[0]); i++)
         fake_cfi_sleb(&f, with_sign[i]);
-    fake_cfi_bytes(&f, "\x81\x80\x80\x00\xff\xff\x7f", 7); /* longer than they need be */
+    fake_cfi_bytes(&f, "\x81\x80\x80\x00\xff\xff\x7f", 7); /* longer than necessary */
     b.end = f.len;
     for (size_t i = 0; i < sizeof(plain) / sizeof(plain[0]); i++)
         CHECK(cfi_bytes_uleb(&b) == plain[i]);
@@ -604,13 +605,13 @@ int main(int argc, char **argv)
     TEST_RUN(test_remember);
     TEST_RUN(test_wrong_programs);
     TEST_RUN(test_encodings);
-    TEST_RUN(test_letters);
-    TEST_RUN(test_long_form);
+    TEST_RUN(test_augmentation);
+    TEST_RUN(test_64_bit_form);
     TEST_RUN(test_debug_frame);
     TEST_RUN(test_header);
     TEST_RUN(test_header_wrong);
     TEST_RUN(test_load);
-    TEST_RUN(test_cut);
+    TEST_RUN(test_truncated);
     TEST_RUN(test_cost);
     TEST_RUN(test_long_program);
     return test_finish("test_cfi");

@@ -1,5 +1,5 @@
 /*
- * unwind/cfi_expr.c: each operation, the expressions that linkers write, and those that are wrong.
+ * unwind/cfi_expr.c: each operation, the expressions that linkers write, and invalid ones.
  */
 #include "unwind/cfi_expr.h"
 
@@ -104,7 +104,7 @@ static void test_expressions(void)
     CHECK(eval(BYTES("\x23\x08"), &first, &got) == 0 && got == 0x7f);
 }
 
-/* The two that linkers write for .plt: 8 more behind the push of each stub. */
+/* The two expressions that linkers write for .plt: the CFA is 8 higher after the push of each stub. */
 static void test_plt_expression(void)
 {
     static const char program[] = "\x77\x08\x80\x00\x3f\x1a\x3b\x2a\x33\x24\x22";
@@ -127,33 +127,33 @@ static void test_wrong_expressions(void)
         const char *text;
         size_t len;
     } wrong[] = {
-        {BYTES("")},                                                 /* nothing */
-        {BYTES("\x22")},                                             /* plus of nothing */
-        {BYTES("\x31\x22")},                                         /* of one */
-        {BYTES("\x13")},                                             /* drop of nothing */
-        {BYTES("\x31\x13")},                                         /* nothing left */
-        {BYTES("\x12")},                                             /* dup of nothing */
-        {BYTES("\x31\x14")},                                         /* over, with one */
-        {BYTES("\x31\x15\x01")},                                     /* pick, with one */
-        {BYTES("\x31\x32\x17")},                                     /* rot, with two */
-        {BYTES("\x31\x30\x1b")},                                     /* division by nothing */
-        {BYTES("\x31\x30\x1d")},                                     /* the rest of one */
-        {BYTES("\x0e\x00\x00\x00\x00\x00\x00\x00\x80\x09\xff\x1b")}, /* too large to have a sign */
-        {BYTES("\x73\x00")},                                         /* a register that is not known */
-        {BYTES("\x81\x00")},                                         /* that is none */
-        {BYTES("\x92\xff\xff\x03\x00")},                             /* that is none */
-        {BYTES("\x30\x06")},                                         /* an address that is not there */
-        {BYTES("\x77\x00\x94\x00")},                                 /* no bytes of it */
-        {BYTES("\x77\x00\x94\x09")},                                 /* too many */
-        {BYTES("\x31\x2f\x10\x00")},                                 /* out of the end */
-        {BYTES("\x31\x2f\xf0\xff")},                                 /* out of the beginning */
-        {BYTES("\x31\x2f\xfd\xff")},                                 /* for ever */
-        {BYTES("\x0e\x01\x02")},                                     /* cut off */
-        {BYTES("\x77")},                                             /* cut off */
-        {BYTES("\x10\x80")},                                         /* cut off */
-        {BYTES("\x97")},                                             /* push_object_address: not here */
+        {BYTES("")},                                                 /* empty */
+        {BYTES("\x22")},                                             /* plus on an empty stack */
+        {BYTES("\x31\x22")},                                         /* plus on one value */
+        {BYTES("\x13")},                                             /* drop on an empty stack */
+        {BYTES("\x31\x13")},                                         /* empty stack at the end */
+        {BYTES("\x12")},                                             /* dup on an empty stack */
+        {BYTES("\x31\x14")},                                         /* over on one value */
+        {BYTES("\x31\x15\x01")},                                     /* pick on one value */
+        {BYTES("\x31\x32\x17")},                                     /* rot on two values */
+        {BYTES("\x31\x30\x1b")},                                     /* division by zero */
+        {BYTES("\x31\x30\x1d")},                                     /* modulo zero */
+        {BYTES("\x0e\x00\x00\x00\x00\x00\x00\x00\x80\x09\xff\x1b")}, /* too large for a signed number */
+        {BYTES("\x73\x00")},                                         /* an unknown register */
+        {BYTES("\x81\x00")},                                         /* an invalid register */
+        {BYTES("\x92\xff\xff\x03\x00")},                             /* an invalid register */
+        {BYTES("\x30\x06")},                                         /* an unreadable address */
+        {BYTES("\x77\x00\x94\x00")},                                 /* size 0 */
+        {BYTES("\x77\x00\x94\x09")},                                 /* size too large */
+        {BYTES("\x31\x2f\x10\x00")},                                 /* past the end */
+        {BYTES("\x31\x2f\xf0\xff")},                                 /* before the beginning */
+        {BYTES("\x31\x2f\xfd\xff")},                                 /* endless loop */
+        {BYTES("\x0e\x01\x02")},                                     /* truncated */
+        {BYTES("\x77")},                                             /* truncated */
+        {BYTES("\x10\x80")},                                         /* truncated */
+        {BYTES("\x97")},                                             /* push_object_address: not allowed here */
         {BYTES("\xff")},                                             /* no such operation */
-        {BYTES("\x30\x30\x30\x30\x30\x30\x30\x30\x30\x30\x30\x30\x30\x30\x30\x30\x30")}, /* too much */
+        {BYTES("\x30\x30\x30\x30\x30\x30\x30\x30\x30\x30\x30\x30\x30\x30\x30\x30\x30")}, /* stack overflow */
     };
     uint64_t got = 5;
 

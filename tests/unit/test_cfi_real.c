@@ -1,6 +1,6 @@
 /*
- * unwind/cfi* over real libraries: each row that is looked at must be the one that elfutils' reader finds, and the same
- * by the header's table as by a pass over all entries. Thousands of addresses in each, all in the small ones.
+ * unwind/cfi* on real libraries: each row must equal that of elfutils, and be the same through the header's table as
+ * through a scan of all entries. Thousands of addresses in each library, all addresses in small ones.
  */
 #include "elf/elf_module.h"
 #include "test.h"
@@ -13,8 +13,8 @@
 #include <limits.h>
 #include <unistd.h>
 
-#define MAX_PCS  100000 /* of one library */
-#define MAX_ROWS 200    /* of one function */
+#define MAX_PCS  100000 /* per library */
+#define MAX_ROWS 200    /* per function */
 
 static const char *const libraries[] = {
     "/proc/self/exe",       "/lib*/ld-linux-x86-64.so.2", "/lib/*/libc.so.6",          "/lib/*/libm.so.6",
@@ -46,8 +46,8 @@ static bool load(struct library *l, const char *name, struct cfi_section *ret, u
     return true;
 }
 
-/* Of rbx, when nothing is said of it, the other reader thinks that it is lost (elfutils 0.188: its table of what
- * functions save has another register there). */
+/* Without a rule for rbx, elfutils considers it lost (0.188: its table of callee-saved registers has another
+ * register there). */
 static bool same_rule(const struct cfi_rule *rule, const Dwarf_Op *ops, size_t n, bool undefined)
 {
     int64_t offset = n > 1 && ops[1].atom == DW_OP_plus_uconst ? (int64_t)ops[1].number : 0;
@@ -82,7 +82,7 @@ static bool same_row(const struct library *l, const struct cfi_section *s, uint6
 {
     Dwarf_Frame *frame = NULL;
     Dwarf_Op *ops, room[3];
-    Dwarf_Addr start, end; /* the start is that of the state that was restored last, not of the row */
+    Dwarf_Addr start, end; /* elfutils' start is that of the last restored state, not of the row */
     size_t n;
     bool is_signal, same;
 
@@ -113,7 +113,7 @@ static bool check_pc(struct library *l, struct cfi_table *t, uint64_t pc, uint64
     return good;
 }
 
-/* All rows of one function, to its end. */
+/* All rows of one function. */
 static bool check_function(struct library *l, struct cfi_table *t, uint64_t start, uint64_t bias)
 {
     struct cfi_row row;
@@ -136,7 +136,7 @@ static void check_table(struct library *l, struct cfi_table *t, uint64_t bias)
 
     for (size_t i = 0; i < t->n_entries && l->pcs < MAX_PCS; i += step)
         wrong += !check_function(l, t, t->entries[i].start, bias);
-    if (test_now.update) /* by hand: how much was looked at */
+    if (test_now.update) /* for manual runs: how much was compared */
         printf("# %s: %zu addresses in %zu functions\n", l->path, l->pcs, l->functions);
     if (!CHECK(wrong == 0 && l->pcs > 8))
         fprintf(stderr, "    %s: %zu of %zu functions\n", l->path, wrong, l->functions);
@@ -182,10 +182,10 @@ static void test_libraries(void)
         }
         globfree(&found);
     }
-    CHECK(n >= 4); /* this program, the two of ours, and a library at least */
+    CHECK(n >= 4); /* at least this program, our two libraries, and one more */
 }
 
-/* .debug_frame, moved by a bias as a library is. */
+/* .debug_frame with a load bias, as in a library. */
 static void check_debug(const char *path)
 {
     struct library l = {.path = path};

@@ -1,5 +1,5 @@
 /*
- * python/code and python/strings: code objects, read once, checked at each use; strings of every kind.
+ * python/code and python/strings: code objects, read once and checked at each use; strings of every kind.
  */
 #include "base/err.h"
 #include "cost.h"
@@ -18,7 +18,7 @@ static void init_nth(struct fake_python *p, size_t i, size_t room)
     fake_python_init(p, i == 0 ? 2 : 3, minors[i], room);
 }
 
-/* One code object, in a round of its own. */
+/* One code object, in a sample of its own. */
 static const struct code *get(struct code_cache *cache, const struct fake_python *p, addr_t addr)
 {
     const struct code *code = NULL;
@@ -28,8 +28,8 @@ static const struct code *get(struct code_cache *cache, const struct fake_python
     return code;
 }
 
-/* Many code objects that share one large line table cost neither memory nor time without bound. Runs first: it
- * looks at the most memory that was ever used. */
+/* Many code objects that share one large line table: memory and time stay bounded. Runs first, because it checks the
+ * peak memory of the process. */
 static void test_many_tables(void)
 {
     const size_t len = 4 << 20;
@@ -89,14 +89,14 @@ static void test_code(void)
         CHECK(both[0]->func == NULL);
         code_set_func(both[0], &p);
         code = get(cache, &p, addrs[0]);
-        CHECK(code && code->func == &p); /* unchanged: what the caller noted stays */
+        CHECK(code && code->func == &p); /* unchanged: the caller's note stays */
         code_cache_free(cache);
         fake_python_free(&p);
     }
     CHECK(code_cache_free(NULL) == NULL);
 }
 
-/* Another code object comes to lie at the same address. */
+/* Another code object is allocated at the same address. */
 static void test_reuse(void)
 {
     for (size_t i = 0; i < N_VERSIONS; i++) {
@@ -119,12 +119,12 @@ static void test_reuse(void)
         CHECK_STR(code ? code->name : NULL, "other");
         CHECK_INT(code ? code_line(code, 8) : 0, 42);
         CHECK(code && code->func == NULL);
-        /* The name's own memory is used anew, with a text of the same length. */
+        /* The name's memory is reused, with a text of the same length. */
         name = fake_mem_get(p.mem, addr + (addr_t)name_at);
         fake_mem_put_bytes(p.mem, name + (addr_t)l->str_ascii, "third", 5);
         fake_mem_put(p.mem, name + (addr_t)l->str_length + 8, 12345); /* its hash */
         CHECK_STR((code = get(cache, &p, addr)) ? code->name : NULL, "third");
-        /* The file's as well, which need not be hashed. */
+        /* So is the file's, which need not be hashed. */
         name = fake_mem_get(p.mem, addr + (addr_t)l->co_filename);
         fake_mem_put_bytes(p.mem, name + (addr_t)l->str_ascii, "/srv/app/MAIN.py", 16);
         CHECK_STR((code = get(cache, &p, addr)) ? code->filename : NULL, "/srv/app/MAIN.py");
@@ -152,7 +152,7 @@ static void test_unreadable(void)
         fake_mem_put(p.mem, bad_name + (addr_t)l->str_length, UINT64_MAX);
         addrs[0] = fake_code(&p, "good", "/a.py", 10);
         addrs[1] = 0x7f9900000000;                                   /* nothing there */
-        addrs[2] = fake_code_of(&p, bad_name, good_name, 1, p.none); /* a length that cannot be */
+        addrs[2] = fake_code_of(&p, bad_name, good_name, 1, p.none); /* an impossible length */
         code_cache_round(cache, false);
         CHECK_INT(code_cache_get(cache, &p.py, addrs, 3, got), 0);
         CHECK(got[0] && !got[1] && !got[2]);
@@ -160,7 +160,7 @@ static void test_unreadable(void)
         code_cache_round(cache, false);
         CHECK_INT(code_cache_get(cache, &p.py, addrs, 3, got), 0);
         CHECK(got[0] && !got[1] && got[2] && strcmp(got[2]->name, "good") == 0);
-        /* A line table that cannot be read leaves the first line. */
+        /* With an unreadable line table, the first line is used. */
         fake_mem_put(p.mem, addrs[0] + (addr_t)l->co_lines, 0x7f9900000000);
         code_cache_round(cache, false);
         CHECK_INT(code_cache_get(cache, &p.py, addrs, 3, got), 0);
@@ -170,7 +170,7 @@ static void test_unreadable(void)
     }
 }
 
-/* The same unreadable code object in many frames of one stack is tried once. */
+/* An unreadable code object in many frames of one stack is read once. */
 static void test_unreadable_once(void)
 {
     struct code_cache *cache = code_cache_new();
@@ -183,7 +183,7 @@ static void test_unreadable_once(void)
     file = fake_str(&p, "/a.py");
     addrs[0] = fake_code(&p, "f", "/a.py", 1);
     fake_mem_put(p.mem, addrs[0] + (addr_t)p.py.layout.co_filename, file);
-    fake_mem_put(p.mem, file + (addr_t)p.py.layout.str_length, 1ull << 40); /* its end lies nowhere */
+    fake_mem_put(p.mem, file + (addr_t)p.py.layout.str_length, 1ull << 40); /* its end is unmapped */
     for (size_t i = 1; i < 200; i++)
         addrs[i] = addrs[0];
     reads = p.mem->reads;
@@ -215,7 +215,7 @@ static void test_huge_table(void)
     fake_python_free(&p);
 }
 
-/* A large table of a real program's size is not cut: 300 KB, the last line right. */
+/* A line table as large as in a real program is not truncated: 300 KB, and the last line is right. */
 static void test_large_table(void)
 {
     const size_t n = 100000;
@@ -236,7 +236,7 @@ static void test_large_table(void)
     fake_python_free(&p);
 }
 
-/* More code objects than a batch, and more than the table's first size. */
+/* More code objects than fit in a batch, and more than the initial table holds. */
 static void test_many_codes(void)
 {
     const size_t n = 3000;
@@ -309,7 +309,7 @@ static void test_strings_27(void)
     fake_python_free(&p);
 }
 
-/* Longer than is shown: cut, with an ellipsis; for every width, and not in the middle of a character. */
+/* Longer than the limit: truncated with an ellipsis, for every character width, and never within a character. */
 static void test_strings_long(void)
 {
     static const char ellipsis[] = "\xe2\x80\xa6";
@@ -374,7 +374,7 @@ static void test_strings_bad(void)
             else
                 CHECK_INT(strings_read(&p.py, s, &out), 0);
         }
-        /* At the end of what is mapped. */
+        /* At the end of mapped memory. */
         fake_mem_add(p.mem, 0x7f4400000000, 64);
         CHECK(strings_read(&p.py, 0x7f4400000000 + 56, &text) < 0);
         CHECK_STR(text, "untouched");

@@ -1,6 +1,6 @@
 /*
- * Core files by the corpus of the fuzz target, whose content is known (tests/fuzz/corpus/make.py); build ids;
- * packed files.
+ * Core files from the corpus of the fuzz target, whose content is known (tests/fuzz/corpus/make.py); build IDs;
+ * compressed files.
  */
 #include "elf/build_id.h"
 #include "target/core_file.h"
@@ -53,14 +53,14 @@ static void test_maps(void)
 
     CHECK(!core_file_signalled(core));
     CHECK_INT(core_file_maps(core, &maps), 0);
-    /* The first is not among the segments, only among the files. */
+    /* The first mapping is not among the segments, only in the file note. */
     CHECK(maps.n == 4 && maps.items[0].start == 0x400000 && maps.items[0].readable && maps.items[0].offset == 0);
     CHECK_STR(maps.items[0].path, "/usr/bin/python3");
     CHECK(maps.items[1].start == 0x401000 && maps.items[1].inode == 0 && maps.items[1].writable);
     CHECK(maps.items[2].inode && maps.items[2].inode != maps.items[0].inode && maps.items[2].deleted);
     proc_maps_free(&maps);
     core_file_free(core);
-    core = corpus("no-files"); /* an image is known by how it begins */
+    core = corpus("no-files"); /* an image is recognised by its header */
     CHECK_INT(core_file_maps(core, &maps), 0);
     CHECK(maps.n == 4 && maps.items[0].inode && !maps.items[1].inode && !maps.items[3].inode);
     CHECK_STR(core_file_exe(core), "");
@@ -86,7 +86,7 @@ static void test_memory(void)
     CHECK(!mem_core_find_missing(m, &lack));
     CHECK_INT(mem_read(m, 0x401000, bytes, 65), ERR_READ); /* writable: not from the file */
     CHECK(!mem_core_find_missing(m, &lack));
-    CHECK_INT(mem_read(m, 0x400000, bytes, 1025), ERR_READ); /* the file has the rest, and is not here */
+    CHECK_INT(mem_read(m, 0x400000, bytes, 1025), ERR_READ); /* the rest is in the file, which does not exist here */
     CHECK(mem_core_find_missing(m, &lack) && lack.n == 1 && !lack.is_different);
     CHECK_STR(lack.path, "/usr/bin/python3");
     CHECK_INT(core_file_command(core, m, &command), 0);
@@ -110,7 +110,7 @@ static void test_many_segments(void)
 
 static void test_build_id(void)
 {
-    static const unsigned char notes[] = "\4\0\0\0\4\0\0\0\1\0\0\0GNU\0abcd" /* another note of GNU's */
+    static const unsigned char notes[] = "\4\0\0\0\4\0\0\0\1\0\0\0GNU\0abcd" /* another GNU note */
                                          "\4\0\0\0\3\0\0\0\3\0\0\0GNU\0\xab\xcd\xef\0";
     struct build_id id = {0}, other = {0};
 
@@ -137,7 +137,7 @@ static void write_file(const char *path, const void *bytes, size_t len)
         exit(1);
 }
 
-static void test_packed(void)
+static void test_compressed(void)
 {
     static const char text[] = "this is not a core file, but it is packed";
     static const char *const damaged[] = {"\x1f\x8b\x08garbage", "\x28\xb5\x2f\xfd garbage"};
@@ -169,6 +169,6 @@ int main(int argc, char **argv)
     TEST_RUN(test_memory);
     TEST_RUN(test_many_segments);
     TEST_RUN(test_build_id);
-    TEST_RUN(test_packed);
+    TEST_RUN(test_compressed);
     return test_finish("test_core_file");
 }

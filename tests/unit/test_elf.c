@@ -1,5 +1,5 @@
 /*
- * elf/ and target/image: files and images made up, cut, damaged, and the one that runs this test.
+ * elf/ and target/image: synthetic, truncated and damaged files and images, and the executable of this test.
  */
 #include "base/err.h"
 #include "cost.h"
@@ -24,7 +24,7 @@ static const struct fake_symbol dynamic_symbols[] = {
 static const struct fake_symbol local_symbols[] = {
     {"interp_head", FAKE_ELF_DATA + 8}, {"static_one", 0x700}, {NULL, 0}};
 
-/* For the test of this program's own symbols. */
+/* Looked up by the test of this program's own symbols. */
 int test_elf_known_function(int x);
 int test_elf_known_function(int x)
 {
@@ -88,7 +88,7 @@ static void test_headers(void)
     fake_elf_free(&elf);
 }
 
-/* From a copy of the exact length; the number of answers that cannot be. */
+/* Looks up in a copy of the exact length; returns the number of impossible results. */
 static int look_up(const unsigned char *bytes, size_t len)
 {
     unsigned char *copy = malloc(len ? len : 1);
@@ -110,7 +110,7 @@ static int look_up(const unsigned char *bytes, size_t len)
     return bad;
 }
 
-static void test_cut(void)
+static void test_truncated(void)
 {
     struct fake_elf elf;
     int bad = 0;
@@ -122,7 +122,7 @@ static void test_cut(void)
     fake_elf_free(&elf);
 }
 
-/* Each field of headers, sections and symbols in turn, as words of 2, 4 and 8 bytes. */
+/* Damages each field of headers, sections and symbols, as words of 2, 4 and 8 bytes. */
 static void test_damaged(void)
 {
     static const uint64_t values[] = {0, 1, 0x7fff, 0xffff, 0x7fffffff, 0x80000000, 0xffffffff, 1ull << 63, UINT64_MAX};
@@ -143,7 +143,7 @@ static void test_damaged(void)
     fake_elf_free(&elf);
 }
 
-/* A file made to cost time: as many tables of symbols as there can be, all the same, whose names never end. */
+/* An expensive file: the maximum number of symbol tables, all the same, with unterminated names. */
 static void test_slow_file(void)
 {
     const size_t n_sections = 60000, names = 3 << 20, symbols = 3 << 20;
@@ -219,7 +219,7 @@ static void test_image(void)
     mem_close(&m->mem);
 }
 
-/* The old hash table: found by number. */
+/* The old hash table: the symbol is found by its index. */
 static void test_image_old_hash(void)
 {
     struct fake_mem *m = fake_mem_new();
@@ -270,7 +270,7 @@ static void test_image_damaged(void)
     mem_close(&m->mem);
 }
 
-/* This program's own file: cut at many lengths, and whole. */
+/* This program's own file: truncated at many lengths, and complete. */
 static void test_self_file(void)
 {
     int fd = open("/proc/self/exe", O_RDONLY);
@@ -293,7 +293,7 @@ static void test_self_file(void)
     CHECK(at != 0);
 }
 
-/* The same by way of maps, memory and the file that is mapped. */
+/* The same through maps, memory and the mapped file. */
 static void test_self_image(void)
 {
     struct proc_maps maps;
@@ -325,7 +325,7 @@ int main(int argc, char **argv)
     test_start(argc, argv);
     TEST_RUN(test_symbols);
     TEST_RUN(test_headers);
-    TEST_RUN(test_cut);
+    TEST_RUN(test_truncated);
     TEST_RUN(test_damaged);
     TEST_RUN(test_slow_file);
     TEST_RUN(test_image);

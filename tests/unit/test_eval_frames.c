@@ -1,12 +1,12 @@
 /*
- * Which native frame runs which Python frame, up to 3.10: made-up C stacks whose loops have the addresses of their frames,
- * with names and without, whole and cut off.
+ * Which native frame runs which Python frame, up to 3.10: synthetic C stacks whose evaluation loops contain the
+ * addresses of their Python frames, with and without names, complete and truncated.
  */
 #include "sample/eval_frames.h"
 #include "test.h"
 
 #define STACK      0x7ffc0000ull
-#define WORDS      16 /* of each native frame; the last five are the return address and saved registers */
+#define WORDS      16 /* words per native frame; the last five are the return address and saved registers */
 #define MAX        32
 #define PYTHON     0x400000ull
 #define LOOP       0x401000ull
@@ -68,7 +68,7 @@ static addr_t function_of(enum kind kind)
     return functions[kind];
 }
 
-/* The next native frame outwards. `holds` is what it keeps: in its part of the stack. */
+/* Adds the next native frame outwards. `holds` is the value in its part of the stack. */
 static size_t add(struct fake *f, enum kind kind, addr_t holds)
 {
     size_t i = f->native.stack.n++;
@@ -90,7 +90,7 @@ static size_t add(struct fake *f, enum kind kind, addr_t holds)
     return i;
 }
 
-/* What frame `i` saved of its caller's register `k`, and so what the caller has there. */
+/* What frame `i` saved of its caller's register `k`, and so the caller's value of it. */
 static void save(struct fake *f, size_t i, size_t k, addr_t value)
 {
     f->words[i * WORDS + WORDS - 2 - k] = value;
@@ -123,7 +123,7 @@ static void test_straight(void)
     fake_free(f);
 }
 
-/* The loop has its frame in a register, which what it called has saved: that one does not hold it for that. */
+/* The loop has its Python frame in a register, which its callee saved: the callee is not taken for the loop. */
 static void test_in_register(void)
 {
     for (int named = 0; named < 2; named++) {
@@ -142,8 +142,8 @@ static void test_in_register(void)
     }
 }
 
-/* What a small function has not saved is its caller's. */
-static void test_not_own(void)
+/* A register that a small function has not saved has its caller's value. */
+static void test_register_of_caller(void)
 {
     struct fake *f = fake_new(false);
 
@@ -155,7 +155,7 @@ static void test_not_own(void)
     fake_free(f);
 }
 
-/* Without a name the one that calls the loop has all frames, too: the inner one is the loop. */
+/* Without names: the loop's caller holds all frames too. The inner one is the loop. */
 static void test_no_names(void)
 {
     struct fake *f = fake_new(false);
@@ -172,7 +172,7 @@ static void test_no_names(void)
     fake_free(f);
 }
 
-/* One that was just entered has no frame in the list yet. */
+/* A loop that was just entered has no Python frame in the list yet. */
 static void test_new_loop(void)
 {
     struct fake *f = fake_new(true);
@@ -186,8 +186,8 @@ static void test_new_loop(void)
     fake_free(f);
 }
 
-/* Below a coroutine's C stack is that of the one that was switched away from, whose frames are not in the list. */
-static void test_other_below(void)
+/* Below a coroutine's C stack is the stack that was switched away from, whose Python frames are not in the list. */
+static void test_coroutine_stack(void)
 {
     struct fake *f = fake_new(true);
 
@@ -202,8 +202,8 @@ static void test_other_below(void)
     fake_free(f);
 }
 
-/* C code pushed a frame of its own: it has no loop. */
-static void test_pushed(void)
+/* A frame that C code pushed has no loop. */
+static void test_frame_pushed_by_c(void)
 {
     struct fake *f = fake_new(true);
 
@@ -217,8 +217,8 @@ static void test_pushed(void)
     fake_free(f);
 }
 
-/* The part of the loop that lies apart has no name, but the loop's shape; who calls it has the frame, too. */
-static void test_apart(void)
+/* The .cold part of the loop has no name, but the loop's shape. Its caller holds the frame too. */
+static void test_cold_part(void)
 {
     struct fake *f = fake_new(true);
 
@@ -235,8 +235,8 @@ static void test_apart(void)
     fake_free(f);
 }
 
-/* The outer loops could not be reached. */
-static void test_cut_off(void)
+/* Unwinding did not reach the outer loops. */
+static void test_truncated(void)
 {
     struct fake *f = fake_new(true);
 
@@ -251,8 +251,8 @@ static void test_cut_off(void)
     fake_free(f);
 }
 
-/* No loop has what it should: their number is all there is. */
-static void test_counted(void)
+/* No loop holds the expected frame: the loops are matched by count. */
+static void test_matched_by_count(void)
 {
     struct fake *f = fake_new(true);
 
@@ -283,7 +283,7 @@ static void test_nothing(void)
     fake_free(f);
 }
 
-/* Bounds that are wrong, as those of a damaged stack: nothing outside of the copy is looked at. */
+/* Invalid bounds, as from a damaged stack: nothing outside of the copy is read. */
 static void test_odd_bounds(void)
 {
     struct fake *f = fake_new(true);
@@ -295,7 +295,7 @@ static void test_odd_bounds(void)
     f->items[1].sp = UINT64_MAX - 6;
     f->items[1].cfa = 5;
     place(f, 2);
-    CHECK_PLACE(f, 0, 0); /* by their number */
+    CHECK_PLACE(f, 0, 0); /* matched by count */
     CHECK_PLACE(f, 1, 1);
     fake_free(f);
 }
@@ -305,14 +305,14 @@ int main(int argc, char **argv)
     test_start(argc, argv);
     TEST_RUN(test_straight);
     TEST_RUN(test_in_register);
-    TEST_RUN(test_not_own);
+    TEST_RUN(test_register_of_caller);
     TEST_RUN(test_no_names);
     TEST_RUN(test_new_loop);
-    TEST_RUN(test_other_below);
-    TEST_RUN(test_pushed);
-    TEST_RUN(test_apart);
-    TEST_RUN(test_cut_off);
-    TEST_RUN(test_counted);
+    TEST_RUN(test_coroutine_stack);
+    TEST_RUN(test_frame_pushed_by_c);
+    TEST_RUN(test_cold_part);
+    TEST_RUN(test_truncated);
+    TEST_RUN(test_matched_by_count);
     TEST_RUN(test_nothing);
     TEST_RUN(test_odd_bounds);
     return test_finish("test_eval_frames");

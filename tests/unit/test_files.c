@@ -1,5 +1,5 @@
 /*
- * Files of a target below a root: by openat2, and by hand as on a kernel that does not have it.
+ * Files of a target below its root: with openat2, and with the fallback for kernels that do not have it.
  */
 #include "target/files.h"
 #include "test.h"
@@ -15,7 +15,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* A root with links of all kinds: `far` leads out of it, if it is not careful. */
+/* A root with all kinds of links: `far` leads out of it unless links are confined. */
 static void make_root(char *dir)
 {
     strcpy(dir, "root-XXXXXX");
@@ -64,7 +64,7 @@ static void check_root(const char *dir)
     strcpy(long_path + sizeof(long_path) - 16, "usr/bin/python3");
     CHECK(!opens(&f, long_path));
     CHECK(files_exist(&f, "/usr/bin") && !files_exist(&f, "/usr/lib"));
-    /* As someone outside of it saw the file. */
+    /* The path as a process outside of the root sees it. */
     snprintf(own, sizeof(own), "%s/usr/bin/python3", f.root_path ? f.root_path : "");
     CHECK(opens(&f, own));
     files_close(&f);
@@ -72,7 +72,7 @@ static void check_root(const char *dir)
     CHECK_INT(files_open_root("none", &f, NULL), ERR_CORE);
 }
 
-/* openat2 answers as on an old kernel. */
+/* openat2 fails as on an old kernel. */
 static bool forbid_openat2(void)
 {
     struct sock_filter code[] = {

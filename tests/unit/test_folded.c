@@ -1,9 +1,9 @@
 /*
- * Folded lines -> profiles: what is a root and what a function, that texts come out as they went in, what is refused,
- * and that hostile files stay within bounds; each format of a merge against golden files.
+ * Parses folded lines into profiles: what is a root and what a function, that text survives a round trip, what is
+ * rejected, and that hostile files stay within bounds; each format of a merge against golden files.
  *
  *     test_folded tests/golden            compare
- *     test_folded tests/golden --update   write them anew, to be read in the diff
+ *     test_folded tests/golden --update   rewrite them; read the diff
  */
 #include "base/err.h"
 #include "cost.h"
@@ -52,7 +52,7 @@ static char *write_as(const struct merged *m, const char *format)
     return text;
 }
 
-/* A line alone comes out as it went in, below `roots` roots. */
+/* A single line survives a round trip, below `roots` roots. */
 static void check_line(const char *line, size_t roots)
 {
     struct merged m = open_merged(true);
@@ -86,7 +86,7 @@ static void test_lines(void)
     check_line("node 1 7", 0);
 }
 
-static void test_lines_of_others(void)
+static void test_lines_of_other_tools(void)
 {
     check_line("main;foo;bar 3", 0);
     check_line("process 1:\"x\";main;bar 3", 1);
@@ -100,7 +100,7 @@ static void test_lines_of_others(void)
     check_line("two  blanks (a b.py:3);  (x.py:1) 3", 0);
 }
 
-/* What a frame is taken for. */
+/* What a frame is parsed as. */
 static void check_frame(const char *line, const char *name, const char *file, int number)
 {
     struct merged m = open_merged(false);
@@ -138,7 +138,7 @@ static void check_refused(const char *line, size_t len)
     close_merged(&m);
 }
 
-static void test_refused(void)
+static void test_rejected(void)
 {
     static const char *const lines[] = {
         "f", "f (a.py:3)", "12", " 12", "f -1", "f 1.5", "f 1e3", "f\t12", "f 12 ", " 1", "f 1000000000000000000000"};
@@ -179,7 +179,7 @@ static void test_sums(void)
     close_merged(&m);
 }
 
-/* The counts of all lines together must fit what formats compute with. */
+/* The sum of all counts must fit the arithmetic of the formats. */
 static void test_counts_add_up(void)
 {
     struct merged m = open_merged(true);
@@ -275,8 +275,8 @@ static char *merge_text(const char *text, size_t want_threads)
     return got;
 }
 
-/* What is merged can be merged again. The first time, what was escaped may get another place in the order. */
-static void test_again(void)
+/* Merged output can be merged again. The first time, escaping may change the order. */
+static void test_merge_again(void)
 {
     struct merged m = open_merged(false);
     char *first, *second, *third;
@@ -306,7 +306,7 @@ static void test_many(void)
     }
     CHECK_INT(failed, 0);
     CHECK_INT(m.p->samples, 700000);
-    CHECK_INT(m.p->n_threads, FOLDED_MAX_ROOTS + 1); /* and the one of what has no root */
+    CHECK_INT(m.p->n_threads, FOLDED_MAX_ROOTS + 1); /* and the root of lines without one */
     CHECK(m.p->n_frames <= FOLDED_MAX_NAMES + 2);
     CHECK(cost_resident_mb() < 1000);
     free(write_as(&m, "flamegraph"));
@@ -341,14 +341,14 @@ int main(int argc, char **argv)
 {
     test_start(argc, argv);
     TEST_RUN(test_lines);
-    TEST_RUN(test_lines_of_others);
+    TEST_RUN(test_lines_of_other_tools);
     TEST_RUN(test_frames);
-    TEST_RUN(test_refused);
+    TEST_RUN(test_rejected);
     TEST_RUN(test_ignored);
     TEST_RUN(test_sums);
     TEST_RUN(test_counts_add_up);
     TEST_RUN(test_goldens);
-    TEST_RUN(test_again);
+    TEST_RUN(test_merge_again);
     TEST_RUN(test_deep);
     TEST_RUN(test_many);
     return test_finish("test_folded");

@@ -1,5 +1,5 @@
 /*
- * python/frames and python/code over made-up interpreters: stacks of every shape, and code objects that change.
+ * python/frames and python/code on synthetic interpreters: stacks of every shape, and code objects that change.
  */
 #include "base/err.h"
 #include "cost.h"
@@ -25,7 +25,7 @@ static bool has_entry_frames(const struct fake_python *p)
     return p->py.layout.fr_owner != NO && p->py.layout.fr_is_entry == NO;
 }
 
-/* One reading, with nothing left over from another. */
+/* One read, without state from another. */
 static int read_fresh(const struct fake_python *p, addr_t tstate, struct frames *f)
 {
     struct stack_reader reader = {0};
@@ -35,7 +35,7 @@ static int read_fresh(const struct fake_python *p, addr_t tstate, struct frames 
     return r;
 }
 
-/* Outermost first: the module, then f, a generator's frame, then g, entered from C. */
+/* Outermost first: the module, then f, a generator's frame, then g, called from C. */
 static void build_stack(struct fake_python *p, struct fake_thread *t, addr_t codes[4])
 {
     static const char *const names[4] = {"<module>", "f", "A.gen", "A.gen.<locals>.g"};
@@ -138,7 +138,7 @@ static void test_cframe_unset(void)
         build_stack(&p, &t, codes);
         garbage[0] = 0x1234567;
         garbage[1] = fake_alloc(&p, 128); /* zeroes */
-        garbage[2] = t.frame;             /* a frame, but not one that C has just entered */
+        garbage[2] = t.frame;             /* a frame, but not one that C just called */
         cframe = fake_mem_alloc(p.mem, FAKE_C, 24);
         fake_mem_put(p.mem, cframe + (addr_t)p.py.layout.cf_previous, t.cframe);
         fake_mem_put(p.mem, t.tstate + (addr_t)p.py.layout.ts_frame, cframe);
@@ -152,8 +152,8 @@ static void test_cframe_unset(void)
     }
 }
 
-/* A generator that is being resumed: what it was called from is not yet set. */
-static void test_cut_generator(void)
+/* A generator that is being resumed: its caller is not yet set. */
+static void test_resumed_generator(void)
 {
     for (size_t i = 5; i < N_VERSIONS; i++) {
         struct fake_python p;
@@ -168,7 +168,7 @@ static void test_cut_generator(void)
         fake_mem_put(p.mem, frame + (addr_t)p.py.layout.fr_back, 0);
         if (p.py.layout.cf_frame == NO)
             CHECK_INT(read_fresh(&p, t.tstate, &f), ERR_TORN);
-        else /* it cannot be told from an unset frame: never a cut stack, though */
+        else /* indistinguishable from an unset frame, but never a truncated stack */
             CHECK(read_fresh(&p, t.tstate, &f) != 0 || f.n != 1);
         frames_free(&f);
         fake_python_free(&p);
@@ -204,7 +204,7 @@ static void test_bad_frames(void)
     }
 }
 
-/* Cycles of length 1, 2, 3 and of the whole stack, at every depth: noticed, and soon. */
+/* Cycles of length 1, 2, 3 and of the whole stack, at every depth: detected early. */
 static void test_cycle(void)
 {
     for (size_t i = 0; i < N_VERSIONS; i++) {
@@ -238,7 +238,7 @@ static void test_cycle(void)
     }
 }
 
-/* Entry frames only, one pointing to the next: not a stack, but it must end. */
+/* Only entry frames, each pointing to the next: no stack, but the walk must end. */
 static void test_cycle_of_entries(void)
 {
     for (size_t i = 5; i < N_VERSIONS; i++) {
@@ -294,7 +294,7 @@ static void test_deep(void)
     }
 }
 
-/* More frames than are shown, without end or nearly so: bounded in time. */
+/* More frames than are shown, endless or nearly so: time stays bounded. */
 static void test_endless(void)
 {
     static const size_t which[] = {2, 5, 7};
@@ -321,7 +321,7 @@ static void test_endless(void)
     }
 }
 
-/* A chunk that comes before itself, as large as chunks may be. */
+/* A chunk that precedes itself, of the maximum size. */
 static void test_chunk_cycle(void)
 {
     for (size_t i = 4; i < N_VERSIONS; i++) {
@@ -411,11 +411,11 @@ static void test_successors_bounds(void)
 int main(int argc, char **argv)
 {
     test_start(argc, argv);
-    TEST_RUN(test_chunk_cycle); /* first: it looks at the most memory that was ever used */
+    TEST_RUN(test_chunk_cycle); /* first: it checks the peak memory of the process */
     TEST_RUN(test_stack);
     TEST_RUN(test_stale_plan);
     TEST_RUN(test_cframe_unset);
-    TEST_RUN(test_cut_generator);
+    TEST_RUN(test_resumed_generator);
     TEST_RUN(test_bad_frames);
     TEST_RUN(test_cycle);
     TEST_RUN(test_cycle_of_entries);

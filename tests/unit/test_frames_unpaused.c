@@ -1,5 +1,5 @@
 /*
- * python/frames_twice over made-up interpreters: what is vouched for of a thread that moves while it is read.
+ * python/frames_unpaused on synthetic interpreters: which frames are verified for a thread that runs while it is read.
  */
 #include "base/clock.h"
 #include "fake_python.h"
@@ -12,18 +12,18 @@
 static const int minors[] = {7, 6, 8, 10, 11, 12, 13, 14, 15};
 #define N_VERSIONS (sizeof(minors) / sizeof(minors[0]))
 
-/* A thread in `outer`, which calls now this, now that. */
+/* A thread in `outer`, which calls different functions. */
 struct moving {
     struct fake_python p;
     struct fake_thread empty; /* not in Python */
-    struct fake_thread outer; /* as it is without the innermost frame */
+    struct fake_thread outer; /* the stack without the innermost frame */
     addr_t tstate, code[3];   /* the module's, outer's, inner's */
     struct frames f;
     struct stack_reader reader;
     size_t sure;
     bool cut;
     addr_t inner;
-    uint64_t at_call; /* then it goes on: */
+    uint64_t at_call; /* then the thread continues: */
     enum { TO_ANOTHER, TO_ANOTHER_THERE, BACK, OUT_OF_PYTHON, N_WAYS } way;
 };
 
@@ -50,7 +50,7 @@ static void moving_free(struct moving *m)
     fake_python_free(&m->p);
 }
 
-/* The innermost frame is a new one, in a place where none was before. */
+/* The innermost frame is a new one, at an address where none was before. */
 static addr_t moving_call(struct moving *m)
 {
     struct fake_thread t = m->outer;
@@ -95,8 +95,8 @@ static void check_whole(const struct moving *m)
         CHECK_INT(m->f.items[i].code, m->code[2 - i]);
 }
 
-/* It calls something else at each sample: while it is read it stays, so that all is vouched for. */
-static void test_new_places(void)
+/* The thread calls another function at each sample, but does not move during the read: all frames are verified. */
+static void test_new_addresses(void)
 {
     for (size_t i = 0; i < N_VERSIONS; i++) {
         struct moving m;
@@ -111,8 +111,8 @@ static void test_new_places(void)
     }
 }
 
-/* Some calls that take turns: those before the last one are where they were, and one reading is enough. */
-static void test_turns(void)
+/* A few calls in turn: all but the last are where they were, and one read is enough. */
+static void test_alternating_calls(void)
 {
     for (size_t i = 0; i < N_VERSIONS; i++) {
         struct fake_thread turns[3];
@@ -137,8 +137,8 @@ static void test_turns(void)
     }
 }
 
-/* It goes on behind our first look: what it comes to is not what was there, and only the callers are sure. */
-static void test_goes_on(void)
+/* The thread continues after our first read: its new frames differ, and only the callers are verified. */
+static void test_thread_continues(void)
 {
     for (size_t i = 0; i < N_VERSIONS * N_WAYS; i++) {
         struct moving m;
@@ -159,7 +159,7 @@ static void test_goes_on(void)
     }
 }
 
-static void dawdle(void *arg, uint64_t call)
+static void wait_a_while(void *arg, uint64_t call)
 {
     uint64_t end = clock_now_ns() + 200 * NS_PER_US;
     const struct moving *m = arg;
@@ -168,7 +168,7 @@ static void dawdle(void *arg, uint64_t call)
         ;
 }
 
-/* We were interrupted in a reading: it is made again; and if it is never better, nobody vouches for what came on top. */
+/* We were interrupted during a read: it is retried. If that never succeeds, the innermost frames are not verified. */
 static void test_interrupted(void)
 {
     for (size_t i = 0; i < N_VERSIONS; i++) {
@@ -177,7 +177,7 @@ static void test_interrupted(void)
         moving_init(&m, i);
         moving_call(&m);
         CHECK_INT(moving_read(&m), 0);
-        m.p.mem->on_call = dawdle;
+        m.p.mem->on_call = wait_a_while;
         m.p.mem->on_call_arg = &m;
         m.at_call = m.p.mem->calls + 1;
         m.reader.state.usual_ns = 20 * NS_PER_US;
@@ -201,8 +201,8 @@ static void put_state(struct moving *m, addr_t frame, bool executing)
                            1);
 }
 
-/* A frame that has ended, or a generator that has yielded, has no caller: it is not taken for an outermost one, however
- * often it is met, and what is known of the rest counts. In 2.7 nobody knows. */
+/* A frame that has returned, or a generator that has yielded, has no caller. It is not taken for an outermost frame,
+ * however often it is seen, and what is known of the rest counts. 2.7 cannot tell. */
 static void test_without_root(void)
 {
     for (size_t i = 0; i < N_VERSIONS; i++) {
@@ -225,7 +225,7 @@ static void test_without_root(void)
             CHECK_INT(m.f.n ? m.f.items[m.f.n - 1].code : 0, m.code[0]);
         }
         if (i == 0) {
-            CHECK_INT(moving_read(&m), 0); /* seen twice it passes, but nothing of the last stack is added */
+            CHECK_INT(moving_read(&m), 0); /* seen twice, it is accepted, but nothing of the last stack is added */
             CHECK_INT(m.f.n, 1);
         }
         moving_free(&m);
@@ -234,9 +234,9 @@ static void test_without_root(void)
 
 int main(void)
 {
-    TEST_RUN(test_new_places);
-    TEST_RUN(test_turns);
-    TEST_RUN(test_goes_on);
+    TEST_RUN(test_new_addresses);
+    TEST_RUN(test_alternating_calls);
+    TEST_RUN(test_thread_continues);
     TEST_RUN(test_interrupted);
     TEST_RUN(test_without_root);
     return test_finish("test_frames_unpaused");

@@ -1,6 +1,6 @@
 /*
- * A target that lies. A made-up process of each version is damaged, word by word and at random, and read whole each
- * time: the reading must end cleanly, within a second and 64 MB, whatever it finds.
+ * A hostile target. A synthetic process of each version is damaged, word by word and at random, and read completely
+ * each time: the read must end cleanly, within a second and 64 MB, whatever it finds.
  */
 #include "base/err.h"
 #include "cost.h"
@@ -19,14 +19,14 @@
 
 #define ROOM        ((size_t)192 * 1024)
 #define N_THREADS   4
-#define MAX_THREADS 16 /* that are read of those which a damaged list has */
+#define MAX_THREADS 16 /* of those in a damaged list, read at most this many */
 #define RANDOM_RUNS 4000
 
 struct hostile {
     struct fake_python p;
     struct fake_thread threads[N_THREADS];
     addr_t codes[3];
-    /* The reader's own, kept from one reading to the next, as a sampler does. */
+    /* The reader's state, kept between reads, as a sampler does. */
     struct frames frames;
     struct stack_reader readers[MAX_THREADS];
     struct code_cache *cache;
@@ -91,7 +91,7 @@ static uint64_t random_next(struct hostile *h)
     return h->random;
 }
 
-/* Names and lines of the frames just read. */
+/* Names and lines of the frames that were just read. */
 static void read_codes(struct hostile *h, const struct python *py)
 {
     static const struct code *codes[PY_MAX_FRAMES];
@@ -141,7 +141,7 @@ static void read_threads(struct hostile *h, const struct python *py)
     names_find(&h->names, last, 1);
 }
 
-/* One whole reading. With `find` it begins at the search for the interpreter. */
+/* One complete read. With `find` it begins with the search for the interpreter. */
 static void read_all(struct hostile *h, bool find)
 {
     struct python found = h->p.py;
@@ -157,7 +157,7 @@ static void read_all(struct hostile *h, bool find)
     h->longest = took > h->longest ? took : h->longest;
 }
 
-/* Undamaged, all of it is found: otherwise the damage below would show nothing. */
+/* Undamaged, everything is found: otherwise the damage below would test nothing. */
 static void check_whole(struct hostile *h)
 {
     h->stacks = 0;
@@ -178,7 +178,7 @@ static void with_word(struct hostile *h, addr_t at, uint64_t value, bool find)
     fake_mem_put(h->p.mem, at, before);
 }
 
-/* Every word that a reading looks at, each in turn. */
+/* Damages every word that a read uses, one by one. */
 static void damage_words(struct hostile *h)
 {
     struct fake_mem *m = h->p.mem;
@@ -191,7 +191,7 @@ static void damage_words(struct hostile *h)
         struct fake_region *r = &m->regions[i];
         size_t words = r->len / 8;
 
-        /* The bytes of an image's data without a meaning are searched, too, but hold nothing. */
+        /* The search also reads meaningless bytes of an image's data; they are skipped. */
         for (size_t w = 0; w < words; w++) {
             addr_t at = r->start + 8 * w;
             const uint64_t values[] = {0,  UINT64_MAX,          1ull << 31,           1ull << 63,
@@ -238,7 +238,7 @@ static uint64_t random_value(struct hostile *h)
     }
 }
 
-/* Several words at once, anywhere. */
+/* Several words at once, at random. */
 static void damage_at_random(struct hostile *h)
 {
     for (int run = 0; run < RANDOM_RUNS; run++) {
@@ -258,7 +258,7 @@ static void damage_at_random(struct hostile *h)
     check_whole(h);
 }
 
-/* What an interpreter tells of itself: every number at every edge, alone and with others. */
+/* The debug offsets: every number at every boundary value, alone and with others. */
 static void damage_offsets(struct hostile *h)
 {
     static const uint64_t edges[] = {0,   1,   4,   7,   8,    15,   16,   56,   60,   63,   64,   255,     256,    500,
@@ -287,7 +287,7 @@ static void damage_offsets(struct hostile *h)
     check_whole(h);
 }
 
-/* Returns how often it was read. */
+/* Returns the number of reads. */
 static uint64_t test_version(int major, int minor)
 {
     static struct hostile h;

@@ -1,12 +1,13 @@
 /*
- * Line tables: made by hand, kind by kind, and taken from real interpreters (line_vectors.h).
+ * Line tables: written by hand, kind by kind, and taken from real interpreters (line_vectors.h).
  */
 #include "base/err.h"
 #include "line_vectors.h"
 #include "python/lines.h"
 #include "test.h"
 
-/* Decodes `len` bytes (copied, so that a read past their end is seen), and gives the line at each of `at`. */
+/* Decodes `len` bytes (from a copy, so that a sanitizer detects a read past the end), and returns the line at each
+ * of `at`. */
 static int lines_at(enum line_kind kind, const void *bytes, size_t len, int first, const int64_t *at, int *ret,
                     size_t n)
 {
@@ -46,7 +47,7 @@ static void test_lnotab_unsigned(void)
 {
     CHECK_LINES(LINES_LNOTAB_UNSIGNED, PACK(6, 1, 10, 2), 5, PACK(-1, 0, 5, 6, 15, 16, 1000),
                 PACK(5, 5, 5, 6, 6, 8, 8));
-    /* 0xff is 255 lines on, not one back; a gap of 300 lines takes two pairs. */
+    /* 0xff means 255 lines forward, not one back; a gap of 300 lines takes two pairs. */
     CHECK_LINES(LINES_LNOTAB_UNSIGNED, PACK(4, 255, 0, 45), 1, PACK(3, 4, 5), PACK(1, 301, 301));
     /* More than 255 bytes without a new line. */
     CHECK_LINES(LINES_LNOTAB_UNSIGNED, PACK(255, 0, 45, 1), 1, PACK(254, 255, 299, 300), PACK(1, 1, 1, 2));
@@ -59,23 +60,23 @@ static void test_lnotab_signed(void)
     CHECK_LINES(LINES_LNOTAB, PACK(2, 0x80, 0, 0x80), 500, PACK(0, 2), PACK(500, 244));
     /* A definition whose first instruction is not on its first line. */
     CHECK_LINES(LINES_LNOTAB, PACK(0, 3, 2, 1), 7, PACK(0, 2), PACK(10, 11));
-    /* Lines below 1 cannot be. */
+    /* Lines below 1 are impossible. */
     CHECK_LINES(LINES_LNOTAB, PACK(2, 0x80), 5, PACK(0, 2), PACK(5, 0));
-    /* A lone last byte is passed over. */
+    /* A lone last byte is ignored. */
     CHECK_LINES(LINES_LNOTAB, PACK(2, 1, 9), 5, PACK(0, 2, 20), PACK(5, 6, 6));
 }
 
 static void test_ranges(void)
 {
     CHECK_LINES(LINES_RANGES, PACK(4, 1, 6, 2), 5, PACK(-2, 0, 3, 4, 9), PACK(5, 6, 6, 8, 8));
-    /* -128: no line, and the count goes on from the one before. */
+    /* -128: no line; later entries count from the last line. */
     CHECK_LINES(LINES_RANGES, PACK(2, 1, 2, 0x80, 2, 1), 5, PACK(0, 2, 3, 4), PACK(6, 0, 0, 7));
-    /* Length 0 only moves the line: gaps of more than 127 lines, both ways. */
+    /* Length 0 only moves the line: gaps of more than 127 lines, in both directions. */
     CHECK_LINES(LINES_RANGES, PACK(0, 127, 0, 127, 2, 46, 2, 0xfe), 0, PACK(0, 1, 2), PACK(300, 300, 298));
     CHECK_LINES(LINES_RANGES, PACK(2, 0, 0, 0x81, 2, 0x81), 300, PACK(0, 2), PACK(300, 46));
     /* More than 254 bytes of one line. */
     CHECK_LINES(LINES_RANGES, PACK(254, 1, 254, 0, 2, 1), 1, PACK(0, 253, 254, 507, 508), PACK(2, 2, 2, 2, 3));
-    /* No line with length 0: nothing at all. */
+    /* No line with length 0 has no effect. */
     CHECK_LINES(LINES_RANGES, PACK(0, 0x80, 2, 1), 5, PACK(0), PACK(6));
 }
 
@@ -97,7 +98,7 @@ static void test_locations_short(void)
         CHECK_INT(lines_find(&t, 4, 9), 9);
         lines_free(&t);
     }
-    /* Codes 10 to 12: 0, 1 or 2 lines on, two bytes of columns. */
+    /* Codes 10 to 12: 0, 1 or 2 lines forward, two bytes of columns. */
     CHECK_LINES(LINES_LOCATIONS, PACK(ENTRY(10, 1), 1, 2, ENTRY(11, 8), 0x80, 0x80, ENTRY(12, 1), 3, 4), 20,
                 PACK(0, 1, 2, 17, 18, 19), PACK(20, 20, 21, 21, 23, 23));
 }
@@ -107,12 +108,12 @@ static void test_locations_long(void)
     /* 13: a signed varint, no columns: 1, -1 and -300 (601 = 0x259). */
     CHECK_LINES(LINES_LOCATIONS, PACK(ENTRY(13, 1), 2, ENTRY(13, 1), 3), 5, PACK(0, 2), PACK(6, 5));
     CHECK_LINES(LINES_LOCATIONS, PACK(ENTRY(13, 1), 0x40 | 0x19, 9, ENTRY(15, 1)), 500, PACK(0, 2), PACK(200, 0));
-    /* 14: line, end line, column, end column, each a varint that may be long. */
+    /* 14: line, end line, column, end column, each a varint of any length. */
     CHECK_LINES(LINES_LOCATIONS, PACK(ENTRY(14, 3), 0x7f, 0x7f, 0x0e, 0x40, 1, 0x41, 2, 3, ENTRY(11, 1), 0, 0), 1,
                 PACK(0, 5, 6), PACK(0, 0, 0));
     CHECK_LINES(LINES_LOCATIONS, PACK(ENTRY(14, 3), 0x7e, 0x0e, 0x40, 1, 0x41, 2, 3, ENTRY(11, 1), 0, 0), 1,
                 PACK(0, 5, 6), PACK(480, 480, 481));
-    /* 15: no line; the count goes on from the one before. */
+    /* 15: no line; later entries count from the last line. */
     CHECK_LINES(LINES_LOCATIONS, PACK(ENTRY(15, 1), ENTRY(11, 1), 0, 0), 5, PACK(0, 2, -2), PACK(0, 6, 5));
 }
 
@@ -130,7 +131,7 @@ static void test_locations_bad(void)
         int r = lines_at(LINES_LOCATIONS, good, len, 5, &zero, &line, 1);
 
         CHECK_INT(r, len == 0 || len == 3 || len == 9 || len == 12 ? 0 : ERR_BOUNDS);
-        CHECK_INT(line, len < 3 ? 5 : 6); /* what came before the cut is kept */
+        CHECK_INT(line, len < 3 ? 5 : 6); /* entries before the truncation are kept */
     }
     CHECK_INT(lines_at(LINES_LOCATIONS, no_mark, sizeof(no_mark), 5, &zero, &line, 1), ERR_BOUNDS);
     CHECK_INT(line, 6);
@@ -153,7 +154,7 @@ static void test_empty(void)
     CHECK_INT(lines_at((enum line_kind)99, "", 0, 42, at, got, 4), ERR_INTERNAL);
 }
 
-/* Numbers at the edge: the line must neither wrap nor turn negative. */
+/* Boundary values: the line must neither wrap nor become negative. */
 static void test_edges(void)
 {
     CHECK_LINES(LINES_LNOTAB, PACK(2, 127), INT32_MAX, PACK(0, 2), PACK(INT32_MAX, 0));

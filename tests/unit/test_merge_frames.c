@@ -1,6 +1,6 @@
 /*
- * sample/merge_frames.c: native and Python frames of one instant, put together in the way of each version; stacks that do not
- * fit; and sample/hidden_functions.c: what is hidden.
+ * sample/merge_frames.c: native and Python frames of one instant, merged as each version requires; stacks that do not
+ * match; and sample/hidden_functions.c: which functions are hidden.
  */
 #include "sample/hidden_functions.h"
 #include "sample/merge_frames.h"
@@ -9,12 +9,12 @@
 #define STACK 0x7ffd00000000ull
 #define SLOT  128 /* bytes of each native frame */
 #define MAX   64
-#define FRAME 0x55550000ull /* of Python frames */
+#define FRAME 0x55550000ull /* Python frames */
 
-/* What a native function is. */
+/* The kind of a native function. */
 enum { PLAIN, EVAL, HIDDEN, AT_ROOT, CYTHON_WRAPPER_OF, CYTHON_FUNCTION };
 
-struct world {
+struct fixture {
     struct sampler *s;
     struct native n;
     struct native_frame native[MAX];
@@ -27,14 +27,14 @@ struct world {
     struct python py;
     struct merged_frames w;
     addr_t cframe;
-    size_t last_eval; /* the last that was added */
+    size_t last_eval; /* the last one that was added */
     char text[4096];
 };
 
-static struct world *world_new(int major, int minor)
+static struct fixture *fixture_new(int major, int minor)
 {
     struct sampler_options options = {.native = true};
-    struct world *w = calloc(1, sizeof(*w));
+    struct fixture *w = calloc(1, sizeof(*w));
     const struct layout *l = layout_of(major, minor);
 
     if (!w || !l || !(w->s = sampler_new(&options)))
@@ -53,7 +53,7 @@ static struct world *world_new(int major, int minor)
     return w;
 }
 
-static void world_free(struct world *w)
+static void fixture_free(struct fixture *w)
 {
     for (size_t i = 0; i < w->n.stack.n; i++)
         free((void *)(uintptr_t)w->places[i].user);
@@ -62,7 +62,7 @@ static void world_free(struct world *w)
     free(w);
 }
 
-static const struct func *func(struct world *w, const char *name)
+static const struct func *func(struct fixture *w, const char *name)
 {
     struct func key = {.name = intern_str(w->s->names, name),
                        .filename = intern_str(w->s->names, "f"),
@@ -71,12 +71,12 @@ static const struct func *func(struct world *w, const char *name)
     return sampler_func(w->s, &key);
 }
 
-static void put(struct world *w, addr_t at, uint64_t value)
+static void put(struct fixture *w, addr_t at, uint64_t value)
 {
     memcpy(w->bytes + (at - STACK), &value, sizeof(value));
 }
 
-static struct native_func native_func(struct world *w, const char *name, int kind)
+static struct native_func native_func(struct fixture *w, const char *name, int kind)
 {
     struct native_func f = {
         .func = func(w, name), .is_eval = kind == EVAL, .hidden = kind == HIDDEN, .hidden_at_root = kind == AT_ROOT};
@@ -89,8 +89,9 @@ static struct native_func native_func(struct world *w, const char *name, int kin
     return f;
 }
 
-/* The next native frame, outwards. `inlined` is a second function at the same address, around the first, or NULL. */
-static size_t add_chain(struct world *w, const char *name, int kind, const char *inlined, int inlined_kind)
+/* Adds the next native frame outwards. `inlined` is a second function at the same address, around the first, or
+ * NULL. */
+static size_t add_chain(struct fixture *w, const char *name, int kind, const char *inlined, int inlined_kind)
 {
     size_t i = w->n.stack.n++, n = inlined ? 2 : 1;
     struct native_chain *c = calloc(1, sizeof(*c) + 2 * sizeof(c->items[0]));
@@ -106,20 +107,21 @@ static size_t add_chain(struct world *w, const char *name, int kind, const char 
     return i;
 }
 
-static size_t add(struct world *w, const char *name, int kind)
+static size_t add(struct fixture *w, const char *name, int kind)
 {
     return add_chain(w, name, kind, NULL, 0);
 }
 
-/* Where a loop has what tells its group. */
+/* Where a loop keeps the marker of its group. */
 static addr_t spot(size_t eval)
 {
     return STACK + SLOT * eval + 32;
 }
 
-/* A Python frame, outwards; `ends`: it was entered from C, by the loop `eval`. NONE: by one that is not there. */
+/* Adds a Python frame outwards; `ends`: C called it, through the loop `eval`. NONE: through a loop that is not
+ * there. */
 #define NONE SIZE_MAX
-static void python(struct world *w, const char *name, bool ends, size_t eval)
+static void python(struct fixture *w, const char *name, bool ends, size_t eval)
 {
     size_t i = w->frames.n++;
     struct py_frame *f = &w->py_frames[i];
@@ -135,8 +137,8 @@ static void python(struct world *w, const char *name, bool ends, size_t eval)
     }
 }
 
-/* 3.11: the chain of _PyCFrame, from the innermost loop to the last; each has the first frame of its group. */
-static void link_cframes(struct world *w, const size_t *evals, const size_t *firsts, size_t n)
+/* 3.11: the chain of _PyCFrame, from the innermost loop outwards; each points to the first frame of its group. */
+static void link_cframes(struct fixture *w, const size_t *evals, const size_t *firsts, size_t n)
 {
     const struct layout *l = &w->py.layout;
 
@@ -147,7 +149,7 @@ static void link_cframes(struct world *w, const size_t *evals, const size_t *fir
     w->cframe = n ? spot(evals[0]) : 0;
 }
 
-static void check(struct world *w, const char *want, bool failed)
+static void check(struct fixture *w, const char *want, bool failed)
 {
     size_t len = 0;
 
@@ -165,8 +167,8 @@ static const struct {
 
 #define N_VERSIONS (sizeof(versions) / sizeof(versions[0]))
 
-/* A C function called by b, called by a; the thread begins in libc. */
-static void fill_usual(struct world *w)
+/* a calls b, which calls a C function; the thread begins in libc. */
+static void fill_usual(struct fixture *w)
 {
     size_t inner, outer;
 
@@ -188,14 +190,14 @@ static void fill_usual(struct world *w)
 static void test_usual(void)
 {
     for (size_t i = 0; i < N_VERSIONS; i++) {
-        struct world *w = world_new(versions[i].major, versions[i].minor);
+        struct fixture *w = fixture_new(versions[i].major, versions[i].minor);
 
         fill_usual(w);
         check(w, "c_leaf c_func b c_middle a", false);
         CHECK(w->w.items[2].line == 1 && w->w.items[4].line == 2);
         w->s->options.native_all = true;
         check(w, "c_leaf c_func PyObject_Call b eval PyObject_Call c_middle a eval pymain_run libc.so+0x1", false);
-        world_free(w);
+        fixture_free(w);
     }
 }
 
@@ -203,7 +205,7 @@ static void test_usual(void)
 static void test_groups(void)
 {
     for (size_t i = 6; i < N_VERSIONS; i++) {
-        struct world *w = world_new(versions[i].major, versions[i].minor);
+        struct fixture *w = fixture_new(versions[i].major, versions[i].minor);
         size_t inner, outer;
 
         inner = add(w, "eval", EVAL);
@@ -217,7 +219,7 @@ static void test_groups(void)
         python(w, "a", true, outer);
         link_cframes(w, (size_t[]){inner, outer}, (size_t[]){0, 2}, 2);
         check(w, "e d c_middle c b a", false);
-        /* A loop that has just been entered has no frame yet. */
+        /* A loop that was just entered has no frame yet. */
         w->py_frames[1].entry = w->py_frames[4].entry;
         if (w->py.layout.fr_is_entry == NO) {
             w->frames.n = 0;
@@ -226,15 +228,15 @@ static void test_groups(void)
             python(w, "a", true, outer);
             check(w, "c_middle c b a", false);
         }
-        world_free(w);
+        fixture_free(w);
     }
 }
 
-/* One loop more than Python frames: it has only just begun, or ended. */
+/* One loop more than Python frames: it is just starting or returning. */
 static void test_extra_loop(void)
 {
     for (size_t i = 0; i < N_VERSIONS; i++) {
-        struct world *w = world_new(versions[i].major, versions[i].minor);
+        struct fixture *w = fixture_new(versions[i].major, versions[i].minor);
         size_t empty, inner, outer;
 
         empty = add(w, "eval", EVAL);
@@ -247,15 +249,15 @@ static void test_extra_loop(void)
         if (w->py.layout.fr_is_entry != NO && w->py.layout.fr_owner != NO)
             link_cframes(w, (size_t[]){empty, inner, outer}, (size_t[]){NONE, 0, 1}, 3);
         check(w, "c_one b c_two a", false);
-        world_free(w);
+        fixture_free(w);
     }
 }
 
-/* A native stack that ends too soon: what it has is put together, the rest follows behind a mark. */
-static void test_cut(void)
+/* A native stack that ends too early: its part is merged, the rest follows the placeholder. */
+static void test_truncated(void)
 {
     for (size_t i = 0; i < N_VERSIONS; i++) {
-        struct world *w = world_new(versions[i].major, versions[i].minor);
+        struct fixture *w = fixture_new(versions[i].major, versions[i].minor);
 
         fill_usual(w);
         w->n.stack.whole = false;
@@ -265,7 +267,7 @@ static void test_cut(void)
         check(w, "c_leaf c_func [missing native frames] b a", true);
         w->n.stack.n = 0;
         check(w, "[missing native frames] b a", true);
-        w->n.stack.n = 8; /* all of Python is there */
+        w->n.stack.n = 8; /* all Python frames are there */
         check(w, "c_leaf c_func b c_middle a", false);
         w->s->options.native_all = true;
         check(w,
@@ -273,31 +275,31 @@ static void test_cut(void)
               "[missing native frames]",
               false);
         w->n.stack.n = 9;
-        world_free(w);
+        fixture_free(w);
     }
 }
 
 static void test_empty(void)
 {
     for (size_t i = 0; i < N_VERSIONS; i++) {
-        struct world *w = world_new(versions[i].major, versions[i].minor);
+        struct fixture *w = fixture_new(versions[i].major, versions[i].minor);
 
         check(w, "", false);
-        /* A thread without Python: nothing of libc is hidden for that. */
+        /* A thread without Python frames: libc is not hidden. */
         add(w, "worker", PLAIN);
         add(w, "libc.so+0x1", AT_ROOT);
         add(w, "start_thread", HIDDEN);
         check(w, "worker libc.so+0x1", false);
         w->s->options.native_all = true;
         check(w, "worker libc.so+0x1 start_thread", false);
-        world_free(w);
+        fixture_free(w);
     }
 }
 
-/* Between Python frames the C library is shown, below all of them it is not. */
+/* libc is shown between Python frames, but not below all of them. */
 static void test_root(void)
 {
-    struct world *w = world_new(3, 12);
+    struct fixture *w = fixture_new(3, 12);
     size_t inner, outer;
 
     inner = add(w, "eval", EVAL);
@@ -308,14 +310,14 @@ static void test_root(void)
     python(w, "b", true, inner);
     python(w, "a", true, outer);
     check(w, "b libc.so+0x1 a embedder", false);
-    world_free(w);
+    fixture_free(w);
 }
 
-/* A handler runs on a stack of its own, above the one that it interrupted or below it. */
+/* A signal handler runs on its own stack, above or below the interrupted one. */
 static void test_other_stack(void)
 {
     for (int below = 0; below < 2; below++) {
-        struct world *w = world_new(3, 12);
+        struct fixture *w = fixture_new(3, 12);
         size_t inner, outer;
 
         add(w, "handler", PLAIN);
@@ -331,14 +333,14 @@ static void test_other_stack(void)
             w->native[i].cfa = w->native[i].sp + SLOT;
         }
         check(w, "handler c_func b c_middle a", false);
-        world_free(w);
+        fixture_free(w);
     }
 }
 
-/* Entries that are outside of all frames, or in a wrong order: all Python frames are there, and once. */
-static void test_no_place(void)
+/* Markers outside of all frames, or in the wrong order: each Python frame appears exactly once. */
+static void test_invalid_markers(void)
 {
-    struct world *w = world_new(3, 13);
+    struct fixture *w = fixture_new(3, 13);
     size_t inner, outer;
 
     inner = add(w, "eval", EVAL);
@@ -358,13 +360,13 @@ static void test_no_place(void)
         CHECK_INT(seen, 1);
     }
     CHECK(w->w.failed);
-    world_free(w);
+    fixture_free(w);
 }
 
-/* 3.11: a chain that leads nowhere, back, or around. */
+/* 3.11: a chain that points nowhere, back, or in a circle. */
 static void test_wrong_chain(void)
 {
-    struct world *w = world_new(3, 11);
+    struct fixture *w = fixture_new(3, 11);
     const struct layout *l = &w->py.layout;
 
     fill_usual(w);
@@ -373,19 +375,19 @@ static void test_wrong_chain(void)
     w->cframe = 0xdeadbeef;
     check(w, "c_leaf c_func c_middle libc.so+0x1 [missing native frames] b a", true);
     w->cframe = spot(3);
-    put(w, spot(3) + (addr_t)l->cf_previous, spot(3)); /* itself */
+    put(w, spot(3) + (addr_t)l->cf_previous, spot(3)); /* to itself */
     check(w, "c_leaf c_func b c_middle libc.so+0x1 [missing native frames] a", true);
     put(w, spot(3) + (addr_t)l->cf_frame, 0);
     check(w, "c_leaf c_func c_middle libc.so+0x1 [missing native frames] b a", true);
-    put(w, spot(3) + (addr_t)l->cf_previous, STACK + sizeof(w->bytes) - 4); /* out of the copy */
+    put(w, spot(3) + (addr_t)l->cf_previous, STACK + sizeof(w->bytes) - 4); /* outside of the copy */
     check(w, "c_leaf c_func c_middle libc.so+0x1 [missing native frames] b a", true);
-    world_free(w);
+    fixture_free(w);
 }
 
-/* A call of a Cython function is two C functions, or more: shown once. */
+/* A call of a Cython function is two or more C functions: shown once. */
 static void test_cython(void)
 {
-    struct world *w = world_new(3, 12);
+    struct fixture *w = fixture_new(3, 12);
     size_t inner, outer;
 
     add(w, "mod.f", CYTHON_FUNCTION);
@@ -395,21 +397,21 @@ static void test_cython(void)
     add_chain(w, "mod.g", CYTHON_FUNCTION, "mod.g", CYTHON_WRAPPER_OF);
     add(w, "mod.f", CYTHON_FUNCTION); /* another call of f, by g: not the wrapper */
     add(w, "plain", PLAIN);
-    add(w, "mod.f", CYTHON_WRAPPER_OF); /* not next to it any more */
+    add(w, "mod.f", CYTHON_WRAPPER_OF); /* no longer next to it */
     outer = add(w, "eval", EVAL);
     python(w, "b", true, inner);
     python(w, "a", true, outer);
     check(w, "mod.f b mod.f mod.g mod.f plain mod.f a", false);
     w->s->options.native_all = true;
     check(w, "mod.f mod.f b eval mod.f mod.g mod.g mod.f plain mod.f a eval", false);
-    world_free(w);
+    fixture_free(w);
 }
 
-/* A function that was inlined into the loop is native code all the same; the loop itself is not shown. */
+/* A function that was inlined into the loop is shown as native code; the loop itself is not shown. */
 static void test_inlined(void)
 {
     for (size_t i = 0; i < N_VERSIONS; i++) {
-        struct world *w = world_new(versions[i].major, versions[i].minor);
+        struct fixture *w = fixture_new(versions[i].major, versions[i].minor);
         size_t outer;
 
         add_chain(w, "tiny", PLAIN, "c_func", PLAIN);
@@ -419,13 +421,13 @@ static void test_inlined(void)
         if (w->py.layout.fr_is_entry != NO && w->py.layout.fr_owner != NO)
             link_cframes(w, &outer, (size_t[]){0}, 1);
         check(w, "tiny c_func a", false);
-        world_free(w);
+        fixture_free(w);
     }
 }
 
-/* ---- what is hidden ---- */
+/* ---- hidden functions ---- */
 
-static void test_internals(void)
+static void test_hidden_functions(void)
 {
     static const char *const hidden[] = {
         "_start", "__libc_start_main", "__libc_start_call_main",        "start_thread",        "clone",
@@ -485,15 +487,15 @@ int main(int argc, char **argv)
     TEST_RUN(test_usual);
     TEST_RUN(test_groups);
     TEST_RUN(test_extra_loop);
-    TEST_RUN(test_cut);
+    TEST_RUN(test_truncated);
     TEST_RUN(test_empty);
     TEST_RUN(test_root);
     TEST_RUN(test_other_stack);
-    TEST_RUN(test_no_place);
+    TEST_RUN(test_invalid_markers);
     TEST_RUN(test_wrong_chain);
     TEST_RUN(test_cython);
     TEST_RUN(test_inlined);
-    TEST_RUN(test_internals);
+    TEST_RUN(test_hidden_functions);
     TEST_RUN(test_libc);
     return test_finish("test_merge_frames");
 }

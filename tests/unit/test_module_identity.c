@@ -1,4 +1,4 @@
-/* Marks of libraries: who is vouched for, and who is stale. */
+/* Identities of libraries: which are verified, and which are stale. */
 #include "test.h"
 #include "unwind/module_identity.h"
 #include "unwind/modules.h"
@@ -15,7 +15,7 @@ static struct module make(addr_t at, unsigned char id)
     return mod;
 }
 
-/* As if all had been read, each as `ids` says. */
+/* Behaves as if all had been read, each with the value in `ids`. */
 static void read_all(struct module_identities *marks, const unsigned char *ids, size_t n)
 {
     struct mem_span spans[MODULE_IDENTITY_MAX];
@@ -25,7 +25,7 @@ static void read_all(struct module_identities *marks, const unsigned char *ids, 
         memset(spans[i].buf, ids[i], spans[i].len);
 }
 
-static void test_vouched(void)
+static void test_verified(void)
 {
     struct module_identities marks = {0};
     struct module a = make(0x1000, 1), b = make(0x2000, 2), none = {0};
@@ -33,8 +33,8 @@ static void test_vouched(void)
 
     module_identity_add(&marks, &b);
     module_identity_add(&marks, &a);
-    module_identity_add(&marks, &b);    /* once only, and the newest now */
-    module_identity_add(&marks, &none); /* of which nothing is known */
+    module_identity_add(&marks, &b);    /* once only, and now the newest */
+    module_identity_add(&marks, &none); /* an unknown one */
     CHECK(!module_identity_is_confirmed(&marks, &a) && !module_identity_is_confirmed(&marks, &none));
     CHECK_INT(module_identity_spans(&marks, spans), 2);
     CHECK(spans[0].addr == 0x1200 && spans[0].len == 20 && spans[1].addr == 0x2200);
@@ -45,7 +45,7 @@ static void test_vouched(void)
     CHECK(!module_identity_is_confirmed(&marks, &a) && !module_identity_is_confirmed(&marks, &b));
 }
 
-/* Another library in its place; and one whose place could not be read. */
+/* Another library at the same address; and one whose identity could not be read. */
 static void test_changed(void)
 {
     struct module_identities marks = {0};
@@ -62,7 +62,7 @@ static void test_changed(void)
     read_all(&marks, (const unsigned char[]){1, 2}, 2);
 }
 
-/* There is room for a few: the last ones stay. */
+/* The ring holds a few: the last ones stay. */
 static void test_ring(void)
 {
     struct module_identities marks = {0};
@@ -78,7 +78,7 @@ static void test_ring(void)
         CHECK(spans[i].addr == mods[MODULE_IDENTITY_MAX + i].id_at);
 }
 
-/* Those that have gone are not looked at any more; those that take turns with others are, before they are met. */
+/* Libraries that are gone are no longer read. Libraries that alternate with others are, before they are used. */
 static void test_update(void)
 {
     struct module_identities marks = {0};
@@ -96,7 +96,7 @@ static void test_update(void)
     CHECK_INT(module_identity_spans(&marks, spans), 0);
 }
 
-/* Without a build id it is known by its first page. */
+/* Without a build ID, the first page identifies the library. */
 static void test_page(void)
 {
     struct module_identities marks = {0};
@@ -118,7 +118,7 @@ static void test_page(void)
 int main(int argc, char **argv)
 {
     test_start(argc, argv);
-    TEST_RUN(test_vouched);
+    TEST_RUN(test_verified);
     TEST_RUN(test_changed);
     TEST_RUN(test_ring);
     TEST_RUN(test_update);

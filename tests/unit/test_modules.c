@@ -1,6 +1,6 @@
 /*
- * unwind/modules.c and module_tables.c: which code belongs to what, by maps and memory that are made up; tables in every
- * place where a real library can have them; and what a hostile process may put there.
+ * unwind/modules.c and module_tables.c: which code belongs to which module, from synthetic maps and memory; tables in
+ * every place where a real library can have them; and hostile input.
  */
 #include "base/err.h"
 #include "cost.h"
@@ -15,7 +15,7 @@
 #define BASE 0x400000ull
 #define LIB  0x7f0000000000ull
 
-static int freed; /* how many `user`s were */
+static int freed; /* how many `user` values were released */
 
 static void count_free(void *user)
 {
@@ -63,7 +63,7 @@ static void test_found(void)
     CHECK(!modules_find(&ms, 0x502000));
     CHECK(modules_find(&ms, LIB) == ms.items[2]);
     CHECK_STR(ms.items[2]->path, "/lib/b.so");
-    CHECK(!modules_find(&ms, LIB + 0x100000)); /* not code: nothing could be read there either */
+    CHECK(!modules_find(&ms, LIB + 0x100000)); /* not code: it would be unreadable too */
     CHECK_STR(modules_find(&ms, 0x7ffff0000000)->path, "[vdso]");
     CHECK_STR(modules_find(&ms, 0xffffffffff600123)->path, "[vsyscall]");
     CHECK(!modules_find(&ms, UINT64_MAX) && !modules_find(&ms, 0));
@@ -72,7 +72,7 @@ static void test_found(void)
     mem_close(&m->mem);
 }
 
-/* A program that is not moved, segments with room between them, headers that are not where they use to be. */
+/* A program that is not relocated, segments with gaps between them, headers in unusual places. */
 static void test_layouts(void)
 {
     struct fake_mem *m = fake_mem_new();
@@ -90,8 +90,8 @@ static void test_layouts(void)
     fake_module_phdr(m, BASE, 1, &code);
     update(&ms, m,
            "400000-401000 r--p 00000000 08:01 11 /bin/a\n"
-           "500000-501000 rwxp 00000000 00:00 0\n"            /* somebody else's, in the hole */
-           "502000-503000 r--p 00000000 08:01 12 /lib/b.so\n" /* nothing to be read there */
+           "500000-501000 rwxp 00000000 00:00 0\n"            /* another file's, in the gap */
+           "502000-503000 r--p 00000000 08:01 12 /lib/b.so\n" /* unreadable */
            "503000-504000 r-xp 00001000 08:01 12 /lib/b.so\n" /* so this is code without a file */
            "601000-602000 r-xp 00001000 08:01 11 /bin/a\n"
            "602000-603000 rw-p 00000000 00:00 0\n",
@@ -102,7 +102,7 @@ static void test_layouts(void)
     CHECK(!modules_find(&ms, 0x504000));
     CHECK(modules_find(&ms, 0x601000) == ms.items[0]);
     modules_free(&ms);
-    /* The program's headers behind the first page, as some tools that edit files leave them. */
+    /* Program headers after the first page, as some tools that edit files leave them. */
     fake_mem_put_bytes(m, BASE + 0x1800, fake_mem_at(m, BASE + sizeof(Elf64_Ehdr), 2 * sizeof(low)), 2 * sizeof(low));
     memset(fake_mem_at(m, BASE + sizeof(Elf64_Ehdr), 2 * sizeof(low)), 0, 2 * sizeof(low));
     ((Elf64_Ehdr *)fake_mem_at(m, BASE, sizeof(Elf64_Ehdr)))->e_phoff = 0x1800;
@@ -112,7 +112,7 @@ static void test_layouts(void)
     mem_close(&m->mem);
 }
 
-/* A library that is mapped to be read lies right below one that runs: that one's code is its own. */
+/* A library that is mapped only for reading is directly below one that runs: the code belongs to the latter. */
 static void test_mapped_to_be_read(void)
 {
     struct fake_mem *m = fake_mem_new();
@@ -133,7 +133,7 @@ static void test_mapped_to_be_read(void)
     mem_close(&m->mem);
 }
 
-/* Code that was moved to large pages is still that of its program. */
+/* Code that was moved to huge pages still belongs to its program. */
 static void test_large_pages(void)
 {
     struct fake_mem *m = fake_mem_new();
@@ -169,18 +169,18 @@ static void test_update(void)
     program->user = &one;
     update(&ms, m, PROGRAM "500000-501000 rwxp 00000000 00:00 0\n", &changed);
     CHECK(ms.n == 2 && !changed && !ms.lost && ms.items[0] == program && ms.items[1] == made);
-    /* More, and what a compiler made has grown. */
+    /* A new library, and JIT-compiled code that has grown. */
     update(&ms, m, PROGRAM "500000-509000 rwxp 00000000 00:00 0\n" LIBRARY, &changed);
     CHECK(ms.n == 3 && changed && !ms.lost && ms.items[0] == program && ms.items[1] == made && freed == 0);
     CHECK(modules_find(&ms, 0x508fff) == made && !modules_find(&ms, 0x509000));
-    /* Gone; then another file in its place. */
+    /* Gone; then another file at the same address. */
     update(&ms, m, PROGRAM, &changed);
     CHECK(ms.n == 1 && changed && ms.lost && ms.items[0] == program);
     update(&ms, m, "400000-408000 r-xp 00000000 08:01 99 /bin/a\n", &changed);
     CHECK(ms.n == 1 && changed && ms.lost && ms.items[0]->inode == 99 && ms.items[0]->shares);
     update(&ms, m, "400000-408000 r-xp 00000000 08:01 99 /bin/b\n", &changed);
     CHECK(ms.n == 1 && changed && ms.lost);
-    /* The same map twice, as no kernel writes it. */
+    /* The same mapping twice, which no kernel reports. */
     update(&ms, m, "400000-408000 r-xp 00000000 08:01 99 /bin/b\n400000-408000 r-xp 00000000 08:01 99 /bin/b\n",
            &changed);
     CHECK(ms.n == 1 && !changed);
@@ -191,8 +191,8 @@ static void test_update(void)
     mem_close(&m->mem);
 }
 
-/* Libraries that take each other's place, and come back. */
-static void test_turns(void)
+/* Libraries that replace each other, and return. */
+static void test_alternating_libraries(void)
 {
     struct fake_mem *m = fake_mem_new();
     struct modules ms = {.free_user = count_free};
@@ -206,22 +206,22 @@ static void test_turns(void)
     update(&ms, m, LIBRARY, NULL);
     mod = ms.items[0];
     mod->user = &one;
-    /* The same name, file and place, but other bytes: another one. */
+    /* The same name, file and address, but other bytes: another library. */
     fake_mem_put(m, LIB + 0x800, 42);
     update(&ms, m, LIBRARY, &changed);
     CHECK(changed && ms.lost && ms.items[0] != mod && ms.items[0]->shares && !ms.items[0]->user);
-    /* The first one again, with all that was known of it. */
+    /* The first one again, with everything that was known about it. */
     fake_mem_put(m, LIB + 0x800, 0);
     update(&ms, m, LIBRARY, &changed);
     CHECK(changed && ms.items[0] == mod && mod->user == &one && mod->shares && freed == 0);
     update(&ms, m, "", NULL);
     update(&ms, m, LIBRARY, NULL);
     CHECK(ms.items[0] == mod);
-    /* Somebody saw that it is not there: it is not believed. */
+    /* The caller saw that it is not there: it is dropped. */
     mod->stale = true;
     update(&ms, m, LIBRARY, NULL);
     CHECK(ms.items[0] != mod);
-    /* Only so many that have gone are kept. */
+    /* Only a limited number of unloaded modules is kept. */
     for (unsigned i = 0; i < 3 * MODULES_GONE; i++) {
         snprintf(text, sizeof(text), "7f0000000000-7f0000008000 r-xp 00000000 08:01 %u /lib/%u.so\n", 100 + i, i);
         update(&ms, m, text, NULL);
@@ -231,8 +231,8 @@ static void test_turns(void)
     mem_close(&m->mem);
 }
 
-/* A table that is read while another library takes the module's place is not used, and not kept. */
-static void test_turns_of_tables(void)
+/* A table that is read while another library replaces the module is neither used nor kept. */
+static void test_table_of_replaced_library(void)
 {
     struct fake_mem *m = fake_mem_new();
     struct modules ms = {0};
@@ -257,7 +257,7 @@ static void test_turns_of_tables(void)
     mem_close(&m->mem);
 }
 
-/* Each header that cannot be: its code is code without a file, and nothing breaks. */
+/* Each impossible header: its code counts as code without a file, and nothing breaks. */
 static void test_wrong_headers(void)
 {
     static const struct {
@@ -266,13 +266,13 @@ static void test_wrong_headers(void)
     } wrong[] = {
         {0, 4, 0},                                                          /* not ELF */
         {EI_CLASS, 1, ELFCLASS32},                                          /* 32 bits */
-        {EI_DATA, 1, ELFDATA2MSB},                                          /* the other order */
+        {EI_DATA, 1, ELFDATA2MSB},                                          /* the other byte order */
         {offsetof(Elf64_Ehdr, e_phnum), 2, 0},                              /* no segments */
         {offsetof(Elf64_Ehdr, e_phnum), 2, 65535},                          /* too many */
-        {offsetof(Elf64_Ehdr, e_phentsize), 2, 32},                         /* of another size */
+        {offsetof(Elf64_Ehdr, e_phentsize), 2, 32},                         /* of the wrong size */
         {offsetof(Elf64_Ehdr, e_phoff), 8, UINT64_MAX},                     /* nowhere */
         {offsetof(Elf64_Ehdr, e_phoff), 8, 0x100000},                       /* outside */
-        {sizeof(Elf64_Ehdr), 4, PT_NOTE},                                   /* nothing to be loaded */
+        {sizeof(Elf64_Ehdr), 4, PT_NOTE},                                   /* nothing to load */
         {sizeof(Elf64_Ehdr) + offsetof(Elf64_Phdr, p_offset), 8, 0x100000}, /* not this page */
     };
 
@@ -290,7 +290,7 @@ static void test_wrong_headers(void)
     }
 }
 
-/* Sizes and addresses without measure. */
+/* Huge sizes and addresses. */
 static void test_absurd_sizes(void)
 {
     static const uint64_t numbers[] = {0, 1, 0x7fffffffffffffff, 0x8000000000000000, UINT64_MAX, 0xfffffffffffff000};
@@ -327,7 +327,7 @@ static void test_absurd_sizes(void)
     }
 }
 
-/* Tens of thousands of pieces of code, as compilers in a process make them. */
+/* Tens of thousands of pieces of code, as JIT compilers create them. */
 static void test_many(void)
 {
     size_t n = 60000, len = 0, room = n * 64;
@@ -354,7 +354,7 @@ static void test_many(void)
 
 /* ---- tables ---- */
 
-/* A table in memory: only what is looked at is copied, and what is held is given back. */
+/* A table in memory: only the used pieces are copied, and all of them are freed. */
 static void test_pieces(void)
 {
     struct fake_mem *m = fake_mem_new();
@@ -377,7 +377,7 @@ static void test_pieces(void)
     fake_cfi_fde(&frame, starts[1], 0x100, "\x0e\x20", 2);
     offsets[1] = far;
     fake_module_tables(m, BASE, &frame, starts, offsets, 2);
-    /* The second far behind, with a CIE of its own. */
+    /* The second is far behind, with its own CIE. */
     frame = (struct fake_cfi){.at = BASE + FAKE_MODULE_FRAME + far - 0x18};
     CHECK_INT(fake_cfi_cie(&frame, &(struct fake_cie){0}), 0);
     CHECK_INT(frame.len, 0x18);
@@ -395,7 +395,7 @@ static void test_pieces(void)
     mem_close(&m->mem);
 }
 
-/* A module whose tables would be more than is ever held, again and again: no row, and no memory. */
+/* A module whose tables exceed the memory limit, again and again: no row, and no memory. */
 static void test_budget(void)
 {
     struct fake_mem *m = fake_mem_new();
@@ -415,7 +415,7 @@ static void test_budget(void)
     CHECK(module_tables_row(&ms, ms.items[0], &m->mem, start, &row, &section) < 0);
     CHECK(ms.held == (uint64_t)512 << 20);
     modules_free(&ms);
-    ms.held -= 8192; /* room for the header, not for the rest of it */
+    ms.held -= 8192; /* room for the header, but not for the rest */
     update(&ms, m, PROGRAM, NULL);
     CHECK(module_tables_row(&ms, ms.items[0], &m->mem, start, &row, &section) < 0);
     modules_free(&ms);
@@ -447,7 +447,7 @@ static int open_descriptors(void)
     return n;
 }
 
-/* Where frames_many is: at the same place in each of the libraries. */
+/* The address of frames_many, which is the same in each of the libraries. */
 static addr_t function_at(void)
 {
     static unsigned char bytes[1 << 20];
@@ -461,7 +461,7 @@ static addr_t function_at(void)
     return at;
 }
 
-/* How far the CFA is at each byte of frames_many, or -1. */
+/* The CFA offset at each byte of frames_many, or -1. */
 static void cfas_of(const char *path, bool has_file, int root_fd, int cfas[], size_t n, int *ret_opened)
 {
     struct fake_mem *m = fake_mem_new();
@@ -488,7 +488,7 @@ static void cfas_of(const char *path, bool has_file, int root_fd, int cfas[], si
 }
 
 /* One source, built with its tables in every place: each gives the same rows. */
-static void test_places_of_tables(void)
+static void test_table_locations(void)
 {
     static const char *const variants[] = {"no-header.so", "debug.so", "packed.so", "root/lib/split.so"};
     int want[100], got[100], opened, before = open_descriptors();
@@ -496,7 +496,7 @@ static void test_places_of_tables(void)
     int root = open(FIXTURES "/root", O_PATH | O_DIRECTORY | O_CLOEXEC);
 
     cfas_of(FIXTURES "/plain.so", true, root, want, 100, &opened);
-    CHECK_INT(opened, 0); /* all is in memory */
+    CHECK_INT(opened, 0); /* everything is in memory */
     CHECK(want[0] == 8 && want[20] > 16 && want[99] > 16);
     for (size_t i = 0; i < sizeof(variants) / sizeof(variants[0]); i++) {
         snprintf(path, sizeof(path), FIXTURES "/%s", variants[i]);
@@ -506,7 +506,7 @@ static void test_places_of_tables(void)
         cfas_of(path, false, root, got, 100, &opened);
         for (size_t k = 0; k < 100; k++)
             CHECK_INT(got[k], -1);
-        CHECK(opened <= 2); /* once for each table, not for each address */
+        CHECK(opened <= 2); /* once per table, not per address */
     }
     cfas_of(FIXTURES "/nothing.so", true, root, got, 100, &opened);
     CHECK(got[0] == -1 && got[99] == -1 && opened == 2);
@@ -522,13 +522,13 @@ int main(int argc, char **argv)
     TEST_RUN(test_mapped_to_be_read);
     TEST_RUN(test_large_pages);
     TEST_RUN(test_update);
-    TEST_RUN(test_turns);
-    TEST_RUN(test_turns_of_tables);
+    TEST_RUN(test_alternating_libraries);
+    TEST_RUN(test_table_of_replaced_library);
     TEST_RUN(test_wrong_headers);
     TEST_RUN(test_absurd_sizes);
     TEST_RUN(test_many);
     TEST_RUN(test_pieces);
     TEST_RUN(test_budget);
-    TEST_RUN(test_places_of_tables);
+    TEST_RUN(test_table_locations);
     return test_finish("test_modules");
 }

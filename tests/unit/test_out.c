@@ -1,9 +1,9 @@
 /*
- * The writers: text made harmless, JSON strings, each format and dump against golden files made from
- * one fixed set of traces with hostile names, and each format with very deep and very many stacks.
+ * The writers: escaped text, JSON strings, each format and dump against golden files made from one fixed set of traces
+ * with hostile names, and each format with very deep and very many stacks.
  *
  *     test_out tests/golden            compare
- *     test_out tests/golden --update   write them anew, to be read in the diff
+ *     test_out tests/golden --update   rewrite them; read the diff
  */
 #include "base/err.h"
 #include "base/text.h"
@@ -104,7 +104,7 @@ static const struct trace traces[] = {
 static const struct out_options plain = {
     .title = "python main.py --title=</title>]]>" ESC, .exporter = "spyglass 0.1.0", .show_lines = true};
 
-/* What a writer wrote. */
+/* The output of a writer. */
 struct written {
     char *text;
     size_t len;
@@ -227,7 +227,7 @@ static void test_text_fit(void)
     CHECK_INT(text_fit("", 3), 0);
 }
 
-/* Every two-byte string: what comes out has no control byte and is valid UTF-8. */
+/* Every two-byte string: the output has no control byte and is valid UTF-8. */
 static void test_text_all_pairs(void)
 {
     unsigned bad = 0;
@@ -353,7 +353,7 @@ static void test_nothing_sampled(void)
     profile_free(p);
 }
 
-/* A remark goes where people read it, and breaks no format. */
+/* A remark appears where people read it, and breaks no format. */
 static void test_nothing_sampled_remark(void)
 {
     struct profile *p = profile_new(&(struct profile_options){.timeline = true});
@@ -408,7 +408,7 @@ static void test_dump_json(void)
     free(w.text);
 }
 
-/* No strstr: under the address sanitizer it measures the whole text at each call. */
+/* Not strstr: under ASan it measures the whole text at each call. */
 static size_t count_of(const char *text, const char *what)
 {
     size_t n = 0, len = strlen(what);
@@ -418,7 +418,7 @@ static size_t count_of(const char *text, const char *what)
     return n;
 }
 
-/* Nothing in the assets may end the CDATA section that holds them. */
+/* Nothing in the assets may end the CDATA section that contains them. */
 static void test_assets(void)
 {
     CHECK(strstr(asset_flamegraph_js, "addEventListener") != NULL);
@@ -491,7 +491,7 @@ static void test_deep_stack(void)
     profile_free(p);
 }
 
-/* Ray's bound: each format fits, a list says that it was made coarser, and no sample is lost from it. */
+/* Ray's limit: each format fits, a list says that it was made coarser, and no sample is lost. */
 static void check_limit(struct profile *p, const char *format)
 {
     struct options o = {.as_py_spy = true, .output = "/logs/raw_1_cpu_profiling.txt"};
@@ -537,7 +537,7 @@ static void test_limit(void)
     CHECK_INT(size_limit_of(&(struct options){.as_py_spy = true}), 0);
 }
 
-/* A dump within a bound: the innermost and outermost frames of each thread stay, and the gap is told. */
+/* A dump within a limit: the innermost and outermost frames of each thread stay, and the gap is shown. */
 static void test_limit_dump(void)
 {
     static struct frame frames[1000];
@@ -562,7 +562,7 @@ static void test_limit_dump(void)
     }
 }
 
-/* Two hundred thousand stacks, all about as wide, forty deep. */
+/* Two hundred thousand stacks of similar width, forty frames deep. */
 static void test_many_stacks(void)
 {
     struct frame frames[40];

@@ -1,6 +1,6 @@
 /*
- * The place of a recording: each kind of path, each failure, and that nothing stray stays behind. What
- * needs another user or a mount runs in a child of its own, and only where we are root.
+ * The output file of a recording: each kind of path, each failure, and that no stray file remains. Tests that need
+ * another user or a mount run in a child process, and only as root.
  */
 #include "out/output_file.h"
 
@@ -22,7 +22,7 @@
 
 enum { NOBODY = 65534 };
 
-/* Paths below are relative to a directory of the test's own. */
+/* Paths below are relative to the test's own directory. */
 static char work[PATH_MAX];
 
 struct text {
@@ -84,7 +84,7 @@ static mode_t mode_of(const char *path)
     return lstat(path, &st) == 0 ? st.st_mode : 0;
 }
 
-/* How many names a directory holds. */
+/* The number of entries in a directory. */
 static int count_names(const char *path)
 {
     DIR *d = opendir(path);
@@ -97,7 +97,7 @@ static int count_names(const char *path)
     return n - 2;
 }
 
-/* A fresh directory for one test; goes there. */
+/* Creates a fresh directory for one test and changes to it. */
 static void enter(const char *name)
 {
     CHECK_INT(chdir(work), 0);
@@ -165,7 +165,7 @@ static void test_replaces(void)
 
     CHECK_INT(put(pl, "new", NULL), 0);
     CHECK_STR(read_file("a"), "new");
-    CHECK_INT(read(held, buf, sizeof(buf)), 5); /* who has the old one open sees all of it */
+    CHECK_INT(read(held, buf, sizeof(buf)), 5); /* a reader that has the old one open sees all of it */
     close(held);
     output_file_close(pl);
     CHECK_INT(count_names("."), 1);
@@ -203,10 +203,10 @@ static void test_empty_file_keeps_inode(void)
     CHECK_INT(put(pl, "short", NULL), 0);
     CHECK_STR(read_file("a"), "short");
     CHECK(inode_of("a") == inode);
-    /* A filling that gives up before it wrote leaves the last snapshot. */
+    /* A write callback that fails before it writes leaves the last snapshot. */
     CHECK_INT(output_file_write(pl, fill_text, &(struct text){"", 1, ERR_NO_SAMPLES}, NULL), ERR_NO_SAMPLES);
     CHECK_STR(read_file("a"), "short");
-    /* One that fails in the middle leaves nothing, not a half. */
+    /* One that fails in the middle leaves nothing, not half a file. */
     CHECK_INT(output_file_write(pl, fill_text, &(struct text){"xxxxxxxx", 100000, ERR_IO}, NULL), ERR_IO);
     CHECK_STR(read_file("a"), "");
     CHECK_INT(count_names("."), 1);
@@ -337,7 +337,7 @@ static void test_directory_comes_and_goes(void)
     CHECK_INT(mkdir("d", 0777), 0);
     CHECK_INT(put(pl, "ours", &note), 0);
     CHECK_STR(read_file("d/a"), "ours");
-    /* A directory where the file should go: refused at the end, and no stray temporary. */
+    /* A directory at the path of the file: refused at the end, and no stray temporary file. */
     CHECK_INT(unlink("d/a") + mkdir("d/a", 0777), 0);
     CHECK_INT(put(pl, "ours", &note), ERR_OUTPUT);
     CHECK_INT(count_names("d"), 1);
@@ -369,7 +369,7 @@ static void test_fifo(void)
     output_file_close(pl);
 }
 
-/* More than a pipe holds, to a reader that is slower than we are. */
+/* More than a pipe holds, to a slow reader. */
 static void test_fifo_slow_reader(void)
 {
     enter("slow");
@@ -433,7 +433,7 @@ static void test_descriptors(void)
     check_refused("/dev/fd/987654", "'/dev/fd/987654': the descriptor is not open");
 }
 
-/* Standard output is a file: a snapshot is replaced by the end, what others wrote stays. */
+/* Standard output is a file: the final result replaces a snapshot; what others wrote stays. */
 static void test_redirected(void)
 {
     static const char *const names[] = {"-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"};
@@ -477,10 +477,10 @@ static void test_closed_pipe(void)
     close(ends[1]);
 }
 
-/* ---- in a child ---- */
+/* ---- in a child process ---- */
 
-/* Runs `part` in a child, as nobody or with mounts of its own. */
-static void run_apart(void (*part)(void), bool as_nobody, bool own_mounts)
+/* Runs `part` in a child process, as nobody or in a private mount namespace. */
+static void run_in_child(void (*part)(void), bool as_nobody, bool own_mounts)
 {
     int status = -1;
 
@@ -525,7 +525,7 @@ static void test_file_limit(void)
     enter("limit");
     make_file("old", "older");
     make_file("empty", "");
-    run_apart(part_file_limit, false, false);
+    run_in_child(part_file_limit, false, false);
 }
 
 static void part_disk_full(void)
@@ -578,11 +578,11 @@ static void test_mounts(void)
         return;
     }
     enter("full");
-    run_apart(part_disk_full, false, true);
+    run_in_child(part_disk_full, false, true);
     enter("bound");
-    run_apart(part_bound_file, false, true);
+    run_in_child(part_bound_file, false, true);
     enter("rodisk");
-    run_apart(part_read_only_disk, false, true);
+    run_in_child(part_read_only_disk, false, true);
 }
 
 static void part_read_only_dir(void)
@@ -605,7 +605,7 @@ static void test_read_only_dir(void)
     make_file("locked", "older");
     CHECK_INT(mkdir("hidden", 0777) + mkdir("hidden/x", 0777), 0);
     CHECK_INT(chmod("a", 0666) + chmod("locked", 0444) + chmod("hidden", 0) + chmod(".", 0555), 0);
-    run_apart(part_read_only_dir, true, false);
+    run_in_child(part_read_only_dir, true, false);
     CHECK_INT(chmod(".", 0755) + chmod("hidden", 0755), 0);
 }
 
@@ -623,7 +623,7 @@ static void test_unlisted_dir(void)
     enter("unlisted");
     CHECK_INT(mkdir("d", 0777), 0);
     CHECK_INT(chmod("d", 0333), 0);
-    run_apart(part_unlisted_dir, true, false);
+    run_in_child(part_unlisted_dir, true, false);
     CHECK_INT(chmod("d", 0755), 0);
 }
 
@@ -647,7 +647,7 @@ static void test_sticky_dir(void)
     make_file("theirs", "older");
     make_file("planted", "");
     CHECK_INT(chown("theirs", 1, 1) + chown("planted", 1, 1), 0);
-    run_apart(part_foreign_file, true, false);
+    run_in_child(part_foreign_file, true, false);
     CHECK_STR(read_file("mine"), "ours");
     ino_t inode = inode_of("planted");
     struct output_file *pl = open_ok("planted");

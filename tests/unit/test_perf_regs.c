@@ -1,6 +1,6 @@
 /*
- * target/switched: what is noted of a thread's last switch is what /proc tells of where it waits. Where the kernel does not
- * allow it, that it does nothing.
+ * pause/perf_regs: the registers of a thread's last context switch match what /proc says about where it waits. Where
+ * the kernel does not allow perf events, nothing happens.
  */
 #include "base/err.h"
 #include "pause/perf_regs.h"
@@ -12,7 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* Waits in one read after the other, a byte for each. */
+/* Blocks in one read after the other, one byte each. */
 static void child_main(int fd)
 {
     char byte;
@@ -74,7 +74,7 @@ static void test_waiting(void)
     close(fds[0]);
 }
 
-/* One that is not there. */
+/* A thread that does not exist. */
 static void test_gone(void)
 {
     struct perf_regs s = {0};

@@ -1,5 +1,5 @@
 /*
- * target/: what /proc says, parsed. Made-up maps, and this very process for the rest.
+ * target/: parsing /proc. Synthetic maps, and this process for the rest.
  */
 #include "base/err.h"
 #include "target/mem.h"
@@ -70,7 +70,7 @@ static void test_maps_paths(void)
     proc_maps_free(&m);
 }
 
-/* Lines that are none are passed over; the others stay. */
+/* Invalid lines are skipped; the others are kept. */
 static void test_maps_bad(void)
 {
     struct proc_maps m = parse("\n"
@@ -95,7 +95,7 @@ static void test_maps_bad(void)
     proc_maps_free(&m);
 }
 
-/* Cut at every length: each whole line is there. */
+/* Truncated at every length: each complete line is there. */
 static void test_maps_cut(void)
 {
     static const char text[] = "1000-2000 r--p 00000000 08:01 1 /bin/a\n2000-3000 r-xp 00001000 08:01 1 /bin/a\n";
@@ -135,7 +135,7 @@ static void test_maps_self(void)
     CHECK_INT(proc_maps_read(0x7ffffff0, &m), ERR_NO_PROCESS);
 }
 
-/* A name that tries to look like the fields after it. */
+/* A name that looks like the fields after it. */
 static void test_stat_name(void)
 {
     static const char *const names[] = {"plain", ") R 1", "a) (b", ") Z 0 0 0 0 0", "((((", "))))"};
@@ -170,7 +170,7 @@ static void test_status(void)
     CHECK_INT(proc_status_read(0x7ffffff0, 0, &st), ERR_NO_PROCESS);
 }
 
-/* A thread that waits until it is told to end. */
+/* A thread that waits until it is asked to exit. */
 struct waiter {
     pthread_t thread;
     int wake[2], ready[2];
@@ -229,15 +229,15 @@ static void test_tasks(void)
     CHECK(main_seen && other_seen);
     free(tids);
     task_open(&task, getpid(), w.tid);
-    while (task_look(&task, &look) == 0 && look.state == 'R') /* on its way into its read */
+    while (task_look(&task, &look) == 0 && look.state == 'R') /* it may still be entering its read */
         sched_yield();
     CHECK_INT(look.state, 'S');
-    if (task_sched_stats(&task, &turns) == 0) { /* not every kernel counts them */
+    if (task_sched_stats(&task, &turns) == 0) { /* not every kernel has the count */
         CHECK_INT(task_sched_stats(&task, &again), 0);
         CHECK(turns.run_count == again.run_count && turns.run_count > 0 && turns.run_ns == again.run_ns);
     }
     waiter_end(&w);
-    while (syscall(SYS_tgkill, getpid(), w.tid, 0) == 0) /* joined, but the kernel may need a moment more */
+    while (syscall(SYS_tgkill, getpid(), w.tid, 0) == 0) /* joined, but the kernel may need a moment to remove it */
         sched_yield();
     CHECK_INT(task_look(&task, &look), ERR_NO_PROCESS);
     task_close(&task);
@@ -248,7 +248,7 @@ static void test_tasks(void)
     CHECK_INT(proc_tasks_read(0x7ffffff0, &tids, &n), ERR_NO_PROCESS);
 }
 
-/* A child that waits for its standard input to end; its name and arguments are hostile. */
+/* A child that waits for the end of its standard input; its name and arguments are hostile. */
 static pid_t child_start(int pipe_fd[2])
 {
     pid_t pid;
@@ -292,7 +292,7 @@ static void test_children(void)
     close(pipe_fd[1]);
     while (proc_stat_read(pid, 0, &st) == 0 && st.state != 'Z')
         sched_yield();
-    CHECK_INT(st.state, 'Z'); /* ended, and not yet waited for: no command line, only a name */
+    CHECK_INT(st.state, 'Z'); /* a zombie: no command line, only a name */
     CHECK_INT(proc_command_read(pid, &command), 0);
     CHECK(command[0] == '[' && command[strlen(command) - 1] == ']');
     free(command);
@@ -314,7 +314,7 @@ static void test_command(void)
     CHECK_INT(proc_exe_read(0x7ffffff0, &exe), ERR_NO_PROCESS);
 }
 
-/* Our own memory, through the kernel as any other's. */
+/* Our own memory, read through the kernel like that of another process. */
 static void test_mem_live(void)
 {
     static const char text[] = "something to read";
@@ -331,7 +331,7 @@ static void test_mem_live(void)
     CHECK_INT(mem_read(m, 1ull << 63, buf, 8), ERR_READ);
     CHECK_INT(mem_read_addr(m, 8, &word), ERR_READ);
     CHECK_INT(word, 0);
-    for (size_t i = 0; i < 200; i++) /* more than one call's worth, with one that cannot be read */
+    for (size_t i = 0; i < 200; i++) /* more spans than one call takes, one of them unreadable */
         spans[i] = (struct mem_span){i == 150 ? 8 : (addr_t)(uintptr_t)text + i % 9, copies[i], i % 9};
     spans[150].len = 8;
     CHECK_INT(mem_readv(m, spans, 200), 150);

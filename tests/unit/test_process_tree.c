@@ -1,5 +1,5 @@
 /*
- * Trees of processes: births told in each way, places in the tree, what an exec changes, callers of sudo.
+ * Process trees: each way to learn of new processes, places in the tree, the effects of exec, callers of sudo.
  */
 #include "test.h"
 
@@ -23,7 +23,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* A child that stays until it is killed; it is there when this returns. */
+/* A child that runs until it is killed; it exists when this returns. */
 static pid_t child_start(void)
 {
     pid_t pid = fork();
@@ -48,7 +48,7 @@ static bool has(const struct new_pids *b, pid_t pid)
     return false;
 }
 
-static void check_births(struct new_pids *b)
+static void check_new_pids(struct new_pids *b)
 {
     pid_t old = child_start(), pid;
 
@@ -63,26 +63,26 @@ static void check_births(struct new_pids *b)
     child_end(old);
 }
 
-static void test_births(void)
+static void test_new_pids(void)
 {
     struct new_pids b;
 
     CHECK_INT(new_pids_open(&b), 0);
     CHECK(b.fd >= 0);
-    check_births(&b);
+    check_new_pids(&b);
     new_pids_close(&b);
     CHECK_INT(new_pids_open_listing(&b), 0);
     CHECK(b.fd < 0 && b.n_listed > 0);
-    check_births(&b);
+    check_new_pids(&b);
     new_pids_close(&b);
 }
 
-/* One that could not be seen is told again, but not for ever, and not more often because it is asked for again. */
-static void test_births_again(void)
+/* A PID that was not visible is reported again, but not forever, and not more often because it is polled again. */
+static void test_new_pids_retry(void)
 {
     struct new_pids b;
     pid_t pid;
-    int told = 0;
+    int reported = 0;
 
     CHECK_INT(new_pids_open(&b), 0);
     pid = child_start();
@@ -93,19 +93,19 @@ static void test_births_again(void)
         CHECK_INT(new_pids_read(&b), 0);
         for (size_t i = 0; i < b.n; i++)
             if (b.items[i] == pid) {
-                told++;
+                reported++;
                 new_pids_retry(&b, i);
             }
     }
-    CHECK(told >= 2 && told < 50);
+    CHECK(reported >= 2 && reported < 50);
     new_pids_retry(&b, b.n); /* there is no such item */
     new_pids_retry(&b, SIZE_MAX);
     child_end(pid);
     new_pids_close(&b);
 }
 
-/* Behind the highest pid comes the lowest; more than a few are listed rather than tried one by one. */
-static void test_births_range(void)
+/* PIDs wrap around; a large range is listed rather than probed one by one. */
+static void test_new_pids_wraparound(void)
 {
     struct new_pids b;
     pid_t pid;
@@ -115,7 +115,7 @@ static void test_births_range(void)
     b.last = pid > 2000 ? pid - 2000 : 1;
     CHECK_INT(new_pids_read(&b), 0);
     CHECK(has(&b, pid));
-    b.last = pid + 1000; /* as if the pids had gone round since */
+    b.last = pid + 1000; /* as if the PIDs had wrapped around since */
     CHECK_INT(new_pids_read(&b), 0);
     CHECK(has(&b, pid));
     CHECK(has(&b, getpid()) == (getpid() <= b.last || getpid() > pid + 1000));
@@ -123,7 +123,7 @@ static void test_births_range(void)
     new_pids_close(&b);
 }
 
-static void test_forks(void)
+static void test_proc_connector(void)
 {
     struct proc_connector f;
     struct process_event e;
@@ -132,7 +132,7 @@ static void test_forks(void)
     int r;
 
     if (!proc_connector_open(&f)) {
-        CHECK_INT(f.fd, -1); /* a kernel, or a namespace, without */
+        CHECK_INT(f.fd, -1); /* a kernel or a namespace without it */
         return;
     }
     pid = child_start();
@@ -144,7 +144,7 @@ static void test_forks(void)
     CHECK_INT(f.fd, -1);
 }
 
-static void test_kin(void)
+static void test_process_node(void)
 {
     struct process_node *all = NULL, *root = process_node_new(NULL, 1), *child = process_node_new(root, 2),
                         *grandchild = process_node_new(child, 3);
@@ -152,7 +152,7 @@ static void test_kin(void)
     CHECK(root->depth == 0 && grandchild->depth == 2);
     CHECK(grandchild->info.parent == 2 && grandchild->info.parent_info == &child->info);
     CHECK_STR(grandchild->info.command, "");
-    /* The ones above outlive their holders for as long as they are named. */
+    /* Ancestors outlive their processes for as long as they are referenced. */
     CHECK(process_node_release(root) == NULL);
     CHECK(process_node_release(child) == NULL);
     CHECK_INT(grandchild->info.parent_info->parent_info->pid, 1);
@@ -164,7 +164,7 @@ static void test_kin(void)
     CHECK(all == NULL && process_node_release(NULL) == NULL);
 }
 
-static void test_kin_command(void)
+static void test_process_node_command(void)
 {
     struct process_node *node = process_node_new(NULL, getpid());
 
@@ -176,7 +176,7 @@ static void test_kin_command(void)
     process_node_release(node);
 }
 
-/* The same after a fork, another one after an exec. */
+/* The same after a fork, different after an exec. */
 static void test_image(void)
 {
     struct proc_stat own, st;
@@ -280,7 +280,7 @@ static bool finds(const char *uid, const char *gid, struct sudo_caller *c)
     return sudo_caller_find(c);
 }
 
-static void test_caller(void)
+static void test_sudo_caller(void)
 {
     static const char *const bad[] = {"",   "0",  "-1",  "4294967295", "4294967296", "99999999999999",
                                       "1x", " 1", "0x1", "+1"};
@@ -323,7 +323,7 @@ static void test_launch(void)
     launch_close(&l);
 }
 
-/* What is left to us when its parent ends is buried, and does not stand for the program. */
+/* spyglass reaps orphans that it adopts, and does not take one for the program. */
 static void test_launch_orphans(void)
 {
     char *const argv[] = {"sh", "-c", "sh -c 'sleep 0.1 & exit 0'; sleep 0.3; exit 5", NULL};
@@ -343,17 +343,17 @@ static void test_launch_orphans(void)
 int main(int argc, char **argv)
 {
     test_start(argc, argv);
-    TEST_RUN(test_births);
-    TEST_RUN(test_births_again);
-    TEST_RUN(test_births_range);
-    TEST_RUN(test_forks);
-    TEST_RUN(test_kin);
-    TEST_RUN(test_kin_command);
+    TEST_RUN(test_new_pids);
+    TEST_RUN(test_new_pids_retry);
+    TEST_RUN(test_new_pids_wraparound);
+    TEST_RUN(test_proc_connector);
+    TEST_RUN(test_process_node);
+    TEST_RUN(test_process_node_command);
     TEST_RUN(test_image);
     TEST_RUN(test_cpu);
     TEST_RUN(test_threads_are_no_processes);
     TEST_RUN(test_descriptors);
-    TEST_RUN(test_caller);
+    TEST_RUN(test_sudo_caller);
     TEST_RUN(test_launch);
     TEST_RUN(test_launch_orphans);
     return test_finish("test_process_tree");

@@ -1,5 +1,5 @@
 /*
- * The profile: the tree, its made-up roots, the time line, and the tree as it is shown.
+ * The profile: the tree, its synthetic roots, the timeline, and the tree as it is shown.
  */
 #include "base/err.h"
 #include "profile/profile.h"
@@ -97,7 +97,7 @@ static void test_roots(void)
     profile_free(p);
 }
 
-static void test_ring_of_parents(void)
+static void test_cycle_of_parents(void)
 {
     struct proc_info a = {.pid = 5, .command = "a"}, b = {.pid = 6, .command = "b", .parent_info = &a};
     struct frame frames[] = {{.func = &func_f, .line = 1}};
@@ -119,10 +119,10 @@ static void test_spans(void)
 
     CHECK_INT(profile_add(p, &in_f, 0), 0);
     CHECK_INT(profile_add(p, &in_f, 10 * MS), 0);
-    CHECK_INT(profile_add(p, &in_f, 25 * MS), 0); /* late by half an interval: goes on */
+    CHECK_INT(profile_add(p, &in_f, 25 * MS), 0); /* half an interval late: continues the span */
     CHECK_INT(profile_add(p, &in_f, 41 * MS), 0); /* later than that: a gap */
     CHECK_INT(profile_add(p, &in_g, 50 * MS), 0);
-    CHECK_INT(profile_add(p, &in_g, 45 * MS), 0); /* a clock that went back */
+    CHECK_INT(profile_add(p, &in_g, 45 * MS), 0); /* a clock that went backwards */
     t = &p->threads[0];
     CHECK_INT(t->n_spans, 3);
     CHECK_INT(t->spans[0].count, 3);
@@ -179,7 +179,7 @@ static void test_tree_merges_and_sorts(void)
     uint32_t i;
 
     add_pair(p, &func_main, &func_g, 2);
-    add_pair(p, &func_main, &func_g2, 2); /* reads the same with short names */
+    add_pair(p, &func_main, &func_g2, 2); /* the same with short file names */
     add_pair(p, &func_main, &lambda2, 5);
     add_pair(p, &func_main, &lambda1, 5);
     add_pair(p, &func_main, &func_f, 11);
@@ -239,7 +239,7 @@ static void test_million_stacks(void)
     profile_free(p);
 }
 
-/* A bound on nodes: the often seen stays, the rare goes to its caller, no sample is lost. */
+/* A limit on nodes: frequent calls stay, rare ones are merged into their callers, and no sample is lost. */
 static void test_pruning(void)
 {
     struct profile *p =
@@ -275,7 +275,7 @@ static void test_pruning(void)
     profile_free(p);
 }
 
-/* A bound on spans: fewer, with all their samples, still in order. */
+/* A limit on spans: fewer, with all samples, still in order. */
 static void test_coarsening(void)
 {
     struct profile *p = profile_new(&(struct profile_options){.interval_ns = MS, .max_spans = 100, .timeline = true});
@@ -322,7 +322,7 @@ int main(int argc, char **argv)
     TEST_RUN(test_same_stack_is_one_node);
     TEST_RUN(test_lines_by_option);
     TEST_RUN(test_roots);
-    TEST_RUN(test_ring_of_parents);
+    TEST_RUN(test_cycle_of_parents);
     TEST_RUN(test_spans);
     TEST_RUN(test_threads_apart);
     TEST_RUN(test_path_without_roots);

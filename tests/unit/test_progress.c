@@ -1,6 +1,6 @@
 /*
- * The progress line: its words and widths, and on a pseudo terminal that it is drawn seldom, in place,
- * and erased at the end.
+ * The progress line: its texts and widths; and, on a pseudoterminal, that it is redrawn rarely, in place, and erased at
+ * the end.
  */
 #include "ui/progress.h"
 
@@ -20,7 +20,7 @@ static const char *line(struct progress_counts counts, size_t width)
     return buf;
 }
 
-static void test_words(void)
+static void test_texts(void)
 {
     struct progress_counts c = {1234, 5, 99.6, 100, 12.34, 30};
 
@@ -74,7 +74,7 @@ static void test_not_a_terminal(void)
     close(ends[1]);
 }
 
-/* A pseudo terminal: its two ends. */
+/* The two ends of a pseudoterminal. */
 static bool open_terminal(int *ret_master, int *ret_terminal)
 {
     struct winsize size = {.ws_row = 24, .ws_col = 40};
@@ -131,7 +131,7 @@ static void test_terminal(void)
 int main(int argc, char **argv)
 {
     test_start(argc, argv);
-    TEST_RUN(test_words);
+    TEST_RUN(test_texts);
     TEST_RUN(test_times);
     TEST_RUN(test_widths);
     TEST_RUN(test_not_a_terminal);

@@ -1,5 +1,5 @@
 /*
- * python/: threads, names, dicts, debug offsets, versions, and the search for an interpreter, over made-up ones.
+ * python/: threads, names, dicts, debug offsets, versions, and the search for an interpreter, on synthetic ones.
  */
 #include "base/err.h"
 #include "cost.h"
@@ -68,7 +68,7 @@ static void test_threads_bad(void)
         a = fake_thread_add(&p, interp, 1, 11);
         b = fake_thread_add(&p, interp, 2, 12);
         next = (addr_t)p.py.layout.ts_next;
-        fake_mem_put(p.mem, a.tstate + next, b.tstate); /* around for ever */
+        fake_mem_put(p.mem, a.tstate + next, b.tstate); /* an endless cycle */
         CHECK_INT(threads_read(&p.py, &threads), ERR_CYCLE);
         fake_mem_put(p.mem, a.tstate + next, a.tstate);
         CHECK_INT(threads_read(&p.py, &threads), ERR_CYCLE);
@@ -78,7 +78,7 @@ static void test_threads_bad(void)
         fake_mem_put(p.mem, interp + (addr_t)p.py.layout.in_next, interp);
         CHECK_INT(threads_read(&p.py, &threads), ERR_CYCLE);
         fake_mem_put(p.mem, interp + (addr_t)p.py.layout.in_next, 0);
-        fake_mem_put(p.mem, a.tstate + (addr_t)p.py.layout.ts_interp, 0x10); /* someone else's */
+        fake_mem_put(p.mem, a.tstate + (addr_t)p.py.layout.ts_interp, 0x10); /* of another thread */
         CHECK_INT(threads_read(&p.py, &threads), ERR_TORN);
         fake_mem_put(p.mem, p.interp_head, 0x10);
         CHECK_INT(threads_read(&p.py, &threads), ERR_TORN);
@@ -99,7 +99,7 @@ static void test_gil(void)
         CHECK_INT(threads_gil_holder(&p.py, t.interp), 0);
         fake_gil_take(&p, &t, true);
         CHECK_INT(threads_gil_holder(&p.py, t.interp), t.tstate);
-        fake_gil_take(&p, &t, false); /* the holder stays noted after it let go */
+        fake_gil_take(&p, &t, false); /* the last holder remains after a release */
         CHECK_INT(threads_gil_holder(&p.py, t.interp), 0);
         if (p.py.layout.in_gil != NO) {
             fake_mem_put(p.mem, t.interp + (addr_t)p.py.layout.in_gil, 0x10);
@@ -109,7 +109,7 @@ static void test_gil(void)
     }
 }
 
-/* Up to 3.10: the kernel's id is somewhere in the C library's struct. */
+/* Up to 3.10: the kernel's thread ID is somewhere in the C library's struct. */
 static void test_tid_offset(void)
 {
     static const pid_t tids[] = {4000, 4001, 4002};
@@ -123,7 +123,7 @@ static void test_tid_offset(void)
         interp = fake_interp_add(&p);
         for (size_t i = 0; i < 3; i++) {
             ids[i] = fake_alloc(&p, 1024);
-            fake_mem_put_bytes(p.mem, ids[i] + 8, &tids[0], 4); /* the same for all: not it */
+            fake_mem_put_bytes(p.mem, ids[i] + 8, &tids[0], 4); /* the same in all: not the ID */
             fake_mem_put_bytes(p.mem, ids[i] + (addr_t)offsets[k], &tids[i], 4);
             fake_thread_add(&p, interp, ids[i], 0);
         }
@@ -169,7 +169,7 @@ static void test_names(void)
     }
 }
 
-/* Of a few threads only, and without a search for the place: the modules may be gone. */
+/* Only of some threads, without a search for `_active`: the modules may be gone. */
 static void test_names_wanted(void)
 {
     static const uint64_t ids[] = {11, 12, 13}, wanted[] = {12, 14};
@@ -198,7 +198,7 @@ static void test_names_wanted(void)
     fake_python_free(&p);
 }
 
-/* Dicts made to cost time: huge ones, all of whose entries lead to a huge one. */
+/* Expensive dicts: huge ones, in which every entry leads to a huge dict. */
 static void test_names_slow(void)
 {
     const size_t n = 120000;
@@ -257,7 +257,7 @@ static void test_objects(void)
             CHECK_INT(objects_int_read(&p.py, fake_int(&p, numbers[k]), &number), 0);
             CHECK_INT(number, numbers[k]);
         }
-        for (size_t k = 0; k < 300; k++) { /* an index of one byte, then of two */
+        for (size_t k = 0; k < 300; k++) { /* one-byte indices, then two-byte ones */
             snprintf(name, sizeof(name), "key%zu", k);
             keys[k] = fake_str(&p, name);
             values[k] = 0x1000 + k;
@@ -318,7 +318,7 @@ static void test_parse_version(void)
         if (!copy)
             abort();
         memcpy(copy, rows[i].text, len);
-        for (size_t cut = 0; cut < len; cut++) { /* ASan sees a read past the end */
+        for (size_t cut = 0; cut < len; cut++) { /* ASan detects a read past the end */
             char *part = malloc(cut + 1);
 
             if (!part)
@@ -368,8 +368,8 @@ static void test_hex_version(void)
     }
 }
 
-/* The bytes that tell a version's own numbers, from the made-up runtime. */
-static void told_bytes(int minor, unsigned char bytes[DEBUG_OFFSETS_BYTES])
+/* The debug offsets of a version, from the synthetic runtime. */
+static void debug_offset_bytes(int minor, unsigned char bytes[DEBUG_OFFSETS_BYTES])
 {
     struct fake_python p;
 
@@ -385,9 +385,9 @@ static void test_offsets_apply(void)
         const struct debug_offset *told;
         struct layout l = *layout_of(3, minor), before = l;
 
-        told_bytes(minor, bytes);
+        debug_offset_bytes(minor, bytes);
         CHECK_INT(debug_offsets_apply(bytes, sizeof(bytes), &l), 0);
-        CHECK(memcmp(&l, &before, sizeof(l)) == 0); /* it told what the row has */
+        CHECK(memcmp(&l, &before, sizeof(l)) == 0); /* they equal the row */
         for (size_t i = 0; (told = debug_offset_nth(i)); i++) {
             static const uint64_t bad[] = {UINT64_MAX, 1ull << 63, 1ull << 32, 5 << 20};
             uint16_t at = told->at[minor - DEBUG_OFFSETS_FIRST_MINOR];
@@ -401,7 +401,7 @@ static void test_offsets_apply(void)
             CHECK(memcmp(&l, &before, sizeof(l)) == 0);
             memcpy(bytes + at, kept, 8);
         }
-        for (size_t len = 0; len < 530; len += 8) /* too short to tell all */
+        for (size_t len = 0; len < 530; len += 8) /* too short for all of them */
             CHECK_INT(debug_offsets_apply(bytes, len, &l), ERR_BOUNDS);
     }
     {
@@ -414,7 +414,7 @@ static void test_offsets_apply(void)
     }
 }
 
-/* Sizes that would let a field lie past what is read. */
+/* Sizes that would put a field past the end of what is read. */
 static void test_offsets_sizes(void)
 {
     static const struct {
@@ -434,7 +434,7 @@ static void test_offsets_sizes(void)
         struct layout l = *layout_of(3, 14);
         const struct debug_offset *told;
 
-        told_bytes(14, bytes);
+        debug_offset_bytes(14, bytes);
         for (size_t k = 0; (told = debug_offset_nth(k)); k++)
             if (told->field == rows[i].field)
                 memcpy(bytes + told->at[1], &rows[i].value, 8);
@@ -470,7 +470,7 @@ static void test_detect(void)
         CHECK(found.major == p.py.major && found.minor == p.py.minor);
         CHECK_INT(found.interp_head, p.py.interp_head);
         CHECK_INT(found.runtime, p.py.runtime);
-        memset(fake_mem_at(p.mem, FAKE_IMAGE, 4), 0, 4); /* no image any more */
+        memset(fake_mem_at(p.mem, FAKE_IMAGE, 4), 0, 4); /* no image left */
         CHECK_INT(detect(&p, &found), ERR_NOT_PYTHON);
         fake_python_free(&p);
     }
@@ -495,7 +495,7 @@ static void test_detect_refused(void)
     fake_mem_put(p.mem, p.runtime + 16, 1); /* free-threaded */
     CHECK_INT(detect(&p, &found), ERR_VERSION);
     fake_mem_put(p.mem, p.runtime + 16, 0);
-    fake_mem_put(p.mem, p.runtime + 8, 0x030e00c1); /* a candidate is as good as final */
+    fake_mem_put(p.mem, p.runtime + 8, 0x030e00c1); /* a release candidate counts as final */
     CHECK_INT(detect(&p, &found), 0);
     CHECK_STR(found.suffix, "rc1");
     fake_mem_put(p.mem, p.runtime + 40, 1ull << 40);

@@ -1,6 +1,6 @@
 /*
- * Values of local variables from made-up memory, for every version: each kind once, objects that lie about themselves,
- * and a whole graph of objects with one word after the other damaged. Whatever comes, the text is short and UTF-8.
+ * Values of local variables from synthetic memory, for every version: each kind once, inconsistent objects, and a whole
+ * graph of objects with one word after the other damaged. The text is always short and valid UTF-8.
  */
 #include "base/err.h"
 #include "base/utf8.h"
@@ -18,21 +18,21 @@
 #define TYPE_SIZE 1024
 #define HEAP_TYPE (1ull << 9)
 #define CHARS     256
-#define SLACK     1024 /* what closes brackets, and one name, behind the limit */
+#define SLACK     1024 /* closing brackets and one name, beyond the limit */
 
-struct world {
+struct fixture {
     struct fake_python p;
     struct repr *v;
     addr_t type, object; /* the types `type` and `object` */
     addr_t list, tuple, dict, str, integer, real, range, set, none, plain;
 };
 
-static void put(struct world *w, addr_t at, int offset, uint64_t value)
+static void put(struct fixture *w, addr_t at, int offset, uint64_t value)
 {
     fake_mem_put(w->p.mem, at + (addr_t)offset, value);
 }
 
-static addr_t make_type(struct world *w, const char *name, addr_t base, uint64_t flags)
+static addr_t make_type(struct fixture *w, const char *name, addr_t base, uint64_t flags)
 {
     const struct layout *l = &w->p.py.layout;
     addr_t t = fake_alloc(&w->p, TYPE_SIZE), text = fake_alloc(&w->p, strlen(name) + 1);
@@ -46,23 +46,23 @@ static addr_t make_type(struct world *w, const char *name, addr_t base, uint64_t
     return t;
 }
 
-static addr_t typed(struct world *w, addr_t object, addr_t type)
+static addr_t typed(struct fixture *w, addr_t object, addr_t type)
 {
     put(w, object, 8, type);
     return object;
 }
 
-static addr_t make_str(struct world *w, const char *text)
+static addr_t make_str(struct fixture *w, const char *text)
 {
     return typed(w, fake_str(&w->p, text), w->str);
 }
 
-static addr_t make_int(struct world *w, uint64_t value)
+static addr_t make_int(struct fixture *w, uint64_t value)
 {
     return typed(w, fake_int(&w->p, value), w->integer);
 }
 
-static addr_t make_list(struct world *w, const addr_t *items, size_t n)
+static addr_t make_list(struct fixture *w, const addr_t *items, size_t n)
 {
     addr_t list = typed(w, fake_alloc(&w->p, 48), w->list), at = fake_alloc(&w->p, n * 8 + 8);
 
@@ -73,7 +73,7 @@ static addr_t make_list(struct world *w, const addr_t *items, size_t n)
     return list;
 }
 
-static addr_t make_tuple(struct world *w, const addr_t *items, size_t n)
+static addr_t make_tuple(struct fixture *w, const addr_t *items, size_t n)
 {
     addr_t tuple = typed(w, fake_alloc(&w->p, 48 + n * 8), w->tuple);
 
@@ -83,12 +83,12 @@ static addr_t make_tuple(struct world *w, const addr_t *items, size_t n)
     return tuple;
 }
 
-static addr_t make_dict(struct world *w, const addr_t *keys, const addr_t *values, size_t n)
+static addr_t make_dict(struct fixture *w, const addr_t *keys, const addr_t *values, size_t n)
 {
     return typed(w, fake_dict(&w->p, keys, values, n, false), w->dict);
 }
 
-static addr_t make_three(struct world *w, addr_t type, addr_t a, addr_t b, addr_t c)
+static addr_t make_three(struct fixture *w, addr_t type, addr_t a, addr_t b, addr_t c)
 {
     addr_t object = typed(w, fake_alloc(&w->p, 64), type);
 
@@ -98,14 +98,14 @@ static addr_t make_three(struct world *w, addr_t type, addr_t a, addr_t b, addr_
     return object;
 }
 
-static void begin(struct world *w)
+static void begin(struct fixture *w)
 {
     repr_begin(w->v, &w->p.py, &(struct repr_limits){.chars = CHARS, .depth = 5, .attributes = true});
 }
 
-static void world_init(struct world *w, const struct layout *l)
+static void fixture_init(struct fixture *w, const struct layout *l)
 {
-    *w = (struct world){.v = repr_new()};
+    *w = (struct fixture){.v = repr_new()};
     fake_python_init(&w->p, l->major, l->minor, ROOM);
     w->type = make_type(w, "type", 0, 0);
     w->object = make_type(w, "object", 0, 0);
@@ -123,19 +123,19 @@ static void world_init(struct world *w, const struct layout *l)
     begin(w);
 }
 
-static void world_free(struct world *w)
+static void fixture_free(struct fixture *w)
 {
     repr_free(w->v);
     fake_python_free(&w->p);
 }
 
-static const char *show(struct world *w, addr_t object)
+static const char *show(struct fixture *w, addr_t object)
 {
     begin(w);
     return repr_text(w->v, repr_add(w->v, object, NULL));
 }
 
-static bool is_fair(const char *text)
+static bool is_short_utf8(const char *text)
 {
     size_t len = strlen(text), at = 0;
 
@@ -152,7 +152,7 @@ static bool is_fair(const char *text)
 
 /* ---- each kind ---- */
 
-static void check_kinds(struct world *w)
+static void check_kinds(struct fixture *w)
 {
     addr_t items[3] = {make_int(w, 1), make_str(w, "it's"), w->none}, list = make_list(w, items, 3), one;
     double real = 0.1;
@@ -186,20 +186,20 @@ static void test_kinds(void)
     const struct layout *l;
 
     for (size_t i = 0; (l = nth_layout(i)); i++) {
-        struct world w;
+        struct fixture w;
 
-        world_init(&w, l);
+        fixture_init(&w, l);
         check_kinds(&w);
-        world_free(&w);
+        fixture_free(&w);
     }
 }
 
 static void test_masks(void)
 {
-    struct world w;
+    struct fixture w;
     addr_t keys[2], values[2];
 
-    world_init(&w, layout_of(3, 12));
+    fixture_init(&w, layout_of(3, 12));
     keys[0] = make_str(&w, "db_password");
     keys[1] = make_str(&w, "user");
     values[0] = values[1] = make_str(&w, "s");
@@ -209,13 +209,13 @@ static void test_masks(void)
     CHECK_STR(repr_text(w.v, repr_add(w.v, w.none, "api_key")), "None");
     repr_begin(w.v, &w.p.py, &(struct repr_limits){.chars = CHARS, .depth = 5, .show_secrets = true});
     CHECK_STR(repr_text(w.v, repr_add(w.v, values[0], "api_key")), "'s'");
-    world_free(&w);
+    fixture_free(&w);
 }
 
-/* ---- liars ---- */
+/* ---- inconsistent objects ---- */
 
 /* A list of a list of a list … */
-static addr_t make_deep(struct world *w, size_t n)
+static addr_t make_deep(struct fixture *w, size_t n)
 {
     addr_t list = make_list(w, NULL, 0);
 
@@ -224,7 +224,7 @@ static addr_t make_deep(struct world *w, size_t n)
     return list;
 }
 
-static void check_cycles(struct world *w)
+static void check_cycles(struct fixture *w)
 {
     addr_t item = w->none, list = make_list(w, &item, 1), tuple, range;
 
@@ -236,11 +236,11 @@ static void check_cycles(struct world *w)
     range = make_three(w, w->range, 0, 0, 0);
     for (int i = 16; i <= 32; i += 8)
         put(w, range, i, range);
-    CHECK(is_fair(show(w, range)));
+    CHECK(is_short_utf8(show(w, range)));
     CHECK_STR(show(w, make_deep(w, 2000)), "[[[[[[...]]]]]]");
 }
 
-static void check_liars(struct world *w)
+static void check_inconsistent_objects(struct fixture *w)
 {
     const struct layout *l = &w->p.py.layout;
     addr_t item = w->none, list = make_list(w, &item, 1), type = make_type(w, "Odd", 0, 0);
@@ -251,33 +251,33 @@ static void check_liars(struct world *w)
     CHECK(strstr(show(w, odd), "<Odd at 0x") != NULL);
     CHECK(strstr(show(w, type), "Odd") != NULL);
     typed(w, odd, odd);
-    CHECK(is_fair(show(w, odd)));
+    CHECK(is_short_utf8(show(w, odd)));
     for (int shift = 20; shift < 64; shift++) {
         put(w, list, 16, 1ull << shift);
-        CHECK(is_fair(show(w, list)));
+        CHECK(is_short_utf8(show(w, list)));
         put(w, text, l->str_length, 1ull << shift);
-        CHECK(is_fair(show(w, text)));
+        CHECK(is_short_utf8(show(w, text)));
     }
     typed(w, list, w->dict);
-    CHECK(is_fair(show(w, list)));
+    CHECK(is_short_utf8(show(w, list)));
     typed(w, list, w->set);
-    CHECK(is_fair(show(w, list)));
+    CHECK(is_short_utf8(show(w, list)));
     CHECK_STR(show(w, 0x10), "<unreadable>");
     CHECK_STR(show(w, 0x13), "<unreadable>");
     CHECK_STR(show(w, UINT64_MAX - 7), "<unreadable>");
 }
 
-static void test_liars(void)
+static void test_inconsistent_objects(void)
 {
     const struct layout *l;
 
     for (size_t i = 0; (l = nth_layout(i)); i++) {
-        struct world w;
+        struct fixture w;
 
-        world_init(&w, l);
+        fixture_init(&w, l);
         check_cycles(&w);
-        check_liars(&w);
-        world_free(&w);
+        check_inconsistent_objects(&w);
+        fixture_free(&w);
     }
 }
 
@@ -286,7 +286,7 @@ static void test_liars(void)
 #define N_NAMES 3
 
 /* A code object with the arguments `a` and `b` and the local `c`, and a frame of it. */
-static struct py_frame make_frame(struct world *w, const addr_t *values)
+static struct py_frame make_frame(struct fixture *w, const addr_t *values)
 {
     const struct layout *l = &w->p.py.layout;
     addr_t names[N_NAMES] = {make_str(w, "a"), make_str(w, "b"), make_str(w, "c")};
@@ -312,7 +312,7 @@ static bool is_var(const struct locals *l, size_t i, const char *name, const cha
            l->items[i].is_arg == is_arg;
 }
 
-static void check_frame(struct world *w)
+static void check_frame(struct fixture *w)
 {
     struct locals_options options = {.level = 1};
     addr_t values[N_NAMES] = {make_int(w, 7), 0, w->none};
@@ -329,7 +329,7 @@ static void check_frame(struct world *w)
     if (w->p.py.layout.repr_flags & REPR_TAGGED_LOCALS) {
         put(w, frames[0].addr, w->p.py.layout.fr_slots, values[0] | 1); /* borrowed */
         put(w, frames[0].addr, w->p.py.layout.fr_slots + 8, 1);         /* NULL */
-        put(w, frames[0].addr, w->p.py.layout.fr_slots + 16, 7);        /* an int without an object */
+        put(w, frames[0].addr, w->p.py.layout.fr_slots + 16, 7);        /* a tagged int without an object */
         CHECK_INT(locals_read(&l, &w->p.py, frames, 1, &options), 0);
         CHECK(l.n == 1 && is_var(&l, 0, "a", "7", true));
     }
@@ -344,18 +344,18 @@ static void test_frame(void)
     const struct layout *l;
 
     for (size_t i = 0; (l = nth_layout(i)); i++) {
-        struct world w;
+        struct fixture w;
 
-        world_init(&w, l);
+        fixture_init(&w, l);
         check_frame(&w);
-        world_free(&w);
+        fixture_free(&w);
     }
 }
 
 /* ---- damage ---- */
 
-/* Some of all, referring to each other. */
-static addr_t make_graph(struct world *w)
+/* Some of each kind, referring to each other. */
+static addr_t make_graph(struct fixture *w)
 {
     static const char *const three[] = {"slice",
                                         "range",
@@ -388,18 +388,18 @@ static addr_t make_graph(struct world *w)
     return make_list(w, items, 4);
 }
 
-static unsigned damage_one(struct world *w, addr_t root, addr_t at, uint64_t value)
+static unsigned damage_one(struct fixture *w, addr_t root, addr_t at, uint64_t value)
 {
     uint64_t before = fake_mem_get(w->p.mem, at);
     unsigned bad;
 
     fake_mem_put(w->p.mem, at, value);
-    bad = !is_fair(show(w, root));
+    bad = !is_short_utf8(show(w, root));
     fake_mem_put(w->p.mem, at, before);
     return bad;
 }
 
-static unsigned damage(struct world *w, addr_t root)
+static unsigned damage(struct fixture *w, addr_t root)
 {
     struct fake_mem *m = w->p.mem;
     struct fake_region *r = m->regions;
@@ -407,30 +407,30 @@ static unsigned damage(struct world *w, addr_t root)
 
     while (r->start != FAKE_HEAP)
         r++;
-    bad += !is_fair(show(w, root));
+    bad += !is_short_utf8(show(w, root));
     for (size_t i = 0; i < r->used / 8; i++) {
         addr_t at = r->start + 8 * i;
         const uint64_t values[] = {0, 1, UINT64_MAX, 1ull << 31, 1ull << 62, at, w->list, w->type, root};
 
-        /* Most words of a type are 0, and not looked at. */
+        /* Most words of a type are 0, and never read. */
         for (size_t k = fake_mem_get(m, at) ? 0 : 8; k < sizeof(values) / sizeof(values[0]); k++)
             bad += damage_one(w, root, at, values[k]);
     }
     return bad;
 }
 
-static void test_damage(void)
+static void test_damaged_objects(void)
 {
     const struct layout *l;
 
     for (size_t i = 0; (l = nth_layout(i)); i++) {
-        struct world w;
+        struct fixture w;
         addr_t root;
 
-        world_init(&w, l);
+        fixture_init(&w, l);
         root = make_graph(&w);
         CHECK_INT(damage(&w, root), 0);
-        world_free(&w);
+        fixture_free(&w);
     }
 }
 
@@ -455,7 +455,7 @@ static void test_floats(void)
     check_float(123456.789, 17, "123456.789");
     check_float(5e-324, 17, "5e-324");
     check_float(1.7976931348623157e308, 17, "1.7976931348623157e+308");
-    check_float(ldexp(1, 172), 17, "5.986310706507379e+51"); /* the nearest of 16 digits is not it */
+    check_float(ldexp(1, 172), 17, "5.986310706507379e+51"); /* the nearest number of 16 digits is not exact */
     check_float((double)0.1f, 9, "0.1");
     check_float((double)NAN, 17, "nan");
     check_float(-(double)INFINITY, 17, "-inf");
@@ -497,7 +497,7 @@ static void test_cached(void)
     CHECK_INT(m->reads, 2);
     fake_mem_put(m, at + 8, 99);
     CHECK(mem_read(mem_cached_mem(c), at + 8, &value, 8) == 0 && value == 8);
-    CHECK(mem_read(mem_cached_mem(c), at + 3 * 4096, &value, 8) == 0 && value == 3 * 4096); /* a part of a page */
+    CHECK(mem_read(mem_cached_mem(c), at + 3 * 4096, &value, 8) == 0 && value == 3 * 4096); /* part of a page */
     CHECK(!mem_cached_spent(c));
     CHECK(mem_read(mem_cached_mem(c), at + 2 * 4096, &value, 8) < 0 && mem_cached_spent(c));
     mem_cached_begin(c, &m->mem, 1);
@@ -511,9 +511,9 @@ int main(int argc, char **argv)
     test_start(argc, argv);
     TEST_RUN(test_kinds);
     TEST_RUN(test_masks);
-    TEST_RUN(test_liars);
+    TEST_RUN(test_inconsistent_objects);
     TEST_RUN(test_frame);
-    TEST_RUN(test_damage);
+    TEST_RUN(test_damaged_objects);
     TEST_RUN(test_floats);
     TEST_RUN(test_secrets);
     TEST_RUN(test_printable);

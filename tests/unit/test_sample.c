@@ -1,5 +1,5 @@
 /*
- * sample/: what a session shares, short file names, the table of threads, families of processes.
+ * sample/: what a session shares, short file names, the thread table, process trees.
  */
 #include "base/clock.h"
 #include "fake_python.h"
@@ -118,7 +118,7 @@ static void test_shorten(void)
     intern_free(in);
 }
 
-/* A made-up interpreter whose threads say that they are ours: the kernel knows one of the two. */
+/* A synthetic interpreter whose threads claim to be ours: the kernel knows one of the two. */
 static void test_thread_table(void)
 {
     static const int minors[] = {8, 11, 14};
@@ -154,7 +154,7 @@ static void test_thread_table(void)
         CHECK_STR(k ? k->name : NULL, "gone");
         next = fake_mem_get(p.mem, interp + (addr_t)p.py.layout.in_threads);
         CHECK_INT(next, t[1].tstate);
-        fake_mem_put(p.mem, interp + (addr_t)p.py.layout.in_threads, t[0].tstate); /* it ends */
+        fake_mem_put(p.mem, interp + (addr_t)p.py.layout.in_threads, t[0].tstate); /* it exits */
         CHECK_INT(threads_read(&p.py, &threads), 0);
         CHECK_INT(thread_table_update(&table, &p.py, getpid(), &threads), 0);
         CHECK(thread_table_find(&table, t[1].tstate) == NULL);
@@ -175,7 +175,7 @@ static size_t open_files(void)
     return n;
 }
 
-/* Threads come and go, in all numbers: every one is found, none is left, no descriptor stays open. */
+/* Threads start and exit, in all numbers: each is found, none remains, and no descriptor stays open. */
 static void test_thread_churn(void)
 {
     struct fake_python p;
@@ -217,7 +217,7 @@ static pid_t child_start(void)
     return pid;
 }
 
-/* This process is no Python, and neither is its child. */
+/* Neither this process nor its child is Python. */
 static void test_process_tree(void)
 {
     struct sampler *s = sampler_new(&options);
@@ -249,7 +249,7 @@ static void test_process_tree(void)
     sampler_free(s);
 }
 
-/* We left the thread at 1 ms and came back at 2 ms. */
+/* The last sample ended at 1 ms, and this one began at 2 ms. */
 static bool ran_only_before(uint64_t turns, uint64_t run_us, uint64_t wait_us, uint64_t reading_us)
 {
     struct os_thread k = {.left_ns = 1000000, .left = {.run_count = 7, .run_ns = 5000, .wait_ns = 900}};
@@ -259,16 +259,16 @@ static bool ran_only_before(uint64_t turns, uint64_t run_us, uint64_t wait_us, u
     return same_core_ran_only_before(&fz, &k, &after, fz.since_ns + reading_us * 1000);
 }
 
-static void test_asked_after(void)
+static void test_ran_only_before(void)
 {
     CHECK(ran_only_before(1, 990, 0, 20));
-    CHECK(ran_only_before(1, 500, 490, 20));   /* it waited first */
+    CHECK(ran_only_before(1, 500, 490, 20));   /* it waited in the run queue first */
     CHECK(!ran_only_before(0, 0, 0, 20));      /* it slept all the time */
     CHECK(!ran_only_before(1, 500, 0, 20));    /* it went to sleep */
-    CHECK(!ran_only_before(2, 990, 0, 20));    /* the second turn may have been while it was read */
+    CHECK(!ran_only_before(2, 990, 0, 20));    /* the second run may have been during the read */
     CHECK(!ran_only_before(1, 15, 980, 20));   /* and so may the only one, after a long wait */
-    CHECK(!ran_only_before(1, 990, 0, 1000));  /* a reading that took long */
-    CHECK(!ran_only_before(1, 1000, 0, 5000)); /* with a whole turn in the midst of it */
+    CHECK(!ran_only_before(1, 990, 0, 1000));  /* a read that took long */
+    CHECK(!ran_only_before(1, 1000, 0, 5000)); /* with a complete run in the middle of it */
 }
 
 int main(int argc, char **argv)
@@ -280,6 +280,6 @@ int main(int argc, char **argv)
     TEST_RUN(test_thread_table);
     TEST_RUN(test_thread_churn);
     TEST_RUN(test_process_tree);
-    TEST_RUN(test_asked_after);
+    TEST_RUN(test_ran_only_before);
     return test_finish("test_sample");
 }

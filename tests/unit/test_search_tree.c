@@ -1,11 +1,11 @@
 /*
- * The search trees that stand in for the part of elfutils that Debian 13 does not package.
+ * The search trees that replace the part of elfutils that Debian 13 does not package.
  */
 #include "elf/search_tree.h"
 
 #include "test.h"
 
-/* As in elfutils: a lock follows the root, and must stay as it is. */
+/* As in elfutils: a lock follows the root and must stay unchanged. */
 struct locked_tree {
     struct search_tree tree;
     uint64_t lock;

@@ -1,6 +1,6 @@
 /*
- * elf/symbols and what it is made of, over files that tests/unit/symbols/make.sh built: the labels in them say where to
- * look, the sources say which line that is.
+ * elf/symbols and its parts, on files that tests/unit/symbols/make.sh built: the labels in them are the addresses to
+ * look up, the sources say which line that is.
  */
 #include "base/err.h"
 #include "base/open_in_root.h"
@@ -44,7 +44,7 @@ static struct text file_read(const char *path)
     return t;
 }
 
-/* Where a label of a file that has all of its symbols is. */
+/* The address of a label in a file that has all of its symbols. */
 static uint64_t site(const char *file, const char *label)
 {
     char path[4096];
@@ -60,7 +60,7 @@ static uint64_t site(const char *file, const char *label)
     return at;
 }
 
-/* The line of a source on which `mark` is first. */
+/* The line of a source file on which `mark` first appears. */
 static int line_of(const char *source, const char *mark)
 {
     char path[4096];
@@ -78,7 +78,7 @@ static int line_of(const char *source, const char *mark)
     return line;
 }
 
-/* A module of a root below the fixtures; "" is the fixtures themselves as the root. */
+/* A module of a root below the fixtures; "" uses the fixtures themselves as the root. */
 struct opened {
     int root;
     struct symbols *s;
@@ -98,7 +98,7 @@ static struct opened open_in(const char *root, const char *path)
     return o;
 }
 
-/* A module as our own root shows it. */
+/* A module below our own root. */
 static struct opened open_here(const char *name)
 {
     char file[4096];
@@ -117,7 +117,7 @@ static void close_opened(struct opened *o)
         close(o->root);
 }
 
-/* The one name at an address; its line must be that of `mark` in `source`, or unknown when that is NULL. */
+/* The only name at an address; its line must be that of `mark` in `source`, or unknown if that is NULL. */
 static void check_one(struct symbols *s, uint64_t at, const char *name, const char *source, const char *mark)
 {
     struct symbols_name n[MAX];
@@ -134,7 +134,7 @@ static void check_one(struct symbols *s, uint64_t at, const char *name, const ch
     CHECK_INT(n[0].line, line_of(source, mark));
 }
 
-/* All that debug info can tell. The addresses are those of `twin`. */
+/* Everything that debug info provides. The addresses are those of `twin`. */
 static void check_full(struct symbols *s, const char *twin)
 {
     struct symbols_name n[MAX];
@@ -161,7 +161,7 @@ static void check_full(struct symbols *s, const char *twin)
     check_one(s, site(twin, "fixture_label") + 2, "fixture_label", NULL, NULL);
 }
 
-/* What the dynamic symbols alone tell: public functions, no lines, and nothing for the local one. */
+/* What the dynamic symbols alone provide: public functions, no lines, and nothing for the local one. */
 static void check_dynamic(struct symbols *s, const char *twin)
 {
     struct symbols_name n[MAX];
@@ -195,7 +195,7 @@ static void test_build_id(void)
     close_opened(&o);
 }
 
-static void test_little_room(void)
+static void test_small_buffer(void)
 {
     struct opened o = open_here("full.so");
     struct symbols_name n[MAX] = {{.name = "untouched"}};
@@ -208,7 +208,7 @@ static void test_little_room(void)
     close_opened(&o);
 }
 
-/* By the symbol alone, and again: the same name for every address of the function, nothing of what is inlined. */
+/* By symbol alone, repeatedly: the same name for every address of the function, and no inlined functions. */
 static void test_function(void)
 {
     static const char *const sites[][2] = {{"site_inner", "fixture_outer"},
@@ -229,7 +229,7 @@ static void test_function(void)
         CHECK(!symbols_function(o.s, 0x40, &n));
         CHECK_STR(n.name, "untouched");
     }
-    check_full(o.s, "full.so"); /* debug info comes when it is asked for */
+    check_full(o.s, "full.so"); /* debug info is loaded on demand */
     close_opened(&o);
 }
 
@@ -252,7 +252,7 @@ static void test_stripped(void)
     close_opened(&o);
 }
 
-/* The same library, but its root has the debug file; a link to "/elsewhere" means the one in that root. */
+/* The same library, but its root has the debug file; a link to "/elsewhere" is relative to that root. */
 static void test_debug_file_by_id(void)
 {
     struct opened o = open_in("root", "lib/stripped.so");
@@ -271,13 +271,13 @@ static void test_debug_file_by_link(void)
         check_full(o.s, "nameless.so");
         close_opened(&o);
     }
-    /* A file of the right name with another sum is not for us. */
+    /* A debug file of the right name with another checksum is not used. */
     struct opened o = open_in("link-wrong", "/lib/nameless.so");
     check_dynamic(o.s, "nameless.so");
     close_opened(&o);
 }
 
-/* Some files need a tool that a machine may lack; `tools/setup test` brings all but rustc. */
+/* Some files need a tool that may be missing; `tools/setup test` installs all but rustc. */
 static bool was_built(const char *file)
 {
     char path[4096];
@@ -289,7 +289,7 @@ static bool was_built(const char *file)
     return false;
 }
 
-static void test_packed_symbols(void)
+static void test_compressed_symbols(void)
 {
     struct opened o;
 
@@ -302,7 +302,7 @@ static void test_packed_symbols(void)
     close_opened(&o);
 }
 
-/* Every stub of a module has the name of what it calls; sections without stubs have none. */
+/* Every stub of a module has the name of the function that it calls; sections without stubs have none. */
 static size_t count_stubs(const char *file, const char *name)
 {
     static const char *const sections[] = {".plt", ".plt.sec", ".plt.got"};
@@ -333,7 +333,7 @@ static size_t count_stubs(const char *file, const char *name)
 
 static void test_stubs(void)
 {
-    CHECK_INT(count_stubs("full.so", "puts@plt"), 2); /* 16 bytes, looked at in steps of 8 */
+    CHECK_INT(count_stubs("full.so", "puts@plt"), 2); /* 16 bytes, looked up in steps of 8 */
     CHECK_INT(count_stubs("full.so", "system@plt"), 2);
     CHECK_INT(count_stubs("full.so", "__cxa_finalize@plt"), 1);
     CHECK(count_stubs("now.so", "puts@plt") >= 2);
@@ -399,7 +399,7 @@ static void check_cython(struct opened *o, const char *twin)
 
     CHECK_INT(symbols_lookup(o->s, site(twin, "site_cdef"), n, MAX), 1);
     check_pyx(&n[0], "pkg.mod.inner", 5);
-    /* The body that is inlined into its wrapper is one call with it. */
+    /* A body that is inlined into its wrapper counts as one call with it. */
     CHECK_INT(symbols_lookup(o->s, site(twin, "site_inlined_def"), n, MAX), 1);
     check_pyx(&n[0], "pkg.mod.load_data", 9);
     CHECK_INT(symbols_lookup(o->s, site(twin, "site_wrapper"), outer, MAX), 1);
@@ -408,7 +408,7 @@ static void check_cython(struct opened *o, const char *twin)
     CHECK(!symbols_same_call(&n[0], &n[0]));
     CHECK_INT(symbols_lookup(o->s, site(twin, "site_first_method"), n, MAX), 1);
     check_pyx(&n[0], "pkg.mod.Load.data", 20);
-    /* Named by its wrapper; below a comment that is of no file. */
+    /* Named after its wrapper; below a comment that names no file. */
     CHECK_INT(symbols_lookup(o->s, site(twin, "site_generator"), n, MAX), 1);
     CHECK_STR(n[0].name, "pkg.mod.load_data");
     CHECK(n[0].file && strstr(n[0].file, "module.c"));
@@ -422,7 +422,7 @@ static void test_cython(void)
 
     check_cython(&o, "module.so");
     close_opened(&o);
-    o = open_in("moved", "/lib/module.so"); /* the C file is not where it was, but beside the module */
+    o = open_in("moved", "/lib/module.so"); /* the C file is not at its original path, but next to the module */
     check_cython(&o, "moved/lib/module.so");
     close_opened(&o);
 }
@@ -499,7 +499,7 @@ static void test_demangle(void)
                     "b");
 }
 
-/* Long names are cut at a whole character; a name that means an endless one ends. */
+/* Long names are truncated at a whole character; a mangled name that expands endlessly ends. */
 static void test_demangle_bounds(void)
 {
     char got[DEMANGLE_ROOM], big[8000] = "", *end = big;
@@ -522,7 +522,7 @@ static void test_demangle_bounds(void)
     CHECK(demangle_name(big, got) > 0);
 }
 
-static void test_beneath(void)
+static void test_open_in_root(void)
 {
     int (*const ways[])(int, const char *) = {open_in_root, open_in_root_open_by_steps};
     int root = open("beneath", O_PATH | O_DIRECTORY);
@@ -550,7 +550,7 @@ static void test_beneath(void)
     CHECK_INT(open_in_root(-1, "/proc/self/exe/none"), ERR_READ);
 }
 
-static void make_beneath(void)
+static void make_root_fixture(void)
 {
     FILE *f;
 
@@ -567,7 +567,7 @@ static void make_beneath(void)
     unlink("beneath/a/file2");
 }
 
-/* The vdso of this process: an image in memory, with two names for each function. */
+/* The vDSO of this process: an image in memory, with two names for each function. */
 static void test_image(void)
 {
     const unsigned char *vdso = (const unsigned char *)getauxval(AT_SYSINFO_EHDR);
@@ -594,7 +594,7 @@ static void test_nothing(void)
     CHECK_INT(symbols_open(&bad, &s), ERR_READ);
     CHECK_INT(symbols_open(&source, &s), ERR_READ);
     CHECK(s == NULL);
-    CHECK(fcntl(source.fd, F_GETFD) < 0); /* taken over all the same */
+    CHECK(fcntl(source.fd, F_GETFD) < 0); /* opened all the same */
     CHECK_INT(symbols_open(&none, &s), 0);
     CHECK_INT(symbols_lookup(s, 0x1000, n, MAX), 0);
     CHECK_STR(symbols_build_id(s), "");
@@ -602,8 +602,8 @@ static void test_nothing(void)
     CHECK(symbols_close(NULL) == NULL);
 }
 
-/* A file that is cut while it is open gives fewer names, and no signal. */
-static void test_cut(void)
+/* A file that is truncated while it is open gives fewer names, and no SIGBUS. */
+static void test_truncated_file(void)
 {
     struct text t = file_read(FIXTURES "/full.so");
     uint64_t at = site("full.so", "site_inner");
@@ -674,16 +674,16 @@ static void test_perf_map(void)
 int main(int argc, char **argv)
 {
     test_start(argc, argv);
-    make_beneath();
+    make_root_fixture();
     TEST_RUN(test_own_debug_info);
     TEST_RUN(test_build_id);
-    TEST_RUN(test_little_room);
+    TEST_RUN(test_small_buffer);
     TEST_RUN(test_function);
     TEST_RUN(test_no_function);
     TEST_RUN(test_stripped);
     TEST_RUN(test_debug_file_by_id);
     TEST_RUN(test_debug_file_by_link);
-    TEST_RUN(test_packed_symbols);
+    TEST_RUN(test_compressed_symbols);
     TEST_RUN(test_stubs);
     TEST_RUN(test_ifunc);
     TEST_RUN(test_cplusplus);
@@ -692,10 +692,10 @@ int main(int argc, char **argv)
     TEST_RUN(test_cython_names);
     TEST_RUN(test_demangle);
     TEST_RUN(test_demangle_bounds);
-    TEST_RUN(test_beneath);
+    TEST_RUN(test_open_in_root);
     TEST_RUN(test_image);
     TEST_RUN(test_nothing);
-    TEST_RUN(test_cut);
+    TEST_RUN(test_truncated_file);
     TEST_RUN(test_perf_map);
     return test_finish("test_symbols");
 }

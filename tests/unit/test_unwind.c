@@ -1,6 +1,6 @@
 /*
- * unwind/unwind.c and the CPU's part: walks over stacks that are made up. Rows, signal frames, frame pointers, guesses;
- * what has no end, goes backwards or was made to cost time; what becomes of what a caller noted.
+ * unwind/unwind.c and the CPU-specific part: synthetic stacks. Rows, signal frames, frame pointers, scanning; endless,
+ * backward and expensive stacks; and the lifetime of the caller's notes.
  */
 #include "base/err.h"
 #include "cost.h"
@@ -10,15 +10,15 @@
 
 #define BASE  0x400000ull /* a program with tables */
 #define LIB   0x7f0000ull /* a library without */
-#define MADE  0x900000ull /* code that somebody made */
+#define MADE  0x900000ull /* JIT-compiled code */
 #define STACK 0x10000000ull
 #define ROOM  0x10000
 
-/* The program's functions: where they begin, how far the CFA is from the stack pointer. */
+/* The program's functions: where they begin, and the distance of the CFA from the stack pointer. */
 enum { FIRST, SMALL, LARGE, POINTER, SIGNAL, RULES, EXPR, N_FUNCTIONS };
 #define AT(f) (BASE + 0x1000 + (uint64_t)(f)*0x100)
 
-struct world {
+struct fixture {
     struct fake_mem *m;
     struct unwind *u;
     struct fake_cfi frame;
@@ -35,7 +35,7 @@ struct world {
     "7f0000-7f8000 r-xp 00000000 08:01 12 /lib/b.so\n"                                                                 \
     "900000-a00000 rwxp 00000000 00:00 0\n"
 
-static void function(struct world *w, int f, const char *program, size_t len)
+static void function(struct fixture *w, int f, const char *program, size_t len)
 {
     w->starts[f] = AT(f);
     w->offsets[f] = fake_cfi_fde(&w->frame, AT(f), 0x100, program, len);
@@ -43,7 +43,7 @@ static void function(struct world *w, int f, const char *program, size_t len)
 
 #define PROGRAM(w, f, text) function(w, f, text, sizeof(text) - 1)
 
-static void make_functions(struct world *w)
+static void make_functions(struct fixture *w)
 {
     w->frame = (struct fake_cfi){.at = BASE + FAKE_MODULE_FRAME};
     fake_cfi_cie(&w->frame, &(struct fake_cie){0});
@@ -53,14 +53,14 @@ static void make_functions(struct world *w)
     PROGRAM(w, POINTER, "\x0c\x06\x10\x86\x02");       /* rbp + 16; rbp at -16 */
     /* rsp + 64; rbx is in rbp, r12 is CFA - 8, r13 is at CFA - 24, r14 is CFA + 1, by expressions; r15 is lost. */
     PROGRAM(w, RULES, "\x0e\x40\x09\x03\x06\x14\x0c\x01\x10\x0d\x03\x11\x68\x22\x16\x0e\x02\x23\x01\x07\x0f");
-    /* CFA by an expression: what lies at rsp. */
+    /* The CFA by an expression: the word at rsp. */
     PROGRAM(w, EXPR, "\x0f\x03\x77\x00\x06");
     fake_cfi_cie(&w->frame, &(struct fake_cie){.letters = "zRS"});
     PROGRAM(w, SIGNAL, "");
     fake_cfi_end(&w->frame);
 }
 
-static void update(struct world *w, const char *text)
+static void update(struct fixture *w, const char *text)
 {
     struct proc_maps maps = fake_module_maps(text);
     bool changed;
@@ -69,9 +69,9 @@ static void update(struct world *w, const char *text)
     proc_maps_free(&maps);
 }
 
-static struct world *world_new(void)
+static struct fixture *fixture_new(void)
 {
-    struct world *w = calloc(1, sizeof(*w));
+    struct fixture *w = calloc(1, sizeof(*w));
 
     if (!w)
         abort();
@@ -80,7 +80,7 @@ static struct world *world_new(void)
     fake_module_put(w->m, BASE);
     fake_module_put(w->m, LIB);
     fake_mem_add(w->m, MADE, 0x100000);
-    memset(fake_mem_at(w->m, LIB + 0x1000, 0x7000), 0xe8, 0x7000); /* each address looks like one behind a call */
+    memset(fake_mem_at(w->m, LIB + 0x1000, 0x7000), 0xe8, 0x7000); /* each address looks like one after a call */
     memset(fake_mem_at(w->m, MADE, 0x100000), 0xe8, 0x100000);
     make_functions(w);
     fake_module_tables(w->m, BASE, &w->frame, w->starts, w->offsets, N_FUNCTIONS);
@@ -90,7 +90,7 @@ static struct world *world_new(void)
     return w;
 }
 
-static void world_free(struct world *w)
+static void fixture_free(struct fixture *w)
 {
     native_stack_free(&w->stack);
     unwind_free(w->u);
@@ -98,20 +98,20 @@ static void world_free(struct world *w)
     free(w);
 }
 
-/* A word of the stack, `at` bytes into it. */
-static void word(struct world *w, size_t at, uint64_t value)
+/* The word at offset `at` of the stack. */
+static void word(struct fixture *w, size_t at, uint64_t value)
 {
     memcpy(w->bytes + at, &value, sizeof(value));
 }
 
-static void walk(struct world *w, uint64_t pc)
+static void walk(struct fixture *w, uint64_t pc)
 {
     w->regs.r[REGS_PC] = pc;
     CHECK_INT(unwind_stack(w->u, &w->m->mem, &w->regs, &w->copy, &w->stack), 0);
 }
 
-/* Frame `i` is at `pc`, and has the stack from `sp` to `cfa`, in bytes from its beginning. */
-static void check_frame(const struct world *w, size_t i, uint64_t pc, uint64_t sp, uint64_t cfa)
+/* Frame `i` is at `pc`, and its part of the stack is from `sp` to `cfa`, as offsets from the start. */
+static void check_frame(const struct fixture *w, size_t i, uint64_t pc, uint64_t sp, uint64_t cfa)
 {
     const struct native_frame *f = &w->stack.items[i];
 
@@ -120,14 +120,14 @@ static void check_frame(const struct world *w, size_t i, uint64_t pc, uint64_t s
                 (unsigned long long)(f->sp - STACK), (unsigned long long)(f->cfa - STACK));
 }
 
-/* ---- by tables ---- */
+/* ---- with tables ---- */
 
 static void test_rows(void)
 {
-    struct world *w = world_new();
+    struct fixture *w = fixture_new();
 
     word(w, 8, AT(LARGE) + 0x20);
-    word(w, 16 + 256 - 8, AT(SMALL) + 1); /* the call was in SMALL, though the address is behind its first byte */
+    word(w, 16 + 256 - 8, AT(SMALL) + 1); /* a return address: the byte before it is looked up */
     word(w, 16 + 256 + 8, AT(FIRST) + 0x30);
     walk(w, AT(SMALL));
     CHECK_INT(w->stack.n, 4);
@@ -136,15 +136,15 @@ static void test_rows(void)
     check_frame(w, 2, AT(SMALL), 16 + 256, 16 + 256 + 16);
     check_frame(w, 3, AT(FIRST) + 0x2f, 16 + 256 + 16, ROOM);
     CHECK(w->stack.whole && !w->stack.unknown);
-    CHECK(w->stack.items[0].place == w->stack.items[2].place); /* one place, met twice */
+    CHECK(w->stack.items[0].place == w->stack.items[2].place); /* one cached address, used twice */
     CHECK(w->stack.items[0].place->row.function == AT(SMALL));
-    world_free(w);
+    fixture_free(w);
 }
 
-/* Registers go from frame to frame: LARGE has saved the pointer that POINTER lives by. */
+/* Registers are carried from frame to frame: LARGE has saved the frame pointer that POINTER needs. */
 static void test_saved_registers(void)
 {
-    struct world *w = world_new();
+    struct fixture *w = fixture_new();
 
     w->regs.r[REGS_BP] = 0xdead;
     word(w, 256 - 8, AT(POINTER) + 9);
@@ -157,22 +157,22 @@ static void test_saved_registers(void)
     check_frame(w, 1, AT(POINTER) + 8, 256, 0x810);
     check_frame(w, 2, AT(POINTER) + 8, 0x810, 0x910);
     CHECK(w->stack.whole);
-    world_free(w);
+    fixture_free(w);
 }
 
-/* Every kind of rule: what it makes is seen by who uses it next. */
+/* Every kind of rule: the next frame uses its result. */
 static void test_rules(void)
 {
-    struct world *w = world_new();
+    struct fixture *w = fixture_new();
 
     w->regs.r[REGS_BP] = STACK + 0x700;
-    word(w, 64 - 8, AT(POINTER) + 9); /* rbp is the same still */
+    word(w, 64 - 8, AT(POINTER) + 9); /* rbp is unchanged */
     word(w, 0x708, AT(FIRST) + 9);
     walk(w, AT(RULES));
     CHECK_INT(w->stack.n, 3);
     check_frame(w, 1, AT(POINTER) + 8, 64, 0x710);
     CHECK(w->stack.whole);
-    /* The CFA is what lies at rsp: up is good, down or the same is not. */
+    /* The CFA is the word at rsp: it must be higher than the last one. */
     word(w, 0, STACK + 0x40);
     word(w, 0x38, AT(FIRST) + 1);
     walk(w, AT(EXPR));
@@ -181,20 +181,20 @@ static void test_rules(void)
     word(w, 0, STACK);
     walk(w, AT(EXPR));
     CHECK(w->stack.n == 1 && !w->stack.whole);
-    check_frame(w, 0, AT(EXPR), 0, 0); /* it holds nothing that is known */
+    check_frame(w, 0, AT(EXPR), 0, 0); /* it has no known value */
     word(w, 0, STACK - 8);
     walk(w, AT(EXPR));
     CHECK(w->stack.n == 1 && !w->stack.whole);
     word(w, 0, UINT64_MAX);
     walk(w, AT(EXPR));
     CHECK(w->stack.n == 1 && !w->stack.whole);
-    world_free(w);
+    fixture_free(w);
 }
 
-/* Only what a function must save is known in its caller. */
+/* Only callee-saved registers are known in the caller. */
 static void test_lost_registers(void)
 {
-    struct world *w = world_new();
+    struct fixture *w = fixture_new();
     struct fake_cfi f = {.at = BASE + FAKE_MODULE_FRAME};
     uint64_t start = AT(SMALL);
     size_t offset;
@@ -207,15 +207,15 @@ static void test_lost_registers(void)
     w->regs.r[10] = STACK + 0x100;
     word(w, 0x108, AT(SMALL) + 9);
     walk(w, AT(SMALL));
-    CHECK_INT(w->stack.n, 2); /* in the caller r10 can be anything */
+    CHECK_INT(w->stack.n, 2); /* in the caller r10 is unknown */
     CHECK(!w->stack.whole);
-    world_free(w);
+    fixture_free(w);
 }
 
 /* ---- signals ---- */
 
-/* The kernel's frame at `at`: registers as they were. */
-static void put_signal(struct world *w, size_t at, uint64_t pc, uint64_t sp, uint64_t bp)
+/* The kernel's signal frame at `at`: the saved registers. */
+static void put_signal(struct fixture *w, size_t at, uint64_t pc, uint64_t sp, uint64_t bp)
 {
     word(w, at + 40 + 8 * 10, bp);
     word(w, at + 40 + 8 * 15, sp);
@@ -224,7 +224,7 @@ static void put_signal(struct world *w, size_t at, uint64_t pc, uint64_t sp, uin
 
 static void test_signal(void)
 {
-    struct world *w = world_new();
+    struct fixture *w = fixture_new();
 
     put_signal(w, 16, AT(POINTER), STACK + 0x400, STACK + 0x500);
     word(w, 0x508, AT(FIRST) + 1);
@@ -232,23 +232,23 @@ static void test_signal(void)
     walk(w, AT(SMALL));
     CHECK_INT(w->stack.n, 4);
     check_frame(w, 1, AT(SIGNAL), 16, 16);
-    check_frame(w, 2, AT(POINTER), 0x400, 0x510); /* that very instruction: it had called nobody */
+    check_frame(w, 2, AT(POINTER), 0x400, 0x510); /* that very instruction: it is not a call */
     CHECK(w->stack.whole);
-    /* It was interrupted at the first instruction of all. */
+    /* Interrupted at the very first instruction. */
     put_signal(w, 16, AT(FIRST), STACK + 0x400, 0);
     walk(w, AT(SMALL));
     CHECK(w->stack.n == 3 && w->stack.whole && w->stack.items[2].place->pc == AT(FIRST));
-    /* Its frame is not all there. */
+    /* Its frame is incomplete. */
     w->copy.len = 16 + 40 + 8 * 16;
     walk(w, AT(SMALL));
     CHECK(w->stack.n == 2 && !w->stack.whole);
-    world_free(w);
+    fixture_free(w);
 }
 
-/* Handlers that interrupt each other in a ring. */
-static void test_signal_ring(void)
+/* Handlers that interrupt each other in a cycle. */
+static void test_signal_cycle(void)
 {
-    struct world *w = world_new();
+    struct fixture *w = fixture_new();
     double begin = cost_seconds();
 
     word(w, 8, AT(SIGNAL) + 1);
@@ -256,20 +256,20 @@ static void test_signal_ring(void)
     walk(w, AT(SMALL));
     CHECK(w->stack.n > 2 && w->stack.n < 1000 && !w->stack.whole);
     CHECK(cost_seconds() - begin < COST_MAX);
-    world_free(w);
+    fixture_free(w);
 }
 
-/* ---- where there are no tables ---- */
+/* ---- without tables ---- */
 
 static void test_frame_pointer(void)
 {
-    struct world *w = world_new();
+    struct fixture *w = fixture_new();
 
     w->regs.r[REGS_BP] = STACK + 0x100;
     word(w, 0x100, STACK + 0x200);
     word(w, 0x108, LIB + 0x2000);
     word(w, 0x200, STACK + 0x300);
-    word(w, 0x208, AT(POINTER) + 5); /* not behind a call */
+    word(w, 0x208, AT(POINTER) + 5); /* not after a call */
     memset(fake_mem_at(w->m, AT(POINTER), 5), 0xe8, 5);
     word(w, 0x308, AT(FIRST) + 1);
     walk(w, LIB + 0x3000);
@@ -279,14 +279,14 @@ static void test_frame_pointer(void)
     check_frame(w, 2, AT(POINTER) + 4, 0x210, 0x310);
     CHECK(w->stack.whole);
     CHECK(!w->stack.items[0].place->has_row && w->stack.items[0].place->module->is_elf);
-    world_free(w);
+    fixture_free(w);
 }
 
-/* Pointers that are none: below the stack pointer, askew, outside, to what is no code. */
+/* Invalid frame pointers: below the stack pointer, misaligned, outside, to something that is not code. */
 static void test_wrong_frame_pointer(void)
 {
     static const uint64_t wrong[] = {STACK - 16, STACK + 0x101, STACK + ROOM, STACK + ROOM - 8, 0, UINT64_MAX - 7};
-    struct world *w = world_new();
+    struct fixture *w = fixture_new();
 
     w->regs.r[REGS_SP] = STACK;
     for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
@@ -298,10 +298,10 @@ static void test_wrong_frame_pointer(void)
     word(w, 0x108, STACK); /* not code */
     walk(w, LIB + 0x3000);
     CHECK_INT(w->stack.n, 1);
-    word(w, 0x108, BASE + 0x3000); /* code, but nothing calls there */
+    word(w, 0x108, BASE + 0x3000); /* code, but not after a call */
     walk(w, LIB + 0x3000);
     CHECK_INT(w->stack.n, 1);
-    world_free(w);
+    fixture_free(w);
 }
 
 /* Every kind of call instruction. */
@@ -330,7 +330,7 @@ static void test_calls(void)
         {"\x90", 1, false},
         {"\xc3", 1, false},
     };
-    struct world *w = world_new();
+    struct fixture *w = fixture_new();
 
     for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++) {
         uint64_t pc = LIB + 0x2000;
@@ -342,15 +342,15 @@ static void test_calls(void)
         if (!CHECK((w->stack.n > 1) == calls[i].is_call))
             fprintf(stderr, "    call %zu\n", i);
     }
-    world_free(w);
+    fixture_free(w);
 }
 
-/* In a stub the return address is on top; a function that made room has it a little above. */
+/* In a stub the return address is on top; in a function that has reserved space it is a little above. */
 static void test_scan(void)
 {
-    struct world *w = world_new();
+    struct fixture *w = fixture_new();
 
-    w->regs.r[REGS_BP] = STACK + 0x200; /* of the caller: no frame was made */
+    w->regs.r[REGS_BP] = STACK + 0x200; /* the caller's: there is no frame yet */
     word(w, 0x208, AT(FIRST) + 1);
     for (size_t at = 0; at < 24 * 8; at += 8) {
         memset(fake_mem_at(w->m, AT(POINTER), 16), 0xe8, 16);
@@ -364,30 +364,30 @@ static void test_scan(void)
     word(w, 24 * 8, AT(POINTER) + 9); /* too far */
     walk(w, LIB + 0x3000);
     CHECK_INT(w->stack.n, 1);
-    word(w, 0, AT(SIGNAL) + 1); /* a handler without tables: nobody called it */
+    word(w, 0, AT(SIGNAL) + 1); /* a handler without tables: it has no caller */
     put_signal(w, 8, AT(FIRST) + 1, STACK + 0x700, 0);
     walk(w, MADE + 0x3000);
     CHECK(w->stack.n == 3 && w->stack.whole);
     CHECK(!w->stack.items[0].place->module->is_elf);
-    world_free(w);
+    fixture_free(w);
 }
 
-/* ---- nowhere ---- */
+/* ---- unmapped addresses ---- */
 
-static void test_nowhere(void)
+static void test_unmapped(void)
 {
-    struct world *w = world_new();
+    struct fixture *w = fixture_new();
 
-    /* A call of what is not there: who called is shown. */
+    /* A call to an unmapped address: the caller is shown. */
     memset(fake_mem_at(w->m, AT(SMALL), 16), 0xe8, 16);
     word(w, 0, AT(SMALL) + 9);
     word(w, 8 + 8, AT(FIRST) + 1);
     for (int i = 0; i < 2; i++) {
         walk(w, i ? 0xdeadbeef000 : 0);
-        CHECK(w->stack.n == 2 && w->stack.whole && w->stack.unknown); /* it may be code that is new */
+        CHECK(w->stack.n == 2 && w->stack.whole && w->stack.unknown); /* it may be new code */
         check_frame(w, 0, AT(SMALL) + 8, 8, 24);
     }
-    /* A jump there: nothing tells who did it. */
+    /* A jump to it: nothing shows the origin. */
     word(w, 0, STACK + 5);
     walk(w, 0);
     CHECK(w->stack.n == 0 && !w->stack.whole && w->stack.unknown);
@@ -400,7 +400,7 @@ static void test_nowhere(void)
     word(w, 8, 0);
     walk(w, AT(SMALL));
     CHECK(w->stack.n == 1 && !w->stack.unknown && !w->stack.whole);
-    /* The same behind a signal: the handler of the crash. */
+    /* The same after a signal: the handler of the crash. */
     word(w, 8, AT(SIGNAL) + 1);
     put_signal(w, 16, 0, STACK + 0x400, 0);
     word(w, 0x400, AT(SMALL) + 9);
@@ -408,13 +408,13 @@ static void test_nowhere(void)
     walk(w, AT(SMALL));
     CHECK(w->stack.n == 4 && w->stack.whole && w->stack.unknown);
     check_frame(w, 2, AT(SMALL) + 8, 0x408, 0x418);
-    world_free(w);
+    fixture_free(w);
 }
 
-/* Copies that are short, empty, elsewhere. */
-static void test_cut(void)
+/* Copies that are short, empty, or of another address. */
+static void test_truncated(void)
 {
-    struct world *w = world_new();
+    struct fixture *w = fixture_new();
 
     for (size_t i = 0; i < 40; i++)
         word(w, 16 * i + 8, AT(SMALL) + 9);
@@ -436,13 +436,13 @@ static void test_cut(void)
     w->copy = (struct stack_copy){0};
     walk(w, AT(SMALL));
     CHECK_INT(w->stack.n, 1);
-    world_free(w);
+    fixture_free(w);
 }
 
-/* A core file: what was not copied is read, so that a handler's own stack is left behind. */
-static void test_rest(void)
+/* A core file: what was not copied is read, so that unwinding can leave a handler's own stack. */
+static void test_core_file_reads(void)
 {
-    struct world *w = world_new();
+    struct fixture *w = fixture_new();
 
     word(w, 8, AT(SIGNAL) + 1);
     put_signal(w, 16, AT(SMALL), 0x20000000, 0);
@@ -453,16 +453,16 @@ static void test_rest(void)
     w->copy.rest = &w->m->mem;
     walk(w, AT(SMALL));
     CHECK(w->stack.n == 4 && w->stack.whole && w->stack.items[2].sp == 0x20000000);
-    world_free(w);
+    fixture_free(w);
 }
 
-/* ---- what costs time ---- */
+/* ---- expensive stacks ---- */
 
-/* A deep recursion is followed to its end. */
+/* A deep recursion is unwound to its end. */
 static void test_deep(void)
 {
     size_t n = 200000;
-    struct world *w = world_new();
+    struct fixture *w = fixture_new();
     unsigned char *bytes = calloc(n + 2, 16);
     uint64_t pc = AT(SMALL) + 9, last = AT(FIRST) + 9;
 
@@ -473,15 +473,15 @@ static void test_deep(void)
     w->copy = (struct stack_copy){.at = STACK, .bytes = bytes, .len = (n + 2) * 16};
     walk(w, AT(SMALL));
     CHECK(w->stack.n == n + 2 && w->stack.whole);
-    world_free(w);
+    fixture_free(w);
     free(bytes);
 }
 
-/* Hundreds of thousands of different return addresses: it ends, and does not take all memory for them. */
-static void test_flood(void)
+/* Hundreds of thousands of different return addresses: unwinding ends, and memory stays bounded. */
+static void test_many_addresses(void)
 {
     size_t n = 400000;
-    struct world *w = world_new();
+    struct fixture *w = fixture_new();
     uint64_t *words = calloc(n, 8);
     double begin = cost_seconds();
 
@@ -499,14 +499,14 @@ static void test_flood(void)
     w->copy = (struct stack_copy){.at = STACK, .bytes = w->bytes, .len = ROOM};
     walk(w, AT(SMALL));
     CHECK(w->stack.n == 2 && w->stack.whole);
-    world_free(w);
+    fixture_free(w);
     free(words);
 }
 
-/* Words of chance for registers and stack: whatever they are, it ends. */
-static void test_chance(void)
+/* Random registers and stack: unwinding always ends. */
+static void test_random(void)
 {
-    struct world *w = world_new();
+    struct fixture *w = fixture_new();
     uint64_t random = 88172645463325252ull;
     static const uint64_t likely[] = {BASE + 0x1000, BASE + 0x1700, LIB + 0x1000, LIB + 0x8000,
                                       MADE,          STACK,         STACK + ROOM, 0};
@@ -528,14 +528,14 @@ static void test_chance(void)
                 CHECK(!"a frame that cannot be");
     }
     CHECK(cost_seconds() - begin < COST_MAX);
-    world_free(w);
+    fixture_free(w);
 }
 
-/* ---- what the caller noted ---- */
+/* ---- the caller's notes ---- */
 
 static void test_notes(void)
 {
-    struct world *w = world_new();
+    struct fixture *w = fixture_new();
     int note;
 
     word(w, 8, MADE + 0x100);
@@ -545,27 +545,27 @@ static void test_notes(void)
     w->stack.items[1].place->user = &note;
     walk(w, AT(SMALL));
     CHECK(w->stack.items[0].place->user == &note && w->stack.items[1].place->user == &note);
-    /* Nothing is gone: what is in a file stays, what somebody makes while it runs may be another thing by now. */
+    /* No module is gone: notes on files stay, notes on JIT-compiled code may be stale. */
     update(w, MAPS "c00000-c01000 rwxp 00000000 00:00 0\n");
     walk(w, AT(SMALL));
     CHECK(w->stack.items[0].place->user == &note && !w->stack.items[1].place->user);
-    /* A module is gone: all is forgotten. */
+    /* A module is gone: all notes are dropped. */
     update(w, "400000-408000 r-xp 00000000 08:01 11 /bin/a\n");
     walk(w, AT(SMALL));
     CHECK(w->stack.n == 1 && w->stack.unknown && !w->stack.items[0].place->user);
-    /* It is there again: what was in no module is in one. */
+    /* It is back: what was in no module is in one. */
     w->stack.items[0].place->user = &note;
     update(w, MAPS);
     walk(w, AT(SMALL));
     CHECK(w->stack.n == 2 && w->stack.items[0].place->user == &note && w->stack.items[1].place->module);
     CHECK(unwind_modules(w->u)->n == 3);
-    world_free(w);
+    fixture_free(w);
 }
 
-/* A library that is loaded later brings its rows to addresses that were met before. */
+/* A library that is loaded later provides rows for addresses that were seen before. */
 static void test_loaded_later(void)
 {
-    struct world *w = world_new();
+    struct fixture *w = fixture_new();
 
     update(w, "7f0000-7f8000 r-xp 00000000 08:01 12 /lib/b.so\n");
     word(w, 8, AT(FIRST) + 1);
@@ -574,13 +574,13 @@ static void test_loaded_later(void)
     update(w, MAPS);
     walk(w, AT(SMALL));
     CHECK(w->stack.n == 2 && w->stack.whole);
-    world_free(w);
+    fixture_free(w);
 }
 
-/* Whether what was unwound means the same still. */
-static void test_still(void)
+/* Whether an unwound stack is still valid. */
+static void test_still_valid(void)
 {
-    struct world *w = world_new();
+    struct fixture *w = fixture_new();
     bool shares;
 
     word(w, 8, LIB + 0x2000);
@@ -598,7 +598,7 @@ static void test_still(void)
     CHECK(!unwind_still(w->u, &w->m->mem, &w->stack, &shares));
     w->stack.n = 0;
     CHECK(unwind_still(w->u, &w->m->mem, &w->stack, &shares) && !shares);
-    world_free(w);
+    fixture_free(w);
 }
 
 int main(int argc, char **argv)
@@ -609,20 +609,20 @@ int main(int argc, char **argv)
     TEST_RUN(test_rules);
     TEST_RUN(test_lost_registers);
     TEST_RUN(test_signal);
-    TEST_RUN(test_signal_ring);
+    TEST_RUN(test_signal_cycle);
     TEST_RUN(test_frame_pointer);
     TEST_RUN(test_wrong_frame_pointer);
     TEST_RUN(test_calls);
     TEST_RUN(test_scan);
-    TEST_RUN(test_nowhere);
-    TEST_RUN(test_cut);
-    TEST_RUN(test_rest);
+    TEST_RUN(test_unmapped);
+    TEST_RUN(test_truncated);
+    TEST_RUN(test_core_file_reads);
     TEST_RUN(test_deep);
-    TEST_RUN(test_flood);
-    TEST_RUN(test_chance);
+    TEST_RUN(test_many_addresses);
+    TEST_RUN(test_random);
     TEST_RUN(test_notes);
     TEST_RUN(test_loaded_later);
-    TEST_RUN(test_still);
+    TEST_RUN(test_still_valid);
     CHECK(unwind_free(NULL) == NULL);
     return test_finish("test_unwind");
 }

@@ -32,7 +32,7 @@ static void test_verbose(void)
     CHECK(wants_more(WORDS("spyglass", "-V", "-v")));
     CHECK(wants_more(WORDS("spyglass", "-Vv")));
     CHECK(wants_more(WORDS("spyglass", "record", "--version", "--verbose")));
-    /* What follows is not parsed, as before. */
+    /* What follows is not parsed. */
     CHECK(!wants_more(WORDS("spyglass", "--version", "--no-such-flag")));
     CHECK(!wants_more(WORDS("spyglass", "record", "--version", "--", "program", "--verbose")));
 }

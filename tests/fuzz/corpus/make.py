@@ -1,4 +1,5 @@
-"""Writes the first inputs of the fuzz targets. Run by hand, from anywhere; what fuzzing finds is added beside them."""
+"""Writes the first inputs of the fuzz targets. Run it by hand, from anywhere; add inputs that fuzzing finds to the
+same directories."""
 import pathlib
 import re
 import struct
@@ -16,7 +17,7 @@ def write(target, name, data):
 
 
 def lines():
-    """The tables of real interpreters, from the unit test's vectors."""
+    """Line tables of real interpreters, from the unit test's vectors."""
     kinds = ["LINES_LNOTAB_UNSIGNED", "LINES_LNOTAB", "LINES_RANGES", "LINES_LOCATIONS"]
     text = (ROOT / "tests/unit/line_vectors.h").read_text()
     row = re.compile(r'\{"([\d.]+) (\w+)", (\w+), (\d+), \d+,\s+"((?:\\x..)*)"')
@@ -49,7 +50,7 @@ def folded():
 
 
 def debug_offsets():
-    """What real versions tell, by the rows of layouts.c, and texts of versions."""
+    """The debug offsets of real versions, from the rows of layouts.c, and version strings."""
     text = (ROOT / "src/python/layouts.c").read_text()
     macros = {m: v for m, v in re.findall(r"#define (\w+)\s+(?:\\\s+)?(\..*)", text)}
     told = [(f, list(map(int, at.split(",")))) for f, at in re.findall(r"OFFSET\((\w+), ([\d, ]+)\)", text)]
@@ -69,7 +70,7 @@ def debug_offsets():
 
 
 def elf():
-    """A library with dynamic symbols, local ones and a section of the runtime's name."""
+    """A library with dynamic symbols, local ones and a section named like the runtime's."""
     names = b"\0_PyRuntime\0interp_head\0"
     sections = b"\0.dynsym\0.dynstr\0.PyRuntime\0.shstrtab\0"
     phdrs, at = 3, 64 + 3 * 56
@@ -120,7 +121,7 @@ def elf():
 
 
 def core():
-    """What the kernel writes, what gdb writes, one without a list of files, and one with more segments than fit."""
+    """Core files as the kernel and gdb write them, one without a file note, and one with more segments than fit."""
     library = (HERE / "elf" / "library").read_bytes()
     argv, env = b"python3\0a.py\0", b"HOME=/\0"
     stack, strings = 0x7ffc0000, 0x7ffc0400
@@ -177,7 +178,7 @@ int outer(int x) { return local(in(x)) + far(x); }
 
 
 def symbols():
-    """The smallest libraries that have debug info, packed debug info, a packed table of symbols, C++ names."""
+    """The smallest libraries with debug info, compressed debug info, a compressed symbol table, C++ names."""
     options = ["-Os", "-fPIC", "-shared", "-nostdlib", "-fno-asynchronous-unwind-tables", "-Wl,-z,noseparate-code",
                "-Wl,-z,norelro", "-Wl,-z,max-page-size=16", "-Wl,--hash-style=gnu"]
     with tempfile.TemporaryDirectory() as place:
@@ -229,7 +230,7 @@ syscall
 
 
 def sections(path):
-    """Name -> address and bytes, by objdump's table of headers."""
+    """Name -> address and bytes, from objdump's section headers."""
     found = {}
     for line in subprocess.run(["objdump", "-h", path], check=True, stdout=subprocess.PIPE).stdout.decode().split("\n"):
         row = line.split()
@@ -273,7 +274,7 @@ def frames():
 
 
 def unwind(image, text):
-    """A thread in the code of `frames`: everywhere on its stack is what could be a return address."""
+    """A thread in the code of `frames`: every word of its stack could be a return address."""
     base, stack = 0x400000, 0x7ffc0000
     program = image[:0x4000].ljust(0x2000, b"\0")
     for name, pc in (("leaf", text), ("middle", text + 0x18), ("nowhere", 0)):

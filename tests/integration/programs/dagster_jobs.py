@@ -1,4 +1,5 @@
-"""Ops and assets of each kind, profiled; a job that hangs; see test_dagster.py. HANG names a file that says it does."""
+"""Profiled ops and assets of each kind, and a job that hangs: see test_dagster.py. It creates the file $HANG when it
+hangs."""
 import os
 import threading
 import time

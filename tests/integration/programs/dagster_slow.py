@@ -1,4 +1,4 @@
-"""Definitions that take their time to be imported, as people's do who look for a profiler."""
+"""Definitions that are slow to import, like those of people who look for a profiler."""
 import time
 
 from dagster import Definitions, asset

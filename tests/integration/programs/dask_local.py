@@ -1,4 +1,5 @@
-"""A LocalCluster of two processes, profiled into cluster.svg of the directory given; prints what it ran and what came."""
+"""A LocalCluster of two processes, profiled into cluster.svg in the given directory; prints what it ran and the
+result."""
 import json
 import os
 import sys

@@ -1,4 +1,4 @@
-"""A driver: actors and a task with known functions; prints a line of JSON about them when all are at their work."""
+"""A driver: actors and a task with known functions. Prints a line of JSON about them when all are working."""
 import ctypes
 import json
 import os
@@ -31,7 +31,7 @@ class Resting:
         return os.getpid()
 
     def rests(self):
-        """In a function whose names are as bad as names can be: no text in any encoding."""
+        """A function with the worst possible names: they are no valid text in any encoding."""
         names = {"time": time}
         code = compile("def odd():\n    time.sleep(10000)\n", "\udcff\ud800\x1b[1m\n</svg>&.py", "exec")
         exec(code, names)
@@ -51,7 +51,7 @@ def a_function_with_a_name_that_is_long_enough_to_make_an_answer_large_when_it_c
 
 @ray.remote(num_cpus=0)
 class Deep:
-    """Stacks that are many, deep and different: any listing of them is larger than Ray's answers may be."""
+    """Many deep and different stacks: any list of them exceeds the size limit of Ray's responses."""
 
     def begin(self):
         ready = threading.Semaphore(0)
@@ -69,7 +69,7 @@ class Deep:
 
 @ray.remote(num_cpus=0)
 class Closed:
-    """Its own user may not read it, as if Yama forbade it: what is not dumpable is root's."""
+    """Its own user may not read it, as under Yama: root owns the /proc files of a process that is not dumpable."""
 
     def begin(self):
         ctypes.CDLL(None).prctl(4, 0, 0, 0, 0)  # PR_SET_DUMPABLE

@@ -1,6 +1,6 @@
-"""A driver of a cluster of two nodes, which have the resources `one` and `two`: on each an actor, a named actor and a task
-with known functions. Prints a line of JSON about them when all are at their work. Then each line of its input is Python
-to be run, in a driver that is connected; it prints what that leaves in `answer`."""
+"""A driver of a cluster of two nodes, with the resources `one` and `two`: on each an actor, a named actor and a task
+with known functions. Prints a line of JSON about them when all are working. Then it runs each line of its input as
+Python code in the connected driver, and prints what the code leaves in `answer`."""
 import json
 import os
 import sys
@@ -10,7 +10,7 @@ import ray
 
 
 def spin_until(path):
-    """Computes a third of the time: there are more of these than processors."""
+    """Computes a third of the time: there are more of these than CPUs."""
     while not os.path.exists(path):
         end = time.monotonic() + 0.005
         while time.monotonic() < end:

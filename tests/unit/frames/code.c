@@ -1,6 +1,6 @@
 /*
- * Functions with frames of every shape, for test_cfi_real.c and test_unwind.c: none, saved registers, a size that is
- * known only when it runs, a realigned stack, one that does not return, a part that lies apart.
+ * Functions with stack frames of every shape, for test_cfi_real.c and test_unwind.c: none, saved registers, a size
+ * known only at run time, a realigned stack, a function that does not return, a .cold part.
  */
 #include <alloca.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Builds the libraries that the tests of unwind/ look at: make.sh SOURCES DIRECTORY STAMP. One source, with its unwind
-# tables in every place where they can be.
+# Builds the fixtures of the unwind tests: make.sh SOURCES DIRECTORY STAMP. One source, with its unwind tables in every
+# place that they can be in.
 set -eu
 src=$(cd "$1" && pwd)
 mkdir -p "$2"
@@ -16,7 +16,7 @@ $cc $none "$src/code.c" -o debug.so
 $cc $none -gz=zlib "$src/code.c" -o packed.so
 $cc -O0 -fno-omit-frame-pointer -fno-asynchronous-unwind-tables -fno-unwind-tables "$src/code.c" -o nothing.so
 
-# .debug_frame in a debug file, found by the build id, beneath a root of its own.
+# .debug_frame in a debug file, found by the build ID below its own root.
 id=0011223344556677889900112233445566778899
 $cc $none -Wl,--build-id=0x$id "$src/code.c" -o whole.so
 mkdir -p root/lib root/usr/lib/debug/.build-id/00

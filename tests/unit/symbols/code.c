@@ -1,6 +1,6 @@
 /*
  * A library whose addresses test_symbols looks up. SITE puts a label on an instruction: the test finds the address by
- * the label and the line by the label's place in this text.
+ * the label and the line by the label's position in this file.
  */
 #define SITE(name) __asm__ volatile(#name ": nop")
 #define NOINLINE   __attribute__((noinline, noclone))
@@ -75,7 +75,7 @@ NOINLINE int fixture_cold(int x)
     return x + 13;
 }
 
-/* As in assembler: a label without a type and without a size, alone in its section. */
+/* As in assembler code: a label without type and size, alone in its section. */
 __asm__(".pushsection .text.labels, \"ax\", @progbits\n"
         ".globl fixture_label\n"
         "fixture_label:\n"

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Builds the files that test_symbols looks at: make.sh SOURCES DIRECTORY STAMP. What needs a tool that is missing is left
-# out, so that a build without tests needs nothing more; `tools/setup test` brings what the test wants.
+# Builds the fixtures of test_symbols: make.sh SOURCES DIRECTORY STAMP. Leaves out files whose tool is missing, so that a
+# build without tests needs no more packages; `tools/setup test` installs what the test needs.
 set -eu
 src=$(cd "$1" && pwd)
 mkdir -p "$2"
@@ -15,13 +15,14 @@ $cc -Wl,--version-script="$src/code.map" -Wl,-z,now -fcf-protection "$src/code.c
 $cc -gz=zlib -Wl,--version-script="$src/code.map" "$src/code.c" -o packed.so
 strip -o stripped.so full.so
 
-# The debug file by build id, in a root of its own. The link there means a place in that root.
+# The debug file by build ID, in its own root. The link there is relative to that root.
 mkdir -p "root/usr/lib/debug/.build-id/00" root/lib root/elsewhere
 cp stripped.so root/lib/
 objcopy --only-keep-debug full.so "root/elsewhere/full.debug"
 ln -s /elsewhere/full.debug "root/usr/lib/debug/.build-id/00/${id#00}.debug"
 
-# By .gnu_debuglink, without a build id: beside, in .debug, in /usr/lib/debug; and a wrong file in a better place.
+# By .gnu_debuglink, without a build ID: in the same directory, in .debug, in /usr/lib/debug; and a wrong file in a
+# directory that is searched first.
 $cc -Wl,--version-script="$src/code.map" "$src/code.c" -o nameless.so -Wl,--build-id=none
 objcopy --only-keep-debug nameless.so nameless.debug
 for place in beside .debug global wrong; do
@@ -34,7 +35,7 @@ cp nameless.debug link-.debug/lib/.debug/
 cp nameless.debug link-global/usr/lib/debug/lib/
 objcopy --only-keep-debug full.so link-wrong/lib/nameless.debug
 
-# .gnu_debugdata: what is in .symtab and not in .dynsym, packed.
+# .gnu_debugdata: the symbols that are in .symtab but not in .dynsym, compressed.
 objcopy -S --keep-symbol=local_one full.so mini
 objcopy --only-keep-debug mini mini.sym
 if xz -f mini.sym 2>/dev/null; then

@@ -1,4 +1,4 @@
-"""record reports no impossible stack and the right share of time, for each way to read a stack."""
+"""record reports no impossible stack and the right proportion of time, for each way to read a stack."""
 import os
 import re
 import subprocess
@@ -18,13 +18,14 @@ MODES = {"default": [], "nonblocking": ["--nonblocking"]}
 
 
 def is_possible(names):
-    """A stack of chains.py as it can be: from the root, down one chain without a gap. `make` is where exec works."""
+    """True for a possible stack of chains.py: from the root down one chain without a gap. `make` is where exec
+    works."""
     if names[-1] == NOT_SURE:
         names = names[:-1]
     if names[0] != "<module>":
         return False
     if names[:3] != ["<module>", "main", "turn"][:len(names)]:
-        return not any(re.match(r"c\d+_f\d", name) for name in names)  # it prepares: no chain is called yet
+        return not any(re.match(r"c\d+_f\d", name) for name in names)  # it is starting: no chain has been called yet
     chain = re.match(r"(c\d+)_f0$", names[3]) if len(names) > 3 else None
     return len(names) <= 3 or bool(chain) and names[3:] == ["%s_f%d" % (chain.group(1), k) for k in range(len(names) - 3)]
 
@@ -40,8 +41,8 @@ def samples_of(text):
     return sum(n for _, n in read(text))
 
 
-def test_checker_knows_the_impossible():
-    """The check itself: two chains, a gap, no root are found out."""
+def test_checker():
+    """Tests the check itself: it detects two chains, a gap, a missing root."""
     root = ["<module>", "main", "turn"]
     assert is_possible(root) and is_possible(root[:1]) and is_possible(root + ["c3_f0", "c3_f1"])
     assert is_possible(root + ["c3_f0", NOT_SURE])
@@ -66,7 +67,7 @@ def test_chains(spawn, tmp_path, python, kind):
 @pytest.mark.statistical
 @pytest.mark.parametrize("kind", KINDS)
 def test_chains_nonblocking(spawn, tmp_path, python, kind):
-    """At most 50 impossible stacks per million samples; a profiler at that limit fails once in three million runs."""
+    """At most 50 impossible stacks per million samples. A profiler at that limit fails once in three million runs."""
     target = spawn(python, "chains.py", kind)
     text, _ = record_enough(lambda text: samples_of(text) > 20000, "--pid", target.pid, "-r", 20000, "--nolineno", "-f", "raw",
                             "--nonblocking", out=tmp_path / "out.txt", first=1)
@@ -75,7 +76,7 @@ def test_chains_nonblocking(spawn, tmp_path, python, kind):
     assert sum(n for _, n in wrong) <= mean + 5 * mean ** 0.5, wrong[:5]
 
 
-def cores(pid):
+def cpus(pid):
     return sorted(os.sched_getaffinity(pid))
 
 
@@ -84,16 +85,16 @@ def pinned(*allowed):
 
 
 def ways(result):
-    """How the stacks were read, by the line that --verbose gives."""
+    """How the stacks were read, from the --verbose line."""
     match = re.search(r"same core (\d+), ptrace (\d+), asleep (\d+), unpaused (\d+)", result.out)
     return dict(zip(("core", "held", "asleep", "unheld"), map(int, match.groups())))
 
 
 @pytest.mark.parametrize("rate", [300, 1000, 20000])
 @pytest.mark.parametrize("kind", ["plain", "generator"])
-def test_chains_on_the_move(spawn, tmp_path, kind, rate):
-    """The target goes from core to core while it is read."""
-    both = cores(0)
+def test_chains_migrating(spawn, tmp_path, kind, rate):
+    """The target migrates from CPU to CPU while spyglass reads it."""
+    both = cpus(0)
     if len(both) < 2:
         pytest.skip("one core only: nowhere to go")
     target = spawn(NEWEST_HOST, "chains.py", kind)
@@ -114,8 +115,8 @@ def test_chains_on_the_move(spawn, tmp_path, kind, rate):
 
 @pytest.fixture
 def apart(spawn):
-    """A busy target on one core, and another core for the profiler."""
-    both = cores(0)
+    """A busy target on one CPU, and another CPU for the profiler."""
+    both = cpus(0)
     if len(both) < 2:
         pytest.skip("one core only: the profiler cannot be kept off the target's")
     target = spawn(NEWEST_HOST, "chains.py", "plain")
@@ -123,8 +124,8 @@ def apart(spawn):
     return target, both[1]
 
 
-def record_ways(wanted, target, out, **options):
-    """Records until a stack was read in the way that is wanted; returns how all were read, and the Result."""
+def record_until_read(wanted, target, out, **options):
+    """Records until a stack was read in the given way; returns how all were read, and the Result."""
     seconds = 0.3
     while True:
         result = run("record", "--pid", target.pid, "-d", seconds, "-r", 500, "-v", "--nolineno", "-o", out, "-f", "raw",
@@ -135,27 +136,27 @@ def record_ways(wanted, target, out, **options):
         assert seconds < WAIT, result
 
 
-def test_own_core_is_the_first_way(spawn, tmp_path):
+def test_same_cpu_is_preferred(spawn, tmp_path):
     target = spawn(NEWEST_HOST, "chains.py", "plain")
-    found, result = record_ways("core", target, tmp_path / "out.txt")
+    found, result = record_until_read("core", target, tmp_path / "out.txt")
     assert found["unheld"] == 0, result
 
 
-def test_held_where_the_core_is_forbidden(apart, tmp_path):
+def test_ptrace_if_cpu_is_forbidden(apart, tmp_path):
     target, core = apart
-    found, result = record_ways("held", target, tmp_path / "out.txt", preexec_fn=pinned(core))
+    found, result = record_until_read("held", target, tmp_path / "out.txt", preexec_fn=pinned(core))
     assert found["core"] == found["unheld"] == 0, result
     check_chains((tmp_path / "out.txt").read_text())
 
 
-def test_unheld_where_ptrace_is_refused_too(apart, tmp_path):
-    """Another tracer has the target: it can still be read, and record says so."""
+def test_unpaused_if_ptrace_is_refused(apart, tmp_path):
+    """Another process traces the target: spyglass still reads it, and says so."""
     target, core = apart
     tracer = subprocess.Popen(["strace", "-f", "-e", "trace=none", "-o", "/dev/null", "-p", str(target.pid)],
                               stderr=subprocess.DEVNULL)
     try:
         wait_until(lambda: "TracerPid:\t%d" % tracer.pid in open("/proc/%d/status" % target.pid).read(), "the tracer")
-        found, result = record_ways("unheld", target, tmp_path / "out.txt", preexec_fn=pinned(core))
+        found, result = record_until_read("unheld", target, tmp_path / "out.txt", preexec_fn=pinned(core))
     finally:
         tracer.terminate()
         tracer.wait()
@@ -163,12 +164,12 @@ def test_unheld_where_ptrace_is_refused_too(apart, tmp_path):
     assert "Could not pause the process" in result.out
 
 
-# ---- a deterministic look at what the statistical tests measure ----
+# ---- deterministic versions of the statistical tests ----
 
 @pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("program, names", [("shares.py", ["one", "two", "three"]), ("turns.py", ["kind0", "kind1", "kind2"])])
+@pytest.mark.parametrize("program, names", [("shares.py", ["one", "two", "three"]), ("alternating_functions.py", ["kind0", "kind1", "kind2"])])
 def test_every_function_is_seen(spawn, tmp_path, python, program, names, mode):
-    """Also functions whose frames move between samples."""
+    """Includes functions whose frames move between samples."""
     target = spawn(python, program, "1000")
 
     def all_seen(text):
@@ -181,7 +182,7 @@ def test_every_function_is_seen(spawn, tmp_path, python, program, names, mode):
 
 @pytest.mark.parametrize("mode", MODES)
 def test_recursion(spawn, tmp_path, python, mode):
-    """However deep, a stack is complete."""
+    """A stack is complete, however deep it is."""
     target = spawn(python, "recursion.py", "3000")
     text, _ = record_enough(lambda text: any(names.count("down") == 3001 and "works" in names for names, _ in read(text)),
                             "--pid", target.pid, "-r", 50, "--function", "-f", "raw", *MODES[mode], out=tmp_path / "out.txt")
@@ -195,20 +196,20 @@ COMERS = [("python", 300, 0, "default"), ("python", 4, 10, "default"), ("foreign
 @pytest.mark.parametrize("kind, ms, sleepers, mode", COMERS)
 def test_new_threads_are_seen(spawn, tmp_path, python, kind, ms, sleepers, mode):
     """A thread that starts while every known thread sleeps."""
-    target = spawn(python, "comers.py", kind, str(ms), str(sleepers))
+    target = spawn(python, "short_lived_threads.py", kind, str(ms), str(sleepers))
     record_enough(lambda text: all(any(name in names for names, _ in read(text)) for name in ("comes", "waits")),
                   "--pid", target.pid, "-r", 500, "--function", "-f", "raw", *MODES[mode], out=tmp_path / "out.txt", first=0.7)
 
 
 @pytest.mark.parametrize("rate", [100, 1000])
-def test_short_naps_are_seen(spawn, tmp_path, rate):
-    """2 ms of work, 2 ms of sleep: seen at work."""
-    target = spawn(NEWEST_HOST, "naps.py")
+def test_short_sleeps_are_seen(spawn, tmp_path, rate):
+    """2 ms of work, 2 ms of sleep: seen working."""
+    target = spawn(NEWEST_HOST, "short_sleeps.py")
     record_enough(lambda text: any("work" in names for names, _ in read(text)), "--pid", target.pid, "-r", rate, "-f", "raw",
                   out=tmp_path / "out.txt")
 
 
-# ---- shares against the target's own CPU clock ----
+# ---- proportions against the target's own CPU clock ----
 
 def record_spent(target, out, *flags):
     """Records for two seconds; returns samples per function, CPU seconds per function, the stacks, the Result."""
@@ -222,7 +223,7 @@ def record_spent(target, out, *flags):
 
 @pytest.mark.statistical
 @pytest.mark.parametrize("mode", MODES)
-def test_split(spawn, tmp_path, python, mode):
+def test_shares(spawn, tmp_path, python, mode):
     """one : two : three are 1 : 2 : 5 by the target's own clock, and so they are in the profile."""
     counts, spent, _, _ = record_spent(spawn(python, "shares.py", "1000"), tmp_path / "out.txt", "-r", 5000, *MODES[mode])
     check_shares(counts, spent, sum(counts.values()))
@@ -230,10 +231,10 @@ def test_split(spawn, tmp_path, python, mode):
 
 @pytest.mark.statistical
 @pytest.mark.parametrize("mode", MODES)
-def test_turns(spawn, tmp_path, python, mode):
-    """Functions that are never in the same place from one sample to the next: without a pause, their frames must neither
-    be lost nor be counted for their callers."""
-    counts, spent, stacks, result = record_spent(spawn(python, "turns.py"), tmp_path / "out.txt", "-r", 2000, *MODES[mode])
+def test_alternating_functions(spawn, tmp_path, python, mode):
+    """Functions that are in another place at each sample: without a pause, spyglass must neither lose their frames
+    nor attribute them to their callers."""
+    counts, spent, stacks, result = record_spent(spawn(python, "alternating_functions.py"), tmp_path / "out.txt", "-r", 2000, *MODES[mode])
     total, unsure = sum(n for _, n in stacks), sum(n for names, n in stacks if NOT_SURE in names)
     assert unsure <= (0 if mode == "default" else total // 4), (unsure, total, result)
     assert sum(counts.values()) + unsure > 0.9 * total, (counts, total, result)
@@ -242,15 +243,15 @@ def test_turns(spawn, tmp_path, python, mode):
 
 @pytest.mark.statistical
 @pytest.mark.parametrize("kind, ms, sleepers, mode", COMERS)
-def test_threads_that_come(spawn, tmp_path, python, kind, ms, sleepers, mode):
-    """A thread that has just started gets its share although every known thread sleeps."""
-    target = spawn(python, "comers.py", kind, str(ms), str(sleepers))
+def test_short_lived_threads(spawn, tmp_path, python, kind, ms, sleepers, mode):
+    """A new thread gets its proportion of samples although every known thread sleeps."""
+    target = spawn(python, "short_lived_threads.py", kind, str(ms), str(sleepers))
     counts, spent, _, result = record_spent(target, tmp_path / "out.txt", "-r", 500, *MODES[mode])
     check_shares(counts, spent, sum(counts.values()), bias=0.06)
 
 
-def check_naps(target, out, seconds, rate, record):
-    """Samples per tick are the share of the time that the thread ran, within 12 points."""
+def check_sleep_share(target, out, seconds, rate, record):
+    """Samples per tick equal the fraction of time that the thread ran, within 12 percentage points."""
     before, begin = run_seconds(target.pid), time.monotonic()
     result = record()
     worked = (run_seconds(target.pid) - before) / (time.monotonic() - begin)
@@ -260,29 +261,29 @@ def check_naps(target, out, seconds, rate, record):
 
 @pytest.mark.statistical
 @pytest.mark.parametrize("rate", [100, 1000])
-def test_short_naps(spawn, tmp_path, rate):
-    """Works and sleeps for 2 ms in turn: seen at work as often as it was, not only when the kernel had room for us on its
-    core."""
-    target, out = spawn(NEWEST_HOST, "naps.py"), tmp_path / "out.txt"
+def test_short_sleeps(spawn, tmp_path, rate):
+    """Alternates 2 ms of work and 2 ms of sleep: seen working as often as it worked, not only when the kernel let
+    spyglass run on its CPU."""
+    target, out = spawn(NEWEST_HOST, "short_sleeps.py"), tmp_path / "out.txt"
     seconds = 6 if rate == 100 else 3
-    check_naps(target, out, seconds, rate, lambda: run("record", "--pid", target.pid, "-d", seconds, "-r", rate, "-o", out,
+    check_sleep_share(target, out, seconds, rate, lambda: run("record", "--pid", target.pid, "-d", seconds, "-r", rate, "-o", out,
                                                        "-f", "raw").check())
 
 
 @pytest.mark.statistical
-def test_short_naps_without_priority(spawn, tmp_path):
-    """Neither short time slices nor real-time priority: paused from another core, the naps are seen all the same."""
-    if len(cores(0)) < 2:
+def test_short_sleeps_without_priority(spawn, tmp_path):
+    """Neither a short time slice nor real-time priority: stopped from another CPU, the sleeps are still seen."""
+    if len(cpus(0)) < 2:
         pytest.skip("one core only: nowhere to go")
     subprocess.run(["gcc", "-O1", "-o", tmp_path / "deny", TARGETS / "deny.c"], check=True)
-    target, out = spawn(NEWEST_HOST, "naps.py"), tmp_path / "out.txt"
-    check_naps(target, out, 4, 500, lambda: run(
+    target, out = spawn(NEWEST_HOST, "short_sleeps.py"), tmp_path / "out.txt"
+    check_sleep_share(target, out, 4, 500, lambda: run(
         "ENOSYS:sched_setattr", "EPERM:sched_setscheduler", "--", SPYGLASS, "record", "-v", "--pid", target.pid, "-d", 4, "-r", 500,
         "-o", out, "-f", "raw", program=tmp_path / "deny", env=clean_env(ASAN_OPTIONS="detect_leaks=0")).check())
 
 
 def test_sleeping_threads_are_not_read(launch, tmp_path):
-    """A tick costs one look at the process, not one at each thread that sleeps."""
+    """A tick costs one look at the process, not one at each sleeping thread."""
     text = ("import threading, time\n"
             "for i in range(300): threading.Thread(target=time.sleep, args=(1e6,), daemon=True).start()\n"
             "print('{}', flush=True)\nwhile True: pass\n")

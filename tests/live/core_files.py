@@ -1,4 +1,4 @@
-"""Core files: made by gdb's gcore from a process that goes on, or by the kernel when it crashes."""
+"""Core files: written by gdb's gcore while the process keeps running, or by the kernel when the process crashes."""
 import json
 import pathlib
 import re
@@ -18,13 +18,13 @@ by_kernel = pytest.mark.skipif(
 
 
 def gcore(target, place):
-    """Has gdb write a core file of a process that goes on. Sets target.lossy if gdb reports lost memory."""
+    """Lets gdb write a core file of a running process. Sets target.lossy if gdb reports lost memory."""
     done = subprocess.run(["gcore", "-o", str(place / "core"), str(at_rest(target.pid))], stdin=subprocess.DEVNULL,
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, universal_newlines=True)
     core = place / ("core.%d" % target.pid)
     assert "Saved corefile" in done.stdout and core.exists(), done.stdout
     lost = re.findall("Memory read failed for corefile section, .* at (0x[0-9a-f]+)", done.stdout)
-    target.lossy = set(lost) - {"0xffffffffff600000"}  # the vsyscall page, which nobody may read
+    target.lossy = set(lost) - {"0xffffffffff600000"}  # the vsyscall page, which nobody can read
     return core
 
 
@@ -34,7 +34,7 @@ def wants_core():
 
 
 def found_core(place):
-    """The kernel's core file in a directory: core, or core.PID."""
+    """The core file that the kernel wrote into a directory: core, or core.PID."""
     core, = place.glob(PATTERN + "*")
     return core
 
@@ -44,6 +44,6 @@ def roots(python):
 
 
 def dump_core_json(core, *args):
-    """The threads without the field that only core files have, and those fields."""
+    """The threads without the "signal" field, which only core files have, and the values of that field."""
     threads = json.loads(run("dump", "--core", core, "--json", *args).check().out)
     return threads, [thread.pop("signal") for thread in threads]

@@ -1,4 +1,4 @@
-"""A parent, two Python children (one with a child of its own) and two children that are not Python."""
+"""A parent, two Python children (one of them with a child) and two children that are not Python."""
 import os
 import subprocess
 import sys

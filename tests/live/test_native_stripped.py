@@ -1,4 +1,5 @@
-"""Native and Python frames find together without the interpreter's symbols: stripped, or with the loop's name gone."""
+"""spyglass merges native and Python frames without the interpreter's symbols: stripped, or with the evaluation loop
+renamed."""
 import subprocess
 
 import pytest
@@ -12,7 +13,7 @@ LOOP_2 = b"PyEval_EvalFrameEx\0"
 
 
 def dump(launch, one, script, python, situation):
-    """Starts a copy, compares its dump with its truth."""
+    """Starts a copy of the interpreter and compares the dump with the target's report."""
     target = launch([*one.command, script(python, "native_c.py"), directory(python, "spy_c"), "spy_c", situation], env=one.env)
     assert one.uses_copies(target.pid)
     result = run("dump", "--pid", target.pid, "--native", "--json").check()
@@ -21,13 +22,14 @@ def dump(launch, one, script, python, situation):
 
 
 def other_name(name):
-    """Of two letters one is one more and the next one 33 less: the linker's hash is the same, and so it is still found."""
+    """Raises one letter by 1 and lowers the next by 33: the dynamic linker's hash stays the same, so the linker
+    still finds the symbol."""
     at = name.index(b"al")
     return name[:at] + b"bK" + name[at + 2:]
 
 
 def rename_loop(path, name):
-    """In all of the file: where the symbol is defined and where it is asked for."""
+    """Renames the symbol in the whole file: where it is defined and where it is referenced."""
     data = path.read_bytes()
     count = data.count(b"\0" + name)
     path.write_bytes(data.replace(b"\0" + name, b"\0" + other_name(name)))
@@ -43,8 +45,8 @@ def test_stripped(launch, copy, script, python, situation):
 
 @pytest.mark.parametrize("situation", SITUATIONS)
 @pytest.mark.parametrize("old", [p for p in PYTHONS if p.library_dir and p.version < (3, 11)], ids=repr)
-def test_no_name_of_the_loop(launch, copy, script, old, situation):
-    """Up to 3.10 nothing but the loop's own frame tells where it is."""
+def test_renamed_eval_loop(launch, copy, script, old, situation):
+    """Up to 3.10, only the loop's own stack frame shows where it is."""
     one = copy(old)
     subprocess.run(["strip", "--strip-all", *one.files], check=True)
     assert sum(rename_loop(path, LOOP_2 if old.version < (3, 0) else LOOP) for path in one.files)

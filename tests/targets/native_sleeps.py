@@ -1,4 +1,4 @@
-"""Sleeps here and there, and says at SIGTERM for how long: native_naps.py. In all other threads nothing ever happens."""
+"""Sleeps in two places, and reports for how long on SIGTERM: native_sleeps.py. All other threads block forever."""
 import os
 import signal
 import sys

@@ -1,4 +1,4 @@
-"""Starts children that live for a moment: twenty at the first byte, N more at the second. `python short_lived.py N`."""
+"""Starts short-lived children: twenty at the first byte, N more at the second. `python short_lived_processes.py N`."""
 import os
 import subprocess
 import sys
@@ -15,7 +15,7 @@ def lives():
 
 
 def run_some(n):
-    """By twos: one is a fork of this Python, the other alternates between Python and another program."""
+    """Starts pairs: a fork of this Python, and in turn another program or a new Python."""
     pids = []
     for i in range(n // 2):
         pid = os.fork()

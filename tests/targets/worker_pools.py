@@ -1,6 +1,6 @@
-"""A parent with workers of one kind, each at rest or at work in a known place: `python pools.py KIND N [busy]`.
+"""A parent with workers of one kind, each blocked or busy in a known place: `python worker_pools.py KIND N [busy]`.
 
-It says its pid, waits for a byte, starts the workers, and says what each of them told of itself: pid, parent, stack.
+It prints its PID, waits for a byte, starts the workers, and prints what each of them reported: PID, parent, stack.
 Runs on 2.7 and on every 3.x.
 """
 import json
@@ -15,7 +15,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 
 
 def report(path, frame):
-    """One line, in one write: the lines of several workers do not mix."""
+    """Writes one line with one write, so that the lines of several workers do not mix."""
     rows = [dict(name=r[0], filename=r[1], line=r[2]) for r in truth.stack_of(frame)]
     line = json.dumps(dict(pid=os.getpid(), parent=os.getppid(), version=list(sys.version_info[:3]), frames=rows))
     fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
@@ -25,7 +25,7 @@ def report(path, frame):
 
 def worker_rests(path):
     ends = os.pipe()
-    report(path, sys._getframe()); os.read(ends[0], 1)  # one line, since it tells where it stands
+    report(path, sys._getframe()); os.read(ends[0], 1)  # on one line, because it reports its own line number
 
 
 def worker_works(path):
@@ -81,7 +81,7 @@ def by_subprocess(n, path):
 
 
 def by_shell(n, path):
-    """A shell in between, which stays: the worker is not the last command."""
+    """A shell that stays in between: the worker is not its last command."""
     command = "'%s' '%s' worker '%s'; true" % (sys.executable, __file__, path)
     return [subprocess.Popen(command, shell=True) for _ in range(n)]
 

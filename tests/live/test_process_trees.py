@@ -1,4 +1,4 @@
-"""Trees of processes: each kind of pool with the stack of every worker; re-parenting, exec, daemons; many children."""
+"""Process trees: each kind of pool with the stack of every worker; reparenting, exec, daemons; many children."""
 import json
 import os
 import pathlib
@@ -13,11 +13,11 @@ from profiles import Recording, record_enough, seen, wait_sampling
 from program import SANITIZED, SPYGLASS, finish, run, start, wait_until
 from pythons import DEBIAN, NEWEST_HOST, PYTHON_2, of_version
 from stacks import parse_json, parse_text, rows, same
-from trees import WORLDS, chains_of, functions_of, read_tree
+from process_trees import ENVIRONMENTS, chains_of, functions_of, read_tree
 
 SOME = [p for p in (PYTHON_2, of_version(3, 8), DEBIAN, NEWEST_HOST) if p]
 def kinds(*names):
-    """Ways to start workers; Python 2 lacks some."""
+    """Ways to start workers. Python 2 lacks some."""
     return [pytest.param(name, marks=pytest.mark.since(3, 0)) if name in ONLY_3 else name for name in names]
 
 
@@ -27,8 +27,9 @@ KINDS = kinds("fork", "pool-fork", "pool-spawn", "pool-forkserver", "process-for
 
 
 @pytest.fixture(autouse=True)
-def nothing_stays(launch):
-    """Workers in sessions of their own do not end with their target. Before that one does: a pid may be used again."""
+def kill_leftovers(launch):
+    """Kills workers in their own sessions, which outlive the target. It does so before the target ends, because a
+    PID may be reused."""
     yield
     kill(*OURS)
     OURS.clear()
@@ -38,19 +39,19 @@ OURS = set()
 
 
 def workers_of(target):
-    """Has it start its workers; returns what each told about itself."""
+    """Makes the target start its workers; returns what each reported."""
     workers = target.next_report()["workers"]
     OURS.update(worker["pid"] for worker in workers)
     return workers
 
 
 def seen_in(pid, *names):
-    """For Recording.until(): these functions are seen in this process."""
+    """For Recording.until(): true if these functions were seen in this process."""
     return lambda text: set(names) <= set(functions_of(read_tree(text)).get(pid, ()))
 
 
 def at_work(workers):
-    """For Recording.until(): each worker is seen at its work, in its place in the tree."""
+    """For Recording.until(): true if each worker was seen working, at its place in the tree."""
     def enough(text):
         found = functions_of(read_tree(text))
         return all("worker_works" in found.get(worker["pid"], ()) for worker in workers)
@@ -62,8 +63,8 @@ def at_work(workers):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_pool(spawn, python, kind):
-    """JSON: every frame of every worker, its parent and its command line. Text: pids, parents, commands."""
-    target = spawn(python, "pools.py", kind, "3")
+    """JSON: every frame of every worker, its parent and its command line. Text: PIDs, parents, commands."""
+    target = spawn(python, "worker_pools.py", kind, "3")
     workers = workers_of(target)
     for worker in workers:
         at_rest(worker["pid"])
@@ -89,9 +90,9 @@ def test_pool(spawn, python, kind):
 
 @pytest.mark.parametrize("kind", kinds("pool-fork", "pool-spawn", "pool-forkserver", "futures", "two-shells"))
 @pytest.mark.parametrize("host", SOME, ids=repr)
-def test_pool_recorded(spawn, tmp_path, host, kind):
-    """Workers that come while it records: each is seen at its work, below its parent, and at no one else's."""
-    target = spawn(host, "pools.py", kind, "2", "busy")
+def test_record_pool(spawn, tmp_path, host, kind):
+    """Workers that start during the recording: each is seen working, below its parent and nowhere else."""
+    target = spawn(host, "worker_pools.py", kind, "2", "busy")
     recording = Recording(tmp_path / "out.txt", "--pid", target.pid, "--subprocesses", "-f", "raw", "--function")
     recording.snapshot()
     workers = workers_of(target)
@@ -106,7 +107,7 @@ def test_pool_recorded(spawn, tmp_path, host, kind):
 
 
 def profiler_in(process):
-    """deny(1) becomes the profiler, or has it as a child if it must look at paths."""
+    """deny runs the profiler with exec, or as a child if it must filter paths."""
     def found():
         return [p for p in [process.pid, *descendants(process.pid)] if os.path.basename(exe(p)) == "spyglass"]
 
@@ -114,22 +115,22 @@ def profiler_in(process):
     return found()[0]
 
 
-def record_in(worlds, world, target, out):
-    """A Recording of a tree in an environment where children are found in another way."""
-    recording = Recording(out, "--pid", target.pid, "--subprocesses", "-f", "raw", "--function", wrapper=worlds(world))
+def record_in(environments, environment, target, out):
+    """A Recording of a tree in an environment that forces another way to find children."""
+    recording = Recording(out, "--pid", target.pid, "--subprocesses", "-f", "raw", "--function", wrapper=environments(environment))
     recording.pid = profiler_in(recording.process)
     recording.snapshot()
     return recording
 
 
-@pytest.mark.skipif(os.getuid() != 0, reason="worlds are made with mount(8)")
+@pytest.mark.skipif(os.getuid() != 0, reason="environments are made with mount(8)")
 @pytest.mark.parametrize("kind", ["pool-fork", "pool-spawn", "two-shells"])
-@pytest.mark.parametrize("world", WORLDS)
-def test_worlds(spawn, worlds, tmp_path, world, kind):
-    """Workers that are there, and workers that come, however births are noticed."""
-    early, late = (spawn(DEBIAN, "pools.py", kind, "2", "busy") for _ in range(2))
+@pytest.mark.parametrize("environment", ENVIRONMENTS)
+def test_discovery(spawn, environments, tmp_path, environment, kind):
+    """Workers that already run and workers that start later, with each way to find new processes."""
+    early, late = (spawn(DEBIAN, "worker_pools.py", kind, "2", "busy") for _ in range(2))
     before = workers_of(early)
-    recordings = [record_in(worlds, world, early, tmp_path / "early.txt"), record_in(worlds, world, late, tmp_path / "late.txt")]
+    recordings = [record_in(environments, environment, early, tmp_path / "early.txt"), record_in(environments, environment, late, tmp_path / "late.txt")]
     for recording, workers in zip(recordings, (before, workers_of(late))):
         recording.until(at_work(workers))
         tree = read_tree(recording.stop())
@@ -137,12 +138,12 @@ def test_worlds(spawn, worlds, tmp_path, world, kind):
             assert chains_of(tree)[worker["pid"]][-2] == worker["parent"]
 
 
-@pytest.mark.skipif(os.getuid() != 0, reason="worlds are made with mount(8)")
+@pytest.mark.skipif(os.getuid() != 0, reason="environments are made with mount(8)")
 @pytest.mark.parametrize("how", ["double", "shell"])
-def test_daemon_by_what_it_inherited(spawn, worlds, tmp_path, how):
-    """Without the kernel's word: a fork has its parent's addresses, and what is executed its process group."""
+def test_daemon_without_process_connector(spawn, environments, tmp_path, how):
+    """Without the process connector: a fork has its parent's addresses, and an executed program its process group."""
     target = spawn(DEBIAN, "daemons.py", how)
-    recording = record_in(worlds, "newest", target, tmp_path / "out.txt")
+    recording = record_in(environments, "newest-pid", target, tmp_path / "out.txt")
     daemon = target.next_report()["daemon"]
     OURS.add(daemon)
     recording.until(seen_in(daemon, "daemon_works"))
@@ -175,10 +176,10 @@ def test_low_rate(spawn, tmp_path):
     assert "lives" in functions_of(read_tree(out.read_text())).get(pid, ()), out.read_text()
 
 
-# --- re-parenting, daemons, exec ---
+# --- reparenting, daemons, exec ---
 
 def record_tree(target, tmp_path, *flags):
-    """A Recording of the target and its descendants, once it samples."""
+    """A Recording of the target and its descendants, which has begun to sample."""
     recording = Recording(tmp_path / "tree.txt", "--pid", target.pid, "--subprocesses", "-f", "raw", "--function", *flags)
     recording.snapshot()
     return recording
@@ -195,23 +196,23 @@ def kill(*pids):
 
 @pytest.mark.parametrize("host", SOME, ids=repr)
 def test_reparented(spawn, tmp_path, host):
-    """A child whose parent ends goes to init, and keeps the place below the parent it had."""
+    """When its parent exits, a child is reparented to init and keeps its place below its old parent."""
     target = spawn(host, "daemons.py", "orphan")
     recording = record_tree(target, tmp_path)
-    told = target.next_report()
-    OURS.add(told["child"])
-    recording.until(seen_in(told["child"], "before_it_lost_its_parent"))
-    target.next_report()  # now its parent ends
-    wait_until(lambda: int(stat(told["child"])[1]) != told["middle"], "re-parented")
-    recording.until(seen_in(told["child"], "before_it_lost_its_parent", "after_it_lost_its_parent"))
+    report = target.next_report()
+    OURS.add(report["child"])
+    recording.until(seen_in(report["child"], "before_it_lost_its_parent"))
+    target.next_report()  # now its parent exits
+    wait_until(lambda: int(stat(report["child"])[1]) != report["middle"], "re-parented")
+    recording.until(seen_in(report["child"], "before_it_lost_its_parent", "after_it_lost_its_parent"))
     tree = read_tree(recording.stop())
-    assert chains_of(tree)[told["child"]] == [target.pid, told["middle"], told["child"]]
+    assert chains_of(tree)[report["child"]] == [target.pid, report["middle"], report["child"]]
 
 
 @pytest.mark.parametrize("how", ["double", "shell", "session"])
 @pytest.mark.parametrize("host", SOME, ids=repr)
 def test_daemon(spawn, tmp_path, host, how):
-    """Whoever is in between ends at once: the daemon is found all the same, below the program that it came from."""
+    """The process in between exits at once: the daemon is still found, below the program that it came from."""
     target = spawn(host, "daemons.py", how)
     recording = record_tree(target, tmp_path)
     daemon = target.next_report()["daemon"]
@@ -222,8 +223,8 @@ def test_daemon(spawn, tmp_path, host, how):
     assert chain[0] == target.pid and chain[-1] == daemon
 
 
-def test_strangers_are_not_taken(spawn, tmp_path):
-    """A daemon of somebody else, of the same program, is no part of the tree."""
+def test_unrelated_daemon_is_excluded(spawn, tmp_path):
+    """A daemon of another process, running the same program, is not part of the tree."""
     target = spawn(DEBIAN, "busy.py")
     other = spawn(DEBIAN, "daemons.py", "double")
     recording = record_tree(target, tmp_path)
@@ -236,9 +237,9 @@ def test_strangers_are_not_taken(spawn, tmp_path):
 @pytest.mark.parametrize("first", [p for p in (PYTHON_2, DEBIAN) if p], ids=repr)
 @pytest.mark.parametrize("second", [p for p in (PYTHON_2, DEBIAN, NEWEST_HOST) if p], ids=repr)
 def test_exec(spawn, script, tmp_path, first, second):
-    """A child that becomes another Python: both are seen, each under its own command line."""
+    """A child executes another Python: both are seen, each under its own command line."""
     code = "def second_works():\n while True: sum(range(300))\nsecond_works()\n"
-    path = pathlib.Path(script(first, "family.py")).parent / ("second-%d.py" % os.getpid())
+    path = pathlib.Path(script(first, "child_processes.py")).parent / ("second-%d.py" % os.getpid())
     path.write_text(code)
     target = spawn(first, "daemons.py", "exec", second.command[0], str(path))
 
@@ -260,8 +261,8 @@ def test_exec(spawn, script, tmp_path, first, second):
 
 
 def test_exec_of_the_root(spawn, script, tmp_path):
-    """The process that was asked for becomes another Python, without --subprocesses."""
-    path = pathlib.Path(script(DEBIAN, "family.py")).parent / ("root-%d.py" % os.getpid())
+    """The recorded process executes another Python, without --subprocesses."""
+    path = pathlib.Path(script(DEBIAN, "child_processes.py")).parent / ("root-%d.py" % os.getpid())
     path.write_text("def second_works():\n while True: sum(range(300))\nsecond_works()\n")
     target = spawn(DEBIAN, "daemons.py", "exec-self", NEWEST_HOST.command[0], str(path))
     recording = Recording(tmp_path / "out.txt", "--pid", target.pid, "-f", "raw", "--function")
@@ -272,7 +273,7 @@ def test_exec_of_the_root(spawn, script, tmp_path):
 
 
 def test_late_exec(launch, script, tmp_path):
-    """A shell that has long been passed over becomes Python."""
+    """A shell that was skipped long ago becomes Python."""
     path = script(DEBIAN, "busy.py")
     target = launch(["sh", "-c", "echo {}; read line; exec %s %s" % (DEBIAN.command[0], path)])
     wait_until(lambda: age(target.pid) > 3, "a shell that is not new")
@@ -282,8 +283,8 @@ def test_late_exec(launch, script, tmp_path):
     recording.stop()
 
 
-def test_not_python_between(tmp_path):
-    """Python scripts that a shell runs one after the other: the shell has no Python at times, and goes on."""
+def test_python_scripts_of_a_shell(tmp_path):
+    """A shell runs Python scripts one after the other: at times the tree has no Python, and the recording continues."""
     work = "import time\ndef %s():\n    end = time.process_time() + 0.3\n    while time.process_time() < end: sum(range(300))\n%s()"
     scripts = "; ".join("%s -c '%s'; sleep 0.3" % (DEBIAN.command[0], work % (name, name)) for name in ("one", "two", "three"))
     out = tmp_path / "out.txt"
@@ -292,35 +293,35 @@ def test_not_python_between(tmp_path):
     assert {"one", "two", "three"} <= set().union(*found.values()), (found, result)
 
 
-# --- who is left out, who is passed over ---
+# --- which processes are left out, which are skipped ---
 
 @pytest.mark.parametrize("name", ["py-spy", "spyglass", "austin", "pystack"])
-def test_profilers_are_left_out(spawn, tmp_path, name):
-    """A profiler below the program, and what it has started, are not the program's. By the name of its program file."""
+def test_profilers_are_excluded(spawn, tmp_path, name):
+    """A profiler below the program, and what it started, are left out. It is recognised by its file name."""
     program = tmp_path / name
     shutil.copy(os.path.realpath(DEBIAN.command[0]), program)
-    check_left_out(spawn, [str(program)])
+    check_excluded(spawn, [str(program)])
 
 
 @pytest.mark.parametrize("args", [["pystack"], ["-m", "pystack"], ["-X", "utf8", "-m", "pystack"]], ids=" ".join)
-def test_profilers_by_argument(spawn, tmp_path, args):
-    """Those that a Python runs: by its script or module."""
+def test_profilers_excluded_by_argument(spawn, tmp_path, args):
+    """Profilers that a Python runs: recognised by the script or module."""
     (tmp_path / "pystack").write_text("")
-    check_left_out(spawn, [DEBIAN.command[0], *[str(tmp_path / a) if a == "pystack" and "-m" not in args else a for a in args]],
+    check_excluded(spawn, [DEBIAN.command[0], *[str(tmp_path / a) if a == "pystack" and "-m" not in args else a for a in args]],
                    cwd=str(tmp_path))
 
 
-def check_left_out(spawn, command, cwd="/"):
-    """The stand-in is Python with a child of its own: were it not left out, both would be shown."""
-    target = spawn(DEBIAN, "profiled.py", cwd, *command)
-    told = target.next_report()
+def check_excluded(spawn, command, cwd="/"):
+    """The stand-in is Python with a child of its own: if it were not left out, both would appear."""
+    target = spawn(DEBIAN, "profiler_stand_in.py", cwd, *command)
+    report = target.next_report()
     result = run("dump", "-s", "-j", "-p", target.pid).check()
-    assert {t["pid"] for t in parse_json(result.out)} == {target.pid, told["worker"]}, (told, result)
-    assert str(told["profiler"]) not in result.err, result
+    assert {t["pid"] for t in parse_json(result.out)} == {target.pid, report["worker"]}, (report, result)
+    assert str(report["profiler"]) not in result.err, result
 
 
-def test_way_to_us(launch, tmp_path):
-    """The shell that starts us is below the program, too: nothing is said of it."""
+def test_shell_that_starts_spyglass(launch, tmp_path):
+    """The shell that starts spyglass is below the program too: there is no note about it."""
     code = ("import subprocess, json, os\n"
             "p = subprocess.run(['sh', '-c', %r + ' dump -s -j -p %%d; true' %% os.getpid()], stdout=-1, stderr=-1)\n"
             "print(json.dumps([p.returncode, p.stdout.decode(), p.stderr.decode()]), flush=True)\n")
@@ -331,9 +332,9 @@ def test_way_to_us(launch, tmp_path):
 
 
 @pytest.mark.smoke
-def test_passed_over(spawn):
+def test_non_python_children(spawn):
     """Children that are not Python: a note for each, and status 0."""
-    target = spawn(DEBIAN, "family.py", "parent")
+    target = spawn(DEBIAN, "child_processes.py", "parent")
     result = run("dump", "-s", "-p", target.pid).check()
     for other in target.truth["extra"]["others"]:
         assert len([line for line in result.err.splitlines() if "process %d " % other in line]) == 1, result
@@ -344,7 +345,7 @@ ODD = ["new\nline", "es\x1b[31mcape", "\x9b31m", "a;b", 'quo"te', "caf\u00e9", "
 
 
 def test_odd_command_lines(launch):
-    """Control characters in a child's arguments: safe in text, whole in JSON."""
+    """Control characters in a child's arguments: escaped in text, intact in JSON."""
     code = ("import subprocess, sys, json\n"
             "p = subprocess.Popen([sys.executable, '-c', 'import os; os.write(1, b\"x\"); os.read(0, 1)'] + %r + [b'\\xff\\xfe'],"
             " stdin=subprocess.PIPE, stdout=subprocess.PIPE)\n"
@@ -364,8 +365,8 @@ def test_odd_command_lines(launch):
 
 @pytest.mark.parametrize("depth", [1, 2, 3, 9])
 def test_depth(spawn, tmp_path, depth):
-    """Generation by generation; a shell in between is one, too."""
-    target = spawn(DEBIAN, "generations.py", "5")
+    """--depth counts generations; a shell in between counts too."""
+    target = spawn(DEBIAN, "process_chain.py", "5")
     pids = target.next_report()["pids"]
     threads = parse_json(run("dump", "--subprocess-depth", depth, "-j", "-p", target.pid).check().out)
     assert [t["pid"] for t in threads] == pids[: depth + 1]
@@ -374,8 +375,8 @@ def test_depth(spawn, tmp_path, depth):
     assert set(functions_of(read_tree(text))) == set(pids[: depth + 1])
 
 
-def test_depth_of_newcomers(spawn, tmp_path):
-    target = spawn(DEBIAN, "generations.py", "4")
+def test_depth_of_new_processes(spawn, tmp_path):
+    target = spawn(DEBIAN, "process_chain.py", "4")
     recording = record_tree(target, tmp_path, "--idle", "--subprocess-depth", "2")
     pids = target.next_report()["pids"]
     recording.until(lambda text: set(pids[:3]) <= set(functions_of(read_tree(text))))
@@ -390,13 +391,13 @@ def test_bad_depth(value):
 # --- many ---
 
 def test_short_lived(spawn, tmp_path):
-    """200 children that come and go: no descriptor and no memory stays with us."""
-    target = spawn(DEBIAN, "short_lived.py", "200")
+    """200 short-lived children: spyglass leaks no file descriptor and no memory."""
+    target = spawn(DEBIAN, "short_lived_processes.py", "200")
     out = tmp_path / "out.txt"
     process = start("record", "--pid", target.pid, "--subprocesses", "-f", "raw", "-o", out)
     wait_sampling(process)
     alone = descriptors(process.pid)
-    pids = target.next_report()["pids"]  # twenty, for which it takes what memory it wants
+    pids = target.next_report()["pids"]  # the first twenty may take what memory they need
     wait_until(lambda: descriptors(process.pid) <= alone, "descriptors of the first ones closed")
     memory = resident(process.pid)
     pids += target.next_report()["pids"]
@@ -405,30 +406,31 @@ def test_short_lived(spawn, tmp_path):
     grown = resident(process.pid) - memory
     process.send_signal(signal.SIGINT)
     finish(process).check()
-    # Sanitizers keep what was freed, and look for leaks themselves.
+    # Sanitizers keep freed memory, and look for leaks themselves.
     assert SANITIZED or grown < 5 << 20, grown
 
 
-def test_a_thousand(spawn, tmp_path):
-    """dump and record of a thousand children, with few descriptors allowed: all are there, and the busy ones are seen."""
-    target = spawn(DEBIAN, "thousand.py", "1000")
-    told = target.next_report()
+def test_thousand_children(spawn, tmp_path):
+    """dump and record of a thousand children with a low limit of file descriptors: all are shown, and the busy ones
+    are seen."""
+    target = spawn(DEBIAN, "many_children.py", "1000")
+    report = target.next_report()
     limit = lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256))
     result = run("dump", "-s", "-j", "-p", target.pid, preexec_fn=limit).check()
     threads = parse_json(result.out)
-    assert {t["pid"] for t in threads} == {target.pid, *told["idle"], *told["busy"]}, result.err
+    assert {t["pid"] for t in threads} == {target.pid, *report["idle"], *report["busy"]}, result.err
     for thread in threads:
-        if thread["pid"] in told["idle"]:
+        if thread["pid"] in report["idle"]:
             assert [f["name"] for f in thread["frames"]][:2] == ["child_rests", "start_all"]
     out = tmp_path / "out.txt"
-    text, result = record_enough(lambda text: all("child_works" in functions_of(read_tree(text)).get(pid, ()) for pid in told["busy"]),
+    text, result = record_enough(lambda text: all("child_works" in functions_of(read_tree(text)).get(pid, ()) for pid in report["busy"]),
                                  "-s", "-r", "50", "--function", "-f", "raw", "-p", target.pid, out=out, first=4, preexec_fn=limit)
     found = functions_of(read_tree(text))
-    assert set(found) == set(told["busy"]), (set(found) ^ set(told["busy"]), result)
+    assert set(found) == set(report["busy"]), (set(found) ^ set(report["busy"]), result)
 
 
-def test_limit_is_raised_for_us_alone(tmp_path):
-    """The soft limit of descriptors that a launched program has is the one that we were given."""
+def test_descriptor_limit_is_not_inherited(tmp_path):
+    """A launched program keeps the soft limit of file descriptors that spyglass was started with."""
     code = "import resource, sys; print(resource.getrlimit(resource.RLIMIT_NOFILE)[0], flush=True); sum(range(3 * 10 ** 7))"
     limit = lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (300, 4000))
     result = run("record", "-f", "raw", "-o", tmp_path / "x", "--", *DEBIAN.command, "-c", code, preexec_fn=limit)

@@ -1,4 +1,4 @@
-"""A WSGI application for gunicorn: each request parks in a known place, after writing where it is to a file."""
+"""A WSGI application for gunicorn: each request writes its stack to a file and blocks in a known place."""
 import json
 import os
 import sys
@@ -8,7 +8,7 @@ import truth
 
 def handler_rests(path):
     ends = os.pipe()
-    tell(path, sys._getframe()); os.read(ends[0], 1)  # one line, since it tells where it stands
+    tell(path, sys._getframe()); os.read(ends[0], 1)  # on one line, because it reports its own line number
 
 
 def tell(path, frame):
@@ -20,6 +20,6 @@ def tell(path, frame):
 
 
 def application(environ, start_response):
-    handler_rests(os.environ["SERVED"])
+    handler_rests(os.environ["REPORT_FILE"])
     start_response("200 OK", [])
     return [b"done"]

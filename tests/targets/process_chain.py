@@ -1,4 +1,4 @@
-"""A chain of N generations, each the child of the one before: `python generations.py N`."""
+"""A chain of N processes, each the child of the previous one: `python process_chain.py N`."""
 import os
 import sys
 import time

@@ -1,8 +1,8 @@
-"""By turns the main thread works, and one that has just come, while the main thread waits for it:
-`python comers.py KIND MS SLEEPERS`.
+"""The main thread works, then waits for a new thread that works, in turn: `python short_lived_threads.py KIND MS SLEEPERS`.
 
-KIND is `python` for threads of threading, or `foreign` for those of C, which Python knows only while they call it. They
-work MS milliseconds of CPU time each. SLEEPERS threads sleep all along. At SIGTERM one line tells the seconds of both.
+KIND is `python` for threads of the threading module, or `foreign` for C threads, which Python knows only while they
+call it. Each works for MS milliseconds of CPU time. SLEEPERS threads sleep all the time. On SIGTERM it prints one
+line with the CPU seconds of both.
 """
 import ctypes
 import os

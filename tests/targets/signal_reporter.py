@@ -1,6 +1,6 @@
-"""A program that tells each signal it gets, one line of JSON each, and works: `python signalled.py [ends]`.
+"""Prints each signal that it gets as a line of JSON, and works: `python signal_reporter.py [ends]`.
 
-With `ends` it ends at SIGTERM and SIGINT with the status 40 + signal, after half a second of tidying up.
+With `ends`, it exits on SIGTERM and SIGINT with the status 40 + signal, after half a second of cleanup.
 """
 import json
 import os

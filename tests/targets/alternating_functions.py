@@ -1,6 +1,8 @@
-"""Twelve functions take turns, a few hundred microseconds each, half of them called by generators: `python turns.py`.
+"""Alternates between twelve functions, a few hundred microseconds each, half of them called by generators: `python
+alternating_functions.py`.
 
-They get 1 : 2 : 3 parts of the time, by their number. At SIGTERM one line tells the seconds that each kind had.
+Functions of kind0 : kind1 : kind2 get 1 : 2 : 3 parts of the time. On SIGTERM it prints one line with the CPU
+seconds of each kind.
 """
 import os
 import signal

@@ -1,4 +1,4 @@
-"""Works for two milliseconds, sleeps for two, again and again: `python naps.py`."""
+"""Alternates two milliseconds of work and two milliseconds of sleep: `python short_sleeps.py`."""
 import sys
 import time
 

@@ -1,4 +1,5 @@
-"""What a launched program leaves behind: found however soon it is born, recorded to its end, the program's status kept."""
+"""Processes that outlive the program that spyglass launched: spyglass finds them however soon they start, records
+them to their end, and exits with the program's status."""
 import os
 import signal
 import stat as file_modes
@@ -7,11 +8,12 @@ import pytest
 from processes import cpu_seconds, process_state
 from program import PY_SPY, SPYGLASS, WAIT, finish, run, start, wait_until
 from pythons import DEBIAN
-from trees import WORLDS, chains_of, functions_of, read_tree
+from process_trees import ENVIRONMENTS, chains_of, functions_of, read_tree
 
-ROOT_ONLY = pytest.mark.skipif(os.getuid() != 0, reason="worlds are made with mount(8)")
+ROOT_ONLY = pytest.mark.skipif(os.getuid() != 0, reason="environments are made with mount(8)")
 
-# Tells its pid; lets a profiler that was stopped go on when the program that was launched has ended; works; tells its end.
+# Writes its PID; with HOLD, waits until the launched program has exited and then continues the stopped profiler; works;
+# writes `done`.
 WORKER = """
 import os, signal, sys, time
 place = os.environ["PLACE"]
@@ -39,7 +41,7 @@ def main():
     open(place + "/done", "w").close()
 """
 
-# A Python that is forked, not executed.
+# A Python that was forked, without exec.
 FORKS = "import os, sys, threading; sys.path.insert(0, os.environ['PLACE']); import worker\n"
 DOUBLE = FORKS + """
 if os.fork(): os._exit(7)
@@ -47,7 +49,7 @@ os.setsid()
 if os.fork(): os._exit(0)
 worker.main(); os._exit(0)
 """
-# By a thread that ends at once, as the process does.
+# Forked by a thread that exits at once, as does the process.
 THREAD = FORKS + """
 def forks():
     if os.fork() == 0:
@@ -59,14 +61,14 @@ import subprocess
 def starts(): subprocess.Popen([sys.executable, os.environ["PLACE"] + "/run.py"], start_new_session=True)
 t = threading.Thread(target=starts); t.start(); t.join(); os._exit(7)
 """
-# A chain in which each ends as soon as it has a child.
+# A chain of processes: each exits as soon as it has a child.
 CHAIN = FORKS + """
 for i in range(6):
     if os.fork(): os._exit(7 if i == 0 else 0)
     os.setsid()
 worker.main(); os._exit(0)
 """
-# Orphans go to the program itself.
+# The program itself adopts the orphans.
 SUBREAPER = FORKS + """
 import ctypes
 ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)
@@ -94,8 +96,8 @@ PYTHON = {"double": DOUBLE, "thread": THREAD, "spawned": SPAWNED, "chain": CHAIN
 ALL = [*SHELL, *PYTHON]
 
 
-class Left:
-    """A launched program of one of these forms, and what it leaves."""
+class OrphanLauncher:
+    """Launches a program of one of these forms, which leaves an orphan behind."""
 
     def __init__(self, place, form, hold, seconds=0.5):
         self.place = place
@@ -121,7 +123,7 @@ class Left:
         return int((self.place / name).read_text().split()[-1])
 
     def check(self, result, status=7):
-        """It was there to the end, at work, in its place; nothing of it stays."""
+        """The orphan ran to its end, its work was recorded in the right place of the tree, and no process is launcher."""
         assert result.status == status, result
         assert (self.place / "done").exists(), result
         tree = read_tree((self.place / "out").read_text())
@@ -132,68 +134,68 @@ class Left:
 
 
 @pytest.mark.parametrize("form", ALL)
-def test_left(tmp_path, form):
-    """Each as it comes."""
-    left = Left(tmp_path, form, hold=False)
-    left.check(left.run())
+def test_orphan(tmp_path, form):
+    """Each form without any synchronisation."""
+    launcher = OrphanLauncher(tmp_path, form, hold=False)
+    launcher.check(launcher.run())
 
 
 @ROOT_ONLY
-@pytest.mark.parametrize("world", ["told", "newest"])
+@pytest.mark.parametrize("environment", ["connector", "newest-pid"])
 @pytest.mark.parametrize("form", ALL)
-def test_left_before_we_look(tmp_path, worlds, form, world):
-    """All is over but for the last one when we first look: the program stops us until then."""
-    left = Left(tmp_path, form, hold=True)
-    left.check(left.run(*worlds(world)))
+def test_orphan_before_first_scan(tmp_path, environments, form, environment):
+    """Everything but the orphan has exited before spyglass first looks: the program stops spyglass until then."""
+    launcher = OrphanLauncher(tmp_path, form, hold=True)
+    launcher.check(launcher.run(*environments(environment)))
 
 
 @ROOT_ONLY
-@pytest.mark.parametrize("world", [w for w in WORLDS if w not in ("told", "newest")])
+@pytest.mark.parametrize("environment", [e for e in ENVIRONMENTS if e not in ("connector", "newest-pid")])
 @pytest.mark.parametrize("form", ["background", "setsid", "double", "chain", "later"])
-def test_left_in_other_worlds(tmp_path, worlds, form, world):
-    left = Left(tmp_path, form, hold=True)
-    left.check(left.run(*worlds(world)))
+def test_orphan_in_other_environments(tmp_path, environments, form, environment):
+    launcher = OrphanLauncher(tmp_path, form, hold=True)
+    launcher.check(launcher.run(*environments(environment)))
 
 
 def test_duration(tmp_path):
-    """-d ends the recording though what was left goes on; the status is still the program's."""
+    """-d ends the recording although the orphan keeps running; spyglass still exits with the program's status."""
     seconds, found = 0.75, False
     while not found:  # on a busy machine the worker may not have started by then
         seconds *= 2
         assert seconds < WAIT
-        left = Left(tmp_path, "nohup", hold=False, seconds=600)
-        result = finish(left.start("-d", seconds))
+        launcher = OrphanLauncher(tmp_path, "nohup", hold=False, seconds=600)
+        result = finish(launcher.start("-d", seconds))
         assert result.status == 7, result
-        wait_until(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text(), "what is left")
+        wait_until(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text(), "the orphan")
         try:
-            assert process_state(left.number()) in ("R", "S")
+            assert process_state(launcher.number()) in ("R", "S")
             tree = functions_of(read_tree((tmp_path / "out").read_text()))
-            found = "works" in tree.get(left.number(), ())
+            found = "works" in tree.get(launcher.number(), ())
         finally:
-            os.kill(left.number(), signal.SIGKILL)
+            os.kill(launcher.number(), signal.SIGKILL)
             (tmp_path / "pid").unlink()
 
 
 @pytest.mark.parametrize("program, status", [(SPYGLASS, 7), (PY_SPY, 0)])
-def test_asked_to_end(tmp_path, program, status):
-    """A signal ends the recording of what is left, which goes on; the pid that the program had is sent nothing."""
-    left = Left(tmp_path, "nohup", hold=False, seconds=600)
-    process = left.start(program=program)
+def test_signal_ends_recording(tmp_path, program, status):
+    """A signal ends the recording; the orphan keeps running. spyglass sends nothing to the program's old PID."""
+    launcher = OrphanLauncher(tmp_path, "nohup", hold=False, seconds=600)
+    process = launcher.start(program=program)
     try:
-        wait_until(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text(), "what is left")
-        wait_until(lambda: cpu_seconds(left.number()) > 0.7, "it works")
+        wait_until(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text(), "the orphan")
+        wait_until(lambda: cpu_seconds(launcher.number()) > 0.7, "it works")
         process.send_signal(signal.SIGTERM)
         result = finish(process)
         assert result.status == status, result
         assert "exited with status 7" in result.out, result
-        assert process_state(left.number()) in ("R", "S")
-        assert "works" in functions_of(read_tree((tmp_path / "out").read_text()))[left.number()]
+        assert process_state(launcher.number()) in ("R", "S")
+        assert "works" in functions_of(read_tree((tmp_path / "out").read_text()))[launcher.number()]
     finally:
-        os.kill(left.number(), signal.SIGKILL)
+        os.kill(launcher.number(), signal.SIGKILL)
 
 
-def test_no_python_is_left(tmp_path):
-    """A server of another kind does not keep us for ever."""
+def test_orphan_is_not_python(tmp_path):
+    """A server that is not Python does not keep spyglass running."""
     (tmp_path / "run.py").write_text("def works():\n    sum(range(3 * 10 ** 7))\nworks()\n")
     out = tmp_path / "out"
     code = "sleep 600 >/dev/null 2>&1 & echo $! > %s; %s %s; exit 5" % (tmp_path / "pid", PY, tmp_path / "run.py")
@@ -206,8 +208,8 @@ def test_no_python_is_left(tmp_path):
         os.kill(int((tmp_path / "pid").read_text()), signal.SIGKILL)
 
 
-def test_children_that_we_had(tmp_path):
-    """Whoever became the profiler had children of its own: these are no part of what it launches."""
+def test_existing_children_are_excluded(tmp_path):
+    """The process that became the profiler already had children: they are not part of the launched program."""
     code = "def %s():\n    while True: sum(range(300))\n%s()\n"
     (tmp_path / "elder.py").write_text(code % ("elder", "elder"))
     out = tmp_path / "out"
@@ -224,16 +226,16 @@ def test_children_that_we_had(tmp_path):
 
 @pytest.mark.parametrize("command, status", [(["true"], 1), (["false"], 1), (["sh", "-c", "true & exit 9"], 9),
                                              (["sh", "-c", "sleep 0.3; kill -KILL $$"], 137)], ids=str)
-def test_no_python_at_all(tmp_path, command, status):
-    """However soon it ends, it is told the same."""
+def test_no_python(tmp_path, command, status):
+    """The message is the same, however soon the program exits."""
     result = run("record", "-s", "-f", "raw", "-o", tmp_path / "out", "--", *command)
     assert result.status == status and "before it ran any Python" in result.err, result
 
 
-def test_many_that_are_no_python(tmp_path):
-    """A crowd of shells that come and go, each tried as it may become Python: one that is Python is not kept waiting."""
-    left = Left(tmp_path, "background", hold=False)
+def test_many_non_python_children(tmp_path):
+    """Many short-lived shells, each of which might become Python, do not delay finding the one that is Python."""
+    launcher = OrphanLauncher(tmp_path, "background", hold=False)
     program = tmp_path / "program"
     crowd = "i=0; while [ $i -lt 60 ]; do sh -c 'sleep 1; true' & i=$((i + 1)); done\n"
     program.write_text(program.read_text().replace(SHELL["background"], crowd + SHELL["background"]))
-    left.check(left.run())
+    launcher.check(launcher.run())

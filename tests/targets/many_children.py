@@ -1,4 +1,4 @@
-"""A parent with N children, of which four work and the rest sleep: `python thousand.py N`."""
+"""A parent with N children, of which four work and the rest sleep: `python many_children.py N`."""
 import os
 import sys
 import time

@@ -1,35 +1,35 @@
-"""Profiles of process trees read back by process, and environments in which children are found in other ways."""
+"""Parses profiles of process trees by process, and provides environments that force other ways to find children."""
 import re
 import subprocess
 
 import pytest
 from program import TARGETS
 
-# How births are noticed: told by the kernel; by the newest pid; where that is made up (as lxcfs does), by a listing;
-# without the kernel's lists of children.
-WORLDS = {
-    "told": "exec",
-    "newest": "exec %(deny)s EPERM:socket --",
-    "listed": "mount --bind %(fake)s /proc/loadavg && exec %(deny)s EPERM:socket --",
-    "no-lists": "mount --bind %(fake)s /proc/loadavg && exec %(deny)s EPERM:socket EACCES:/children --",
+# How spyglass learns of new processes: from the process connector; from the newest PID; where /proc/loadavg is emulated
+# (as by lxcfs), from a listing of /proc; and that without the kernel's lists of children.
+ENVIRONMENTS = {
+    "connector": "exec",
+    "newest-pid": "exec %(deny)s EPERM:socket --",
+    "proc-listing": "mount --bind %(fake)s /proc/loadavg && exec %(deny)s EPERM:socket --",
+    "no-children-files": "mount --bind %(fake)s /proc/loadavg && exec %(deny)s EPERM:socket EACCES:/children --",
 }
 
 
 @pytest.fixture(scope="session")
-def worlds(tmp_path_factory):
-    """The command that runs a program in one of these."""
-    place = tmp_path_factory.mktemp("worlds")
+def environments(tmp_path_factory):
+    """environments(name) -> the command that runs a program in one of these environments."""
+    place = tmp_path_factory.mktemp("environments")
     (place / "loadavg").write_text("0.00 0.00 0.00 1/1 1\n")
     subprocess.run(["gcc", "-O1", "-o", place / "deny", TARGETS / "deny.c"], check=True)
     names = {"deny": place / "deny", "fake": place / "loadavg"}
-    return lambda world: ["unshare", "--mount", "sh", "-c", WORLDS[world] % names + ' "$@"', "sh"]
+    return lambda environment: ["unshare", "--mount", "sh", "-c", ENVIRONMENTS[environment] % names + ' "$@"', "sh"]
 
 
 PROCESS = re.compile(r'process (\d+):"(.*?)"(?:;|$)', re.S)
 
 
 def read_tree(text):
-    """A raw profile of --subprocesses: a list of (line of descent as [(pid, command)], functions, count)."""
+    """A raw profile of --subprocesses as a list of (ancestors as [(pid, command)], functions, count)."""
     rows = []
     for line in text.splitlines():
         stack, _, count = line.rpartition(" ")
@@ -53,5 +53,5 @@ def functions_of(rows):
 
 
 def chains_of(rows):
-    """pid -> pids of its line of descent, eldest first."""
+    """pid -> PIDs of its ancestors and itself, oldest first."""
     return {chain[-1][0]: [pid for pid, _ in chain] for chain, _, _ in rows}

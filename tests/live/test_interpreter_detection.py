@@ -1,4 +1,4 @@
-"""The interpreter is found wherever it lies: deleted, replaced, stripped, in a venv, embedded, without symbols."""
+"""spyglass finds the interpreter wherever it is: deleted, replaced, stripped, in a venv, embedded, without symbols."""
 import pathlib
 import subprocess
 
@@ -26,7 +26,7 @@ def test_deleted(launch, copy, script, python):
 
 
 def test_replaced(launch, copy, script, python):
-    """As an upgrade does it: another file is renamed over the one that runs."""
+    """Like an upgrade: renames another file over the running one."""
     one = copy(python)
     target = launch([*one.command, script(python, "situations.py"), "plain"], env=one.env)
     for file in one.files:
@@ -54,7 +54,7 @@ def test_stripped_and_deleted(launch, copy, script, python):
 
 
 def test_odd_program_name(launch, copy, script, python):
-    """Neither the program's name nor its library's path says python."""
+    """Neither the program's name nor its library's path contains "python"."""
     one = copy(python)
     renamed = one.files[0].with_name("server")
     one.files[0].rename(renamed)
@@ -73,7 +73,7 @@ def test_venv(launch, places, script, python):
 
 
 def test_symlinks(launch, places, script, python):
-    """The script and, on the host, the interpreter are started through links."""
+    """Starts the script and, on the host, the interpreter through symbolic links."""
     link = places(python.root) / ("link-" + python.label + ".py")
     link.symlink_to("situations.py")
     command = list(python.command)
@@ -86,7 +86,7 @@ def test_symlinks(launch, places, script, python):
 
 @pytest.mark.parametrize("host", HOSTS, ids=repr)
 def test_argv_rewritten(launch, script, host):
-    """A process that calls itself something else, as workers of clusters do."""
+    """A process with another argv[0], such as the workers of a cluster."""
     program, path = host.command[0], script(host, "situations.py")
     home = pathlib.Path(program).resolve().parent.parent
     target = launch(["ray::Busy.method", path, "plain"], executable=program, env={"PYTHONHOME": str(home)})
@@ -109,7 +109,7 @@ def test_embedded(launch, places, tmp_path, shared):
 @pytest.mark.parametrize("kind, library", [("-no-pie", "libpython3.*[0-9].a"), ("-pie", "libpython3.*-pic.a")])
 @pytest.mark.parametrize("symbols", ["symbols", "stripped"])
 def test_static(launch, places, tmp_path, kind, library, symbols):
-    """Linked in statically, no symbol exported; stripped, no symbol at all."""
+    """Statically linked with no symbol exported; stripped, with no symbol at all."""
     config = pathlib.Path("/usr/lib/python%d.%d" % DEBIAN.version)
     archive = next(config.glob("config-*/" + library))
     program = tmp_path / "static"

@@ -1,7 +1,7 @@
-"""A program with a worker and with a stand-in for a profiler, which has a child too: `python profiled.py DIR COMMAND...`.
+"""A program with a worker and a stand-in for a profiler, which has a child too: `python profiler_stand_in.py DIR COMMAND...`.
 
-COMMAND is a Python under another name, or with the arguments that start a profiler; what runs in it is DIR/pystack or
-the module of that name, which this writes.
+COMMAND is a Python under another name, or with the arguments that start a profiler. It runs DIR/pystack or the
+module of that name, which this program writes.
 """
 import os
 import subprocess
