@@ -310,7 +310,7 @@ static void capture_native(const struct stack_source *src, struct known_thread *
     else if (read_regs(src, k, fz, &regs, &base))
         native_capture(n, &regs, base, k->tid == n->pid, limit);
     if (n->captured && src->ahead) /* from 3.11 on the marks between Python's frames lie there */
-        ahead_offer(src->ahead, n->copy.at, n->copy.bytes, n->copy.len);
+        ahead_offer(src->ahead, n->copy.addr, n->copy.bytes, n->copy.len);
 }
 
 static void begin_ahead(const struct stack_source *src, struct known_thread *k, const struct pause *fz)
