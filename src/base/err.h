@@ -47,7 +47,8 @@ __attribute__((format(printf, 2, 3))) void err_note_hint(struct err_note *note, 
 /* The short name of a code, such as "torn read". */
 const char *err_name(int code);
 
-/* Prints the message and, if there is one, the hint on a line of its own. Returns the exit status. `note` may be NULL. */
+/* Prints the message and, if there is one, the hint on a line of its own. Returns the exit status. `note` may be
+ * NULL. */
 int err_print(FILE *out, int code, const struct err_note *note);
 
 #endif

@@ -13,8 +13,8 @@
 int open_in_root_path(int root_fd, const char *path);
 
 /*
- * Opens a regular file for reading. Returns a descriptor or ERR_READ. Never blocks, not even if a FIFO is at `path`, and
- * follows no magic links (/proc/PID/fd/N).
+ * Opens a regular file for reading. Returns a descriptor or ERR_READ. Never blocks, not even if a FIFO is at `path`,
+ * and follows no magic links (/proc/PID/fd/N).
  */
 int open_in_root(int root_fd, const char *path);
 

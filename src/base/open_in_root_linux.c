@@ -108,8 +108,8 @@ static int walk_path(struct walk *w, int root, char *rest)
     return ERR_READ;
 }
 
-/* Opens an O_PATH descriptor for reading, through /proc/self/fd, and closes it. The file type is checked before the open
- * because opening a device can have side effects. */
+/* Opens an O_PATH descriptor for reading, through /proc/self/fd, and closes it. The file type is checked before the
+ * open because opening a device can have side effects. */
 static int reopen(int fd)
 {
     char path[64];

@@ -15,8 +15,8 @@ size_t utf8_encode(uint32_t cp, char out[4]);
 /* Decodes the first code point of the `len` > 0 bytes at `s` and returns its length. An invalid byte has length 1. */
 size_t utf8_decode(const char *s, size_t len, uint32_t *ret_cp);
 
-/* Copies `len` bytes to `out`, replacing invalid bytes and NULs by U+FFFD. `out` needs room for 3 * len bytes. Returns the
- * length of the result. */
+/* Copies `len` bytes to `out`, replacing invalid bytes and NULs by U+FFFD. `out` needs room for 3 * len bytes. Returns
+ * the length of the result. */
 size_t utf8_clean(const char *s, size_t len, char *out);
 
 #endif

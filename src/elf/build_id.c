@@ -1,15 +1,14 @@
 /*
- * Notes -> build id. Called to tell whether a file is the one that a target has mapped.
+ * Finds the build ID in ELF notes.
  */
 #include "elf/build_id.h"
 
 #include "base/err.h"
 
 #include <elf.h>
-#include <stdio.h>
 #include <string.h>
 
-/* Notes of programs are aligned to four bytes, whatever the segment says of the whole. */
+/* Build ID notes are aligned to 4 bytes, whatever the alignment of their segment. */
 #define ALIGN4(n) (((n) + 3) & ~(size_t)3)
 
 int build_id_from_notes(const unsigned char *notes, size_t len, struct build_id *ret)
@@ -61,13 +60,4 @@ int build_id_from_file(const struct elf_file *f, struct build_id *ret)
 bool build_id_equal(const struct build_id *a, const struct build_id *b)
 {
     return a->len == b->len && memcmp(a->bytes, b->bytes, a->len) == 0;
-}
-
-struct build_id_text build_id_show(const struct build_id *id)
-{
-    struct build_id_text t = {"none"};
-
-    for (size_t i = 0; i < id->len; i++)
-        snprintf(t.text + 2 * i, 3, "%02x", id->bytes[i]);
-    return t;
 }

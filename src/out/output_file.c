@@ -1,7 +1,6 @@
 /*
- * A path -> whole content, or nothing. Called by cmd/record: output_file_open before sampling, output_file_write
- * at each snapshot and at the end. A file that is to be replaced stays as it was until its successor is
- * on the disk; no temporary file survives a return from here.
+ * Writes output files atomically. A file to be replaced stays unchanged until the new content is on the disk. No
+ * function leaves a temporary file behind.
  */
 #include "out/output_file.h"
 
@@ -23,38 +22,38 @@
 #include <unistd.h>
 
 enum output_file_method {
-    OUTPUT_FILE_RENAME, /* a temporary beside it, renamed over it */
-    OUTPUT_FILE_FILE,   /* a regular file, held open as fd, overwritten */
-    OUTPUT_FILE_STREAM, /* a pipe, terminal or device, held open as fd */
+    OUTPUT_FILE_RENAME, /* write a temporary file in the same directory and rename it */
+    OUTPUT_FILE_FILE,   /* overwrite the regular file open as `fd` */
+    OUTPUT_FILE_STREAM, /* append to the pipe, terminal or device open as `fd` */
 };
 
 struct output_file {
     char *path;
-    char *dir;        /* "." or the part before the last slash */
-    const char *name; /* the part after it, within path */
+    char *dir;        /* the part before the last slash, or "." */
+    const char *name; /* the part after it, within `path` */
     enum output_file_method way;
     int fd;        /* -1 with OUTPUT_FILE_RENAME */
-    bool written;  /* by us: the content of fd is ours to replace */
-    bool standard; /* the descriptor 1 of this process */
-    off_t begin;   /* where our content begins in fd; what is before it is not ours */
-    off_t end;     /* where our last content ended */
+    bool written;  /* the content of `fd` is ours and may be replaced */
+    bool standard; /* our standard output */
+    off_t begin;   /* start of our content in `fd`, if that is seekable */
+    off_t end;     /* end of our content */
     bool has_owner;
-    uid_t uid; /* who what we create belongs to */
+    uid_t uid; /* owner of files that we create, if has_owner */
     gid_t gid;
 };
 
-/* What one filling wrote. Collects the first error, which stdio would forget. */
+/* Remembers the first write error, whose errno stdio does not keep. */
 struct sink {
     int fd;
     int error;
 };
 
-/* A path as a message may show it. */
+/* A path without control characters, for messages. */
 struct shown {
     char text[400];
 };
 
-/* Controls, among them C1 and the marks that turn the direction of writing, must not reach a terminal. */
+/* False for control characters, including C1 and bidirectional marks, which must not reach a terminal. */
 static bool is_printable(uint32_t cp)
 {
     if (cp < 0x20 || (cp >= 0x7f && cp < 0xa0) || cp == UTF8_REPLACEMENT)
@@ -97,7 +96,7 @@ static ssize_t sink_write(void *cookie, const char *buf, size_t n)
         else if (r == 0)
             s->error = EIO;
     }
-    return s->error ? 0 : (ssize_t)done; /* 0 is what fopencookie takes for an error */
+    return s->error ? 0 : (ssize_t)done; /* fopencookie: 0 means error */
 }
 
 static int fail_write(const struct output_file *pl, int error, struct err_note *note)
@@ -115,7 +114,7 @@ static int fail_place(const struct output_file *pl, const char *why, struct err_
     return err_note_what(note, ERR_OUTPUT, "'%s': %s", show(pl->path).text, why);
 }
 
-/* Content -> fd, and from there to the disk. */
+/* Writes the content to `fd` and syncs it. */
 static int write_all(struct output_file *pl, int fd, int (*fill)(FILE *, void *), void *arg, struct err_note *note)
 {
     struct sink sink = {.fd = fd};
@@ -127,35 +126,35 @@ static int write_all(struct output_file *pl, int fd, int (*fill)(FILE *, void *)
     int r = fill(out, arg);
     bool failed = ferror(out);
     failed |= fclose(out) != 0;
-    /* A filling that noticed the full disk reports it in its own words: ours name the cause. */
+    /* Our error comes first: `fill` may report the same failure, but without errno. */
     if (sink.error || (failed && r == 0))
         return fail_write(pl, sink.error ? sink.error : EIO, note);
     if (r < 0)
         return r;
-    /* Pipes and some file systems know no fsync: EINVAL, EROFS or ENOTSUP say nothing about the content. */
+    /* Pipes and some file systems do not support fsync: EINVAL, EROFS and ENOTSUP are not write errors. */
     if (fsync(fd) < 0 && errno != EINVAL && errno != EROFS && errno != ENOTSUP)
         return fail_write(pl, errno, note);
     return 0;
 }
 
-/* ---- the way by rename ---- */
+/* ---- OUTPUT_FILE_RENAME ---- */
 
 static int open_dir(const struct output_file *pl)
 {
     int fd = open(pl->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
-    /* A directory that may be written but not listed; fsync has no use for this kind. */
+    /* We may be allowed to write the directory but not to list it. O_PATH suffices, except for fsync. */
     if (fd < 0 && errno == EACCES)
         fd = open(pl->dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
     return fd;
 }
 
-/* The name of a temporary: not made from the file's own, which may be as long as names can be. */
+/* The name of a temporary file. Not derived from the name of the file, which may already have the maximum length. */
 struct temp_name {
     char text[40];
 };
 
-/* Linux has getrandom since 3.17. Nothing but time depends on the number: the file must not exist (O_EXCL). */
+/* getrandom needs Linux 3.17. A poor number only costs retries, since the file is created with O_EXCL. */
 static uint64_t random_number(void)
 {
     uint64_t number;
@@ -188,7 +187,7 @@ static bool is_directory(int dir, const char *name)
     return fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISDIR(st.st_mode);
 }
 
-/* Opens the regular file at the path, unless it is a link or another file than `want`. */
+/* Opens the path for writing if it is still the regular file `want`. Does not follow symlinks. */
 static int open_same(const struct output_file *pl, const struct stat *want)
 {
     struct stat st;
@@ -209,7 +208,8 @@ static void hold_file(struct output_file *pl, int fd)
     pl->fd = fd;
 }
 
-/* The file is there and writable, but cannot be replaced (a mount of a single file gives EBUSY). */
+/* Switches to OUTPUT_FILE_FILE if the file exists and is writable, but cannot be replaced. Renaming over a bind mount
+ * of a single file, for example, fails with EBUSY. */
 static bool take_in_place(struct output_file *pl)
 {
     struct stat st;
@@ -224,14 +224,14 @@ static bool take_in_place(struct output_file *pl)
     return true;
 }
 
-/* The file that is held, from its beginning; what was there is gone when this begins to write. */
+/* Overwrites the open file from the start. Its old content is lost with the first write. */
 static int overwrite_file(struct output_file *pl, int (*fill)(FILE *, void *), void *arg, struct err_note *note)
 {
     if (lseek(pl->fd, 0, SEEK_SET) < 0)
         return fail_write(pl, errno, note);
     int r = write_all(pl, pl->fd, fill, arg, note);
     off_t end = lseek(pl->fd, 0, SEEK_CUR);
-    /* Half a content is worse than none; one that was not even touched stays. */
+    /* On failure, empty the file rather than leave half of the content, unless nothing was written. */
     if (r < 0 && end <= 0)
         return r;
     if (ftruncate(pl->fd, r < 0 ? 0 : end) < 0 && r == 0)
@@ -240,7 +240,7 @@ static int overwrite_file(struct output_file *pl, int (*fill)(FILE *, void *), v
     return r;
 }
 
-/* Errors of rename that tell of the place, not of the disk. */
+/* Errors of open and rename for which overwriting the file may still work. */
 static bool is_unmovable(int error)
 {
     return error == EBUSY || error == EXDEV || error == EACCES;
@@ -257,7 +257,7 @@ static int write_rename(struct output_file *pl, int (*fill)(FILE *, void *), voi
         r = error == ENOSPC || error == EDQUOT ? fail_write(pl, error, note) : fail_place(pl, strerror(error), note);
         goto out;
     }
-    /* Where it cannot be given away (a file system without owners) it is written all the same. */
+    /* Some file systems do not support owners. Write the file anyway. */
     if (pl->has_owner && fchown(fd, pl->uid, pl->gid) < 0)
         pl->has_owner = false;
     r = write_all(pl, fd, fill, arg, note);
@@ -279,9 +279,9 @@ out:
     return r;
 }
 
-/* ---- the ways in place ---- */
+/* ---- OUTPUT_FILE_FILE and OUTPUT_FILE_STREAM ---- */
 
-/* The path still leads to the file that we hold, and what is in it is ours. */
+/* True if the path still refers to the file we have open and its content is ours. */
 static bool is_still_ours(const struct output_file *pl)
 {
     struct stat held, there;
@@ -302,8 +302,8 @@ static int write_file(struct output_file *pl, int (*fill)(FILE *, void *), void 
     return overwrite_file(pl, fill, arg, note);
 }
 
-/* A stream that is a redirected file: the newest content takes the place of the one before it, provided
- * that nothing else was written behind it. */
+/* If the stream is a file (a shell redirection), the new content replaces our previous one, unless somebody else has
+ * written after it. */
 static void rewind_stream(struct output_file *pl)
 {
     off_t now = lseek(pl->fd, 0, SEEK_CUR);
@@ -336,7 +336,7 @@ int output_file_write(struct output_file *pl, int (*fill)(FILE *out, void *arg),
 
 /* ---- opening ---- */
 
-/* The number in "/dev/fd/7" and its other spellings, or -1. */
+/* The descriptor that a path such as "/dev/fd/7" or "-" refers to, or -1. */
 static int fd_of_path(const char *path)
 {
     static const struct {
@@ -380,7 +380,7 @@ static int open_stream(struct output_file *pl, bool fifo, struct err_note *note)
 {
     struct stat st;
 
-    /* Without a reader a blocking open would wait for ever. */
+    /* O_NONBLOCK, because opening a FIFO without a reader would block. */
     pl->fd = open(pl->path, O_WRONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC | O_NOCTTY);
     if (pl->fd < 0 && errno == ENXIO && fifo) {
         fail_place(pl, "nobody reads from this FIFO", note);
@@ -395,8 +395,8 @@ static int open_stream(struct output_file *pl, bool fifo, struct err_note *note)
     return 0;
 }
 
-/* An empty file may be one that the caller holds open and will read: its inode must stay. Where anyone
- * may plant files (/tmp), one of somebody else is replaced instead. */
+/* True for an empty file that a program probably created for us and keeps open: it must keep its inode. In a sticky
+ * directory such as /tmp, where anyone can create files, only our own files and the directory owner's count. */
 static bool is_handed_over(const struct stat *file, const struct stat *dir)
 {
     bool own = file->st_uid == geteuid() || file->st_uid == getuid() || file->st_uid == dir->st_uid;
@@ -413,7 +413,7 @@ static int fail_dir(const struct output_file *pl, int error, struct err_note *no
     return ERR_OUTPUT;
 }
 
-/* Proves that a temporary can be made, and that the old file is one that we may replace. */
+/* Checks that we can create a temporary file and may replace the old file. */
 static int prove_rename(struct output_file *pl, int dir, const struct stat *dir_st, const struct stat *old,
                         struct err_note *note)
 {

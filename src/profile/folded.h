@@ -8,9 +8,9 @@
  *     format->write(p, &options, out);
  *     f = folded_free(f);                                   // last, because it owns the names in p
  *
- * "f (a.py:3)" is function f in a.py, line 3. Leading frames without a file, such as `process 1:"cmd"` or "node 2", are
- * synthetic roots. Each distinct sequence of roots becomes a thread of the profile. Collapsed stacks have no times, so a
- * thread's samples are laid out one after another.
+ * "f (a.py:3)" is function f in a.py, line 3. Leading frames without a file, such as `process 1:"cmd"` or "node 2",
+ * are synthetic roots. Each distinct sequence of roots becomes a thread of the profile. Collapsed stacks have no
+ * times, so a thread's samples are laid out one after another.
  */
 #ifndef PROFILE_FOLDED_H
 #define PROFILE_FOLDED_H

@@ -38,8 +38,9 @@ static uint64_t choose_threshold(const struct profile *p, const uint64_t *totals
 }
 
 /*
- * The band of nodes with at least half of `threshold` samples, but fewer than `threshold`. It can hold most of the tree:
- * many threads that all wait in deep stacks. Shallow nodes are kept first, so that each stack keeps its outer frames.
+ * The band of nodes with at least half of `threshold` samples, but fewer than `threshold`. It can hold most of the
+ * tree: many threads that all wait in deep stacks. Shallow nodes are kept first, so that each stack keeps its outer
+ * frames.
  */
 struct band {
     uint64_t threshold;

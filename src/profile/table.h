@@ -31,8 +31,8 @@ uint32_t table_hash(uint64_t a, uint64_t b);
 /* The next id with this hash, or TABLE_NONE. `*pos` starts as the hash. */
 uint32_t table_next(const struct table *t, uint32_t hash, size_t *pos);
 
-/* Makes room for one more item in an array of `n` items and, unless `table` is NULL, for its entry in the index. Returns
- * 0 or ERR_NOMEM. */
+/* Makes room for one more item in an array of `n` items and, unless `table` is NULL, for its entry in the index.
+ * Returns 0 or ERR_NOMEM. */
 int table_reserve_item(void **array, size_t *cap, size_t n, size_t size, struct table *table);
 
 /* Adds an entry. Call table_reserve_item first. */

@@ -1,6 +1,6 @@
 /*
- * Builds the call tree that the formats display: merges nodes whose frames display the same text, sums their samples and
- * sorts siblings by name.
+ * Builds the call tree that the formats display: merges nodes whose frames display the same text, sums their samples
+ * and sorts siblings by name.
  *
  * As in the profile, a parent's index is lower than its children's. Every step is a loop over all nodes, without
  * recursion. Nodes without samples are not linked into the tree.

@@ -28,8 +28,8 @@ bool cfi_fde_read(const struct cfi_table *t, uint64_t offset, struct cfi_fde *re
 /* Sets `*ret` to the offset of the entry after the one at `offset`. Returns false at the end. */
 bool cfi_fde_next(const struct cfi_table *t, size_t offset, size_t *ret);
 
-/* Executes the instructions of the CIE and the FDE up to `pc`, which lies in the FDE. Returns 0, or ERR_READ if they are
- * invalid. */
+/* Executes the instructions of the CIE and the FDE up to `pc`, which lies in the FDE. Returns 0, or ERR_READ if they
+ * are invalid. */
 int cfi_program_row(const struct cfi_section *s, const struct cfi_fde *f, uint64_t pc, struct cfi_row *ret);
 
 #endif

@@ -272,8 +272,8 @@ int cfi_program_row(const struct cfi_section *s, const struct cfi_fde *f, uint64
 {
     struct machine m = {.cie = &f->cie, .bias = f->bias, .loc = f->start, .pc = pc, .next = f->start + f->size};
 
-    /* Without a rule, a register is CFI_SAME_VALUE (zero). That is right for callee-saved registers (System V ABI, 3.2.1);
-     * the unwinder ignores the others. */
+    /* Without a rule, a register is CFI_SAME_VALUE (zero). That is right for callee-saved registers (System V ABI,
+     * 3.2.1); the unwinder ignores the others. */
     if (!run(&m, s, f->cie.program, f->cie.end))
         return ERR_READ;
     m.initial = m.now;

@@ -28,8 +28,8 @@ struct cpu_guess {
     struct mem *mem;
 };
 
-/* Finds the caller of a function without unwind tables: by the frame pointer, else by the nearest word on the stack that
- * looks like a return address. Returns 0 or ERR_READ. */
+/* Finds the caller of a function without unwind tables: by the frame pointer, else by the nearest word on the stack
+ * that looks like a return address. Returns 0 or ERR_READ. */
 int cpu_guess_caller(const struct cpu_guess *g, struct cfi_expr_env *env, uint64_t *ret_cfa);
 
 /* Unwinds a call through a bad function pointer (NULL, for example): the call pushed its return address and did nothing

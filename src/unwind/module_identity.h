@@ -1,7 +1,7 @@
 /*
- * Confirms that a module is still the one whose symbols and unwind tables we have, by its build ID in memory, or by its
- * first page if it has no build ID. The bytes must be read together with the stack: as soon as the thread runs again, it
- * can load another library at the same address.
+ * Confirms that a module is still the one whose symbols and unwind tables we have, by its build ID in memory, or by
+ * its first page if it has no build ID. The bytes must be read together with the stack: as soon as the thread runs
+ * again, it can load another library at the same address.
  *
  *     n = module_identity_spans(&ids, spans);
  *     module_identity_check(&ids, mem_readv(mem, spans, n));
@@ -37,8 +37,8 @@ void module_identity_update(struct module_identities *ids, struct module *const 
 /* Returns the number of spans to read, at most MODULE_IDENTITY_MAX. No module is confirmed until the next
  * module_identity_check. */
 size_t module_identity_spans(struct module_identities *ids, struct mem_span *spans);
-/* Compares the first `n` spans, which were read. A module whose bytes differ is stale. So is the module of the first span
- * that could not be read; it is dropped, because it kept the spans after it from being read. */
+/* Compares the first `n` spans, which were read. A module whose bytes differ is stale. So is the module of the first
+ * span that could not be read; it is dropped, because it kept the spans after it from being read. */
 void module_identity_check(struct module_identities *ids, size_t n);
 bool module_identity_is_confirmed(const struct module_identities *ids, const struct module *mod);
 

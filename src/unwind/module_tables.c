@@ -1,6 +1,6 @@
 /*
- * Loads the unwind tables of modules. Copies .eh_frame in chunks, on demand, because it can take hundreds of megabytes in
- * a large program. The tables of all modules share one memory limit; beyond it, a pc has no row.
+ * Loads the unwind tables of modules. Copies .eh_frame in chunks, on demand, because it can take hundreds of megabytes
+ * in a large program. The tables of all modules share one memory limit; beyond it, a pc has no row.
  */
 #include "unwind/module_tables.h"
 
@@ -111,7 +111,7 @@ static bool load_from_file(struct modules *ms, struct module *mod, const struct 
     struct cfi_section frame;
     uint64_t addr, len;
 
-    return frame_section_find_eh(src, &addr, &len) == 0 && alloc_eh_frame(mod, addr + mod->bias, len, &frame) &&
+    return frame_section_find_eh_frame(src, &addr, &len) == 0 && alloc_eh_frame(mod, addr + mod->bias, len, &frame) &&
            make_eh_table(ms, mod, &frame, NULL);
 }
 
@@ -162,7 +162,7 @@ static void load_debug_frame(struct modules *ms, struct module *mod)
     mod->tried_debug_frame = true;
     if (open_file(ms, mod, &src) < 0)
         return;
-    if (frame_section_read_debug(&src, MAX_DEBUG_FRAME, &mod->debug_frame_bytes, &len) == 0 &&
+    if (frame_section_read_debug_frame(&src, MAX_DEBUG_FRAME, &mod->debug_frame_bytes, &len) == 0 &&
         reserve_bytes(ms, mod, len)) {
         frame.bytes = mod->debug_frame_bytes;
         frame.len = len;

@@ -73,8 +73,8 @@ static bool find_bias(struct module *mod, const Elf64_Phdr *phdrs, size_t n)
     return false;
 }
 
-/* Program headers normally follow the ELF header. Tools that edit ELF files may move them; we find them if they are in the
- * same mapping. */
+/* Program headers normally follow the ELF header. Tools that edit ELF files may move them; we find them if they are in
+ * the same mapping. */
 static bool read_phdrs(const struct module *mod, struct mem *m, const unsigned char page[HEADER_BYTES],
                        const Elf64_Ehdr *eh, Elf64_Phdr ret[MAX_PHDRS])
 {
@@ -201,7 +201,8 @@ static bool contains_code(const struct module *mod, addr_t pc)
     return false;
 }
 
-/* True if `map` belongs to a module that starts before it. A mapping in a gap between that module's segments does not. */
+/* True if `map` belongs to a module that starts before it. A mapping in a gap between that module's segments does
+ * not. */
 static bool is_part_of_module(const struct modules *ms, const struct proc_map *map)
 {
     for (size_t i = ms->n; i > 0 && i + MAX_NESTED > ms->n; i--) {

@@ -26,7 +26,8 @@ struct stack_copy {
         *fallback; /* read for addresses outside the copy; NULL if the target is running, since memory may change */
 };
 
-/* What is known about one pc: its module, its unwind row, and the caller's data. Cached, so each pc is looked up once. */
+/* What is known about one pc: its module, its unwind row, and the caller's data. Cached, so each pc is looked up
+ * once. */
 struct pc_entry {
     addr_t pc; /* for a frame that made a call: inside the call instruction, not the return address */
     struct module *module;

@@ -40,7 +40,7 @@ static bool load(struct library *l, const char *name, struct cfi_section *ret, u
     size_t len;
 
     if (!elf_module_section(&l->module, name, &section) ||
-        elf_module_load(&l->module, &section, (size_t)1 << 28, ret_bytes, &len) < 0)
+        elf_module_read_section(&l->module, &section, (size_t)1 << 28, ret_bytes, &len) < 0)
         return false;
     *ret = (struct cfi_section){.bytes = *ret_bytes, .len = len, .addr = section.sh_addr};
     return true;

@@ -82,8 +82,8 @@ static struct native_func native_func(struct world *w, const char *name, int kin
         .func = func(w, name), .is_eval = kind == EVAL, .hidden = kind == HIDDEN, .hidden_at_root = kind == AT_ROOT};
 
     if (kind == CYTHON_WRAPPER_OF || kind == CYTHON_FUNCTION)
-        f.symbols_id = (struct symbols_name){
-            .name = f.func->name, .is_cython = true, .layer = kind == CYTHON_FUNCTION ? CYTHON_DEF : CYTHON_WRAPPER};
+        f.symbols_id =
+            (struct symbols_name){.name = f.func->name, .layer = kind == CYTHON_FUNCTION ? CYTHON_DEF : CYTHON_WRAPPER};
     else
         f.symbols_id = (struct symbols_name){.name = f.func->name};
     return f;
