@@ -25,7 +25,7 @@ struct output_file;
 int output_file_open(const char *path, struct output_file **ret, struct err_note *note);
 
 /* Sets the owner of files created from now on, for users who run us through sudo. */
-void output_file_set_owner(struct output_file *pl, uid_t uid, gid_t gid);
+void output_file_set_owner(struct output_file *file, uid_t uid, gid_t gid);
 
 /*
  * Calls `fill` to write the whole content; a second time if the file cannot be renamed and must be overwritten.
@@ -33,16 +33,16 @@ void output_file_set_owner(struct output_file *pl, uid_t uid, gid_t gid);
  * file could not be created or renamed. On failure, a file that was to be replaced is unchanged. May be called
  * repeatedly: a file gets the new content instead of the old, a pipe or terminal gets it after the old.
  */
-int output_file_write(struct output_file *pl, int (*fill)(FILE *out, void *arg), void *arg, struct err_note *note);
+int output_file_write(struct output_file *file, int (*fill)(FILE *out, void *arg), void *arg, struct err_note *note);
 
 /* The path as given. */
-const char *output_file_path(const struct output_file *pl);
+const char *output_file_path(const struct output_file *file);
 
 /* True if the output goes to our standard output. Messages must not go there then. */
-bool output_file_is_stdout(const struct output_file *pl);
+bool output_file_is_stdout(const struct output_file *file);
 
 /* Accepts NULL; returns NULL. */
-struct output_file *output_file_close(struct output_file *pl);
+struct output_file *output_file_close(struct output_file *file);
 
 /*
  * Makes a name such as "python-2026-11-15T04:00:00.svg", in local time. Uses the last component of `base`, the path of
