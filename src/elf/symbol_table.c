@@ -119,14 +119,6 @@ static bool is_function(const struct symbol_table *t, const Elf64_Sym *sym)
     return (type == STT_FUNC || type == STT_GNU_IFUNC || type == STT_NOTYPE) && find_code(t, sym->st_value);
 }
 
-static void add_entry(struct symbol_table *t, const Elf64_Sym *sym, size_t index)
-{
-    struct entry e = {.start = sym->st_value, .symbol = (uint32_t)index, .source = (uint32_t)t->n_sources - 1};
-
-    e.size = sym->st_size < UINT32_MAX ? (uint32_t)sym->st_size : UINT32_MAX;
-    t->entries[t->n++] = e;
-}
-
 size_t symbol_table_add(struct symbol_table *t, const struct elf_module *m, uint32_t type)
 {
     GElf_Shdr section, strings;
@@ -148,7 +140,12 @@ size_t symbol_table_add(struct symbol_table *t, const struct elf_module *m, uint
             break;
         for (size_t k = 0; k < n; k++)
             if (is_function(t, &syms[k]))
-                add_entry(t, &syms[k], i + k);
+                t->entries[t->n++] = (struct entry){
+                    .start = syms[k].st_value,
+                    .size = syms[k].st_size < UINT32_MAX ? (uint32_t)syms[k].st_size : UINT32_MAX,
+                    .symbol = (uint32_t)(i + k),
+                    .source = (uint32_t)t->n_sources - 1,
+                };
     }
     free(syms);
     return t->n - before;

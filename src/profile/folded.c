@@ -465,14 +465,6 @@ static int add_samples(struct folded *f, size_t n_roots, uint64_t count)
     return profile_enforce_limits(p);
 }
 
-static int clean_stack(struct folded *f, struct slice *stack)
-{
-    if (grow_array((void **)&f->text, &f->cap_text, 3 * stack->len + 1, 1) < 0)
-        return ERR_NOMEM;
-    *stack = (struct slice){f->text, utf8_clean(stack->s, stack->len, f->text)};
-    return 0;
-}
-
 static bool too_many_samples(const struct profile *p, uint64_t count)
 {
     uint64_t limit = INT64_MAX / (p->options.interval_ns > 0 ? p->options.interval_ns : 1);
@@ -512,9 +504,9 @@ int folded_add(struct folded *f, const char *root, const char *line, size_t len,
         return ERR_PROFILE;
     if (count == 0)
         return 0;
-    r = clean_stack(f, &stack);
-    if (r < 0)
-        return r;
+    if (grow_array((void **)&f->text, &f->cap_text, 3 * stack.len + 1, 1) < 0)
+        return ERR_NOMEM;
+    stack = (struct slice){f->text, utf8_clean(stack.s, stack.len, f->text)};
     n_roots = count_synthetic_roots(stack);
     r = read_frames(f, root, stack, n_roots, ret_why);
     return r < 0 ? r : add_samples(f, count_levels(f, root, n_roots), count);
