@@ -1,5 +1,5 @@
-// The flame graph's search, zoom and keyboard. Reads all it needs from the drawing: a frame is
-// <g class="f"><title>name (N samples, P%)</title><rect/><text/></g>, callers before callees.
+// Search, zoom and keyboard control of the flame graph. Reads the frames from the SVG, where callers precede callees:
+// <g class="f"><title>name (N samples, P%)</title><rect/><text/></g>
 'use strict';
 (function () {
     const SVG = 'http://www.w3.org/2000/svg', HTML = 'http://www.w3.org/1999/xhtml';
@@ -9,7 +9,7 @@
     const canvas = svg.querySelector('.frames'), head = svg.querySelector('.head');
     const details = head.querySelector('.details'), title = head.querySelector('.title');
     const fullTitle = svg.querySelector('title').textContent;
-    const alone = svg === document.documentElement;
+    const standalone = svg === document.documentElement;
     const frames = readFrames();
     let zoomed = 0, current = 0, matcher = null;
 
@@ -20,7 +20,7 @@
         return element;
     }
 
-    // Frames in file order; `parent` and `end` (one past the last callee) are indexes.
+    // Lists the frames in document order. `parent` and `end` (one past the last callee) are indexes into the list.
     function readFrames() {
         const list = [], open = [];
         for (const g of canvas.querySelectorAll('.f')) {
@@ -55,7 +55,7 @@
         return text;
     }
 
-    function place(frame, x, w, pixels) {
+    function draw(frame, x, w, pixels) {
         const room = Math.floor((w * pixels / 100 - 6) / CHAR);
         frame.rect.setAttribute('x', x + '%');
         frame.rect.setAttribute('width', w + '%');
@@ -65,18 +65,19 @@
         frame.text.textContent = room >= 3 ? fit(frame.name, room) : '';
     }
 
-    // Callers of the zoomed frame take the whole width, its callees share it, the others are hidden.
+    // Callers of the zoomed frame get the full width, its callees share it, and all other frames are hidden.
     function layout() {
-        const width = alone ? Math.max(document.documentElement.clientWidth, 320) : svg.getBoundingClientRect().width;
-        const pixels = width - 2 * MARGIN, top = frames[zoomed], up = new Set();
-        for (let i = top.parent; i >= 0; i = frames[i].parent) up.add(i);
+        const page = document.documentElement;
+        const width = standalone ? Math.max(page.clientWidth, 320) : svg.getBoundingClientRect().width;
+        const pixels = width - 2 * MARGIN, top = frames[zoomed], callers = new Set();
+        for (let i = top.parent; i >= 0; i = frames[i].parent) callers.add(i);
         canvas.setAttribute('width', pixels);
         frames.forEach(function (frame, i) {
             const inside = i >= zoomed && i < top.end;
-            frame.g.style.display = inside || up.has(i) ? '' : 'none';
-            frame.g.classList.toggle('up', up.has(i));
-            if (inside) place(frame, (frame.x - top.x) * 100 / top.w, frame.w * 100 / top.w, pixels);
-            else if (up.has(i)) place(frame, 0, 100, pixels);
+            frame.g.style.display = inside || callers.has(i) ? '' : 'none';
+            frame.g.classList.toggle('up', callers.has(i));
+            if (inside) draw(frame, (frame.x - top.x) * 100 / top.w, frame.w * 100 / top.w, pixels);
+            else if (callers.has(i)) draw(frame, 0, 100, pixels);
         });
         title.textContent = fit(fullTitle, Math.floor((width - 400) / 9.6));
         tools.holder.setAttribute('x', width - 370 - MARGIN);
@@ -90,13 +91,13 @@
         layout();
     }
 
-    // A name matches as plain text or, where the term is a pattern, by the pattern; case is ignored.
+    // A name matches if it contains the term, or if the term is a valid regular expression that matches. Ignores case.
     function compile(term) {
         const plain = term.toLowerCase();
         let pattern = null;
         try {
             pattern = new RegExp(term, 'i');
-        } catch (error) { /* not a pattern, such as "f (a.py" */ }
+        } catch (error) { /* not a valid expression, such as "f (a.py" */ }
         return name => name.toLowerCase().includes(plain) || pattern !== null && pattern.test(name);
     }
 
@@ -110,7 +111,7 @@
         showMatched();
     }
 
-    // The share of what is shown that lies in or below a match; a match within a match counts once.
+    // Shows the percentage of the zoomed frame's samples that are in or below a match. Nested matches count once.
     function showMatched() {
         const top = frames[zoomed];
         let sum = 0;
@@ -133,7 +134,7 @@
         frames[current].g.focus({ preventScroll: stay });
     }
 
-    // The shown sibling `step` away, or the frame itself.
+    // The nearest visible sibling in direction `step`, or the frame itself.
     function sibling(index, step) {
         for (let i = index + step; i > frames[index].parent && i >= 0 && i < frames.length; i += step)
             if (frames[i].parent === frames[index].parent && frames[i].g.style.display !== 'none') return i;
@@ -154,7 +155,7 @@
     function onKey(event) {
         const inField = event.target === tools.field;
         if ((event.ctrlKey || event.metaKey) && event.key === 'f' || event.key === '/' && !inField) {
-            if (inField) return; // asked twice: the browser's own search
+            if (inField) return; // a second Ctrl-F opens the browser's own search
             tools.field.focus();
             tools.field.select();
         } else if (event.key === 'Escape') {
@@ -208,7 +209,7 @@
         });
     canvas.addEventListener('mouseleave', () => { details.textContent = ''; });
     svg.addEventListener('keydown', onKey);
-    if (alone) {
+    if (standalone) {
         svg.setAttribute('width', '100%');
         window.addEventListener('scroll', () => head.setAttribute('transform', 'translate(0 ' + window.scrollY + ')'));
         window.addEventListener('keydown', event => { if (!svg.contains(event.target)) onKey(event); });

@@ -1,5 +1,5 @@
 /*
- * A remote address is a number, never a C pointer.
+ * An address in the target. It is an integer, so that nobody can dereference it by accident.
  */
 #ifndef BASE_ADDR_H
 #define BASE_ADDR_H

@@ -1,5 +1,5 @@
 /*
- * Monotonic time, for everybody who waits or measures.
+ * Reads clocks and sleeps.
  */
 #include "base/clock.h"
 
@@ -38,7 +38,7 @@ void clock_sleep_ns(uint64_t ns)
     nanosleep(&ts, NULL);
 }
 
-void clock_be_precise(void)
+void clock_set_min_timer_slack(void)
 {
     prctl(PR_SET_TIMERSLACK, 1);
 }

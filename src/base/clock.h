@@ -12,14 +12,14 @@
 
 uint64_t clock_now_ns(void);
 
-/* CPU time that this process has used. For limits on work: a busy machine does not use them up. */
+/* CPU time used by this process. Use it to limit work: unlike wall time, it does not run while others have the CPU. */
 uint64_t clock_cpu_ns(void);
 
-/* Sleeps until the absolute time; returns early (nonzero) when a signal came. */
+/* Sleeps until `when` on the clock_now_ns clock. Returns nonzero if a signal interrupts the sleep. */
 int clock_sleep_until_ns(uint64_t when);
 void clock_sleep_ns(uint64_t ns);
 
-/* The kernel may otherwise let us sleep 50 us longer than asked. */
-void clock_be_precise(void);
+/* Sets this thread's timer slack to 1 ns. With the default of 50 us, every sleep may end that much late. */
+void clock_set_min_timer_slack(void);
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * The table of errors. Called by every layer for its codes, by cmd/ alone for printing.
+ * The table of errors. Every layer returns these codes; only cmd/ prints them.
  */
 #include "base/err.h"
 
@@ -8,7 +8,7 @@
 
 struct err_row {
     const char *name;
-    const char *prefix; /* how the printed line begins */
+    const char *prefix; /* starts the printed line */
     const char *message;
     const char *hint;
     int status;

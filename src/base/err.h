@@ -1,10 +1,6 @@
 /*
- * Errors: every failure a user can meet is one row here, with its words, what to do about it and the
- * exit status. Functions return 0 or a negative `enum err`; a failed sample is counted by that code.
- *
- *     int r = attach(pid, &note);
- *     if (r < 0)
- *         return err_print(stderr, r, &note);     // "Error: …" and one line of what to do
+ * Error codes. Functions return 0 or a negative `enum err`. Each code has one row in err.c with its message, a hint and
+ * the exit status. Failed samples are counted by code.
  */
 #ifndef BASE_ERR_H
 #define BASE_ERR_H
@@ -38,20 +34,21 @@ enum err {
     ERR_END_ /* one past the last row */
 };
 
-/* What a failing function can add to its code: `what` names the case, `hint` is what to do or paste. */
+/* Details that a failing function adds to its code: `what` names the case, `hint` tells the user what to do. */
 struct err_note {
     char what[768];
     char hint[1280];
 };
 
-/* Fills `note` (which may be NULL) and returns `code`. */
+/* Sets note->what, clears note->hint and returns `code`. `note` may be NULL, here and in err_note_hint. */
 __attribute__((format(printf, 3, 4))) int err_note_what(struct err_note *note, int code, const char *fmt, ...);
 __attribute__((format(printf, 2, 3))) void err_note_hint(struct err_note *note, const char *fmt, ...);
 
-/* The short name of a code, for counting errors by kind: "torn read". */
+/* The short name of a code, such as "torn read". */
 const char *err_name(int code);
 
-/* Prints one line of what went wrong and, where there is one, what to do; returns the exit status. */
+/* Prints the message and, if there is one, the hint on a line of its own. Returns the exit status. `note` may be
+ * NULL. */
 int err_print(FILE *out, int code, const struct err_note *note);
 
 #endif

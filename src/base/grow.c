@@ -1,5 +1,5 @@
 /*
- * Growing arrays, for everybody who collects.
+ * The slow path of grow_array: reallocates by doubling.
  */
 #include "base/grow.h"
 

@@ -1,5 +1,5 @@
 /*
- * Growing arrays: doubles `*array` until it holds `need` items of `size` bytes.
+ * Dynamic arrays: grows `*array`, which has room for `*cap` items of `size` bytes, until it has room for `need` items.
  *
  *     if (grow_array((void **)&v->items, &v->cap, v->n + 1, sizeof(*v->items)) < 0)
  *         return ERR_NOMEM;
@@ -12,8 +12,8 @@
 
 int grow_array_to(void **array, size_t *cap, size_t need, size_t size);
 
-/* 0 or ERR_NOMEM, and then the array is as it was. New room is zeroed. That there is room is seen without a call: this
- * is done for each frame of each sample. */
+/* Returns 0, or ERR_NOMEM with the array unchanged. New items are zeroed. The check is inline because callers do it for
+ * every frame of every sample. */
 static inline int grow_array(void **array, size_t *cap, size_t need, size_t size)
 {
     return need <= *cap ? 0 : grow_array_to(array, cap, need, size);

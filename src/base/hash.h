@@ -1,5 +1,5 @@
 /*
- * Hashes for tables in memory. Not for anything that must resist an attacker who chooses keys.
+ * Hash functions for in-memory tables. They do not resist an attacker who chooses the keys.
  */
 #ifndef BASE_HASH_H
 #define BASE_HASH_H

@@ -1,6 +1,6 @@
 /*
- * Interned strings: an open-addressing table over bytes kept in chunks that are never moved.
- * Called by whoever reads names from a target; pointers stay good until intern_free.
+ * Interned strings: an open-addressing table over bytes in chunks that never move, so pointers stay valid until
+ * intern_free.
  */
 #include "base/intern.h"
 
@@ -11,7 +11,8 @@
 #define CHUNK_SIZE ((size_t)64 * 1024)
 #define BYTES_MAX  ((size_t)48 * 1024 * 1024)
 
-/* What every further text becomes when a target has made up that many: a recording goes on for weeks. */
+/* Returned for every new string once the pool is full: a recording may run for weeks on a target that keeps inventing
+ * names. */
 static const char full[] = "[too many names]";
 
 struct chunk {
@@ -22,7 +23,7 @@ struct chunk {
 
 struct slot {
     uint64_t hash;
-    const char *s; /* NULL: free */
+    const char *s; /* NULL if the slot is free */
     size_t len;
 };
 
@@ -30,7 +31,7 @@ struct intern {
     struct chunk *chunks;
     struct slot *slots;
     size_t n, cap; /* cap is a power of two */
-    size_t bytes;  /* of all chunks */
+    size_t bytes;  /* total size of all chunks */
 };
 
 struct intern *intern_new(void)

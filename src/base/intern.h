@@ -1,5 +1,5 @@
 /*
- * Interned strings: equal content, equal pointer, alive until intern_free. One pool per session.
+ * Interned strings: equal strings have equal pointers, which stay valid until intern_free.
  */
 #ifndef BASE_INTERN_H
 #define BASE_INTERN_H
@@ -8,11 +8,11 @@
 
 struct intern;
 
-struct intern *intern_new(void);               /* NULL when out of memory */
+struct intern *intern_new(void);               /* NULL if out of memory */
 struct intern *intern_free(struct intern *in); /* accepts NULL, returns NULL */
 
-/* The pool's copy of `len` bytes at `s`, NUL-terminated; NULL when out of memory. When the pool is full (48 MB),
- * new texts are "[too many names]". */
+/* Returns the pool's NUL-terminated copy of the `len` bytes at `s`, or NULL if out of memory. Once the pool holds 48
+ * MB, strings that are not in it yet become "[too many names]". */
 const char *intern_bytes(struct intern *in, const char *s, size_t len);
 const char *intern_str(struct intern *in, const char *s);
 

@@ -1,6 +1,6 @@
 /*
- * A path of the target -> an open file beneath the target's own root: absolute links and `..` stay beneath it, as they
- * would for the target.
+ * Opens paths as the target sees them: absolute symlinks and `..` resolve inside the target's root directory, as they
+ * do for the target itself. `root_fd` is that directory; -1 means our own root.
  *
  *     int fd = open_in_root(root_fd, "/usr/lib/debug/.build-id/ab/cdef.debug");
  */
@@ -9,16 +9,17 @@
 
 #include <stdbool.h>
 
-/* What is there, of whatever kind: a descriptor that can be looked at but not read (O_PATH), or ERR_READ. */
-int open_in_root_find(int root_fd, const char *path);
+/* Returns an O_PATH descriptor for whatever is at `path`, which may be of any file type, or ERR_READ. */
+int open_in_root_path(int root_fd, const char *path);
 
 /*
- * Opens a regular file for reading, or gives ERR_READ; never waits (a FIFO in its place) and follows no links of
- * /proc. `root_fd` is a directory, -1 is our own root.
+ * Opens a regular file for reading. Returns a descriptor or ERR_READ. Never blocks, not even if a FIFO is at `path`,
+ * and follows no magic links (/proc/PID/fd/N).
  */
 int open_in_root(int root_fd, const char *path);
 
-/* The same without the kernel's help (openat2 came with Linux 5.6, and some sandboxes refuse it). */
-int open_in_root_open_by_steps(int root_fd, const char *path);
+/* Does the same without openat2, which needs Linux 5.6 and which some sandboxes forbid. Separate so that tests can run
+ * this path on any kernel. */
+int open_in_root_without_openat2(int root_fd, const char *path);
 
 #endif

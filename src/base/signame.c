@@ -1,6 +1,5 @@
 /*
- * The number of a signal -> its name. Called for messages and for core files. glibc has sigabbrev_np() for this, but only
- * since 2.32, and Debian 11 has 2.31.
+ * Signal names. glibc has sigabbrev_np() for this, but only since 2.32, and Debian 11 has 2.31.
  */
 #include "base/signame.h"
 

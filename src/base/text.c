@@ -1,12 +1,11 @@
 /*
- * Hostile strings -> harmless ones. Every writer of text goes through here; what comes out is always
- * valid UTF-8 without control characters.
+ * Sanitizes strings from a target before they are printed. The output is valid UTF-8 without control characters.
  */
 #include "base/text.h"
 
 #include <string.h>
 
-/* Length that a first byte announces; 0 when it cannot be one. */
+/* Length of the sequence that starts with `c`; 0 if `c` cannot start one. */
 static size_t text_utf8_len(unsigned char c)
 {
     if (c < 0x80)
@@ -32,7 +31,7 @@ size_t text_utf8_next(const char *s, uint32_t *ret_cp)
     for (size_t i = 1; i < len; i++) {
         unsigned char c = (unsigned char)s[i];
 
-        if ((c & 0xc0) != 0x80) /* also the NUL at the end: nothing behind it is read */
+        if ((c & 0xc0) != 0x80) /* also true for the final NUL, so nothing is read past it */
             return 1;
         cp = cp << 6 | (c & 0x3f);
     }
@@ -76,7 +75,7 @@ size_t text_fit(const char *s, size_t max)
 
 static void text_print_escape(FILE *out, uint32_t cp)
 {
-    static const char named[] = "tn\0\0r"; /* from 9, tab, to 13, carriage return */
+    static const char named[] = "tn\0\0r"; /* from 9 (tab) to 13 (carriage return) */
 
     if (cp >= 9 && cp <= 13 && named[cp - 9] != 0)
         fprintf(out, "\\%c", named[cp - 9]);
@@ -86,7 +85,7 @@ static void text_print_escape(FILE *out, uint32_t cp)
 
 void text_print_safe(FILE *out, const char *s)
 {
-    const char *plain = s; /* start of what can be written as it is */
+    const char *plain = s; /* start of the run that needs no escape */
     uint32_t cp;
     size_t len;
 

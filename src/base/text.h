@@ -1,8 +1,7 @@
 /*
- * Text that comes from a target, made harmless: valid UTF-8 or a mark, and no character that can steer
- * a terminal or reorder what is read.
+ * Sanitizes text from a target: the result is valid UTF-8 without characters that control a terminal or reorder text.
  *
- *     text_print_safe(stdout, "a\x1b[31mb");      // a\x1b[31mb, the escape spelled out
+ *     text_print_safe(stdout, "a\x1b[31mb");      // prints a backslash, x1b and the rest as they are
  */
 #ifndef BASE_TEXT_H
 #define BASE_TEXT_H
@@ -15,21 +14,21 @@
 #define TEXT_REPLACEMENT 0xfffdu
 
 /*
- * Decodes the character at `s`, which ends with NUL, and returns its length in bytes; 0 at the end. A
- * byte that is not valid UTF-8 gives TEXT_REPLACEMENT and length 1.
+ * Decodes the character at the start of the NUL-terminated string `s` and returns its length in bytes, or 0 at the end
+ * of the string. An invalid byte yields TEXT_REPLACEMENT and length 1.
  */
 size_t text_utf8_next(const char *s, uint32_t *ret_cp);
 
-/* Control characters, C1, marks that turn the direction of text, line separators, the byte order mark. */
+/* True for C0 and C1 control characters, bidirectional marks, line separators and the byte order mark. */
 bool text_is_control(uint32_t cp);
 
-/* Columns that a terminal or a monospaced font gives the character: 1 or 2. */
+/* The width of the character in a terminal or a monospaced font: 1 or 2 columns. */
 unsigned text_columns(uint32_t cp);
 
-/* Bytes of `s` that fit in `max` columns, whole characters only; all of them when it fits. */
+/* The number of bytes of `s`, in whole characters, that fit in `max` columns. */
 size_t text_fit(const char *s, size_t max);
 
-/* Prints `s` with the characters above, and bytes that are not UTF-8, as \n, \x1b or \u202e. */
+/* Prints `s`. Control characters (see text_is_control) and invalid bytes become escapes such as \n, \x1b or \u202e. */
 void text_print_safe(FILE *out, const char *s);
 
 #endif

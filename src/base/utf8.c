@@ -1,5 +1,5 @@
 /*
- * UTF-8, strict: no overlong forms, no surrogates. Called for every text that comes from a target.
+ * Strict UTF-8: overlong forms and surrogates are invalid.
  */
 #include "base/utf8.h"
 

@@ -1,5 +1,5 @@
 /*
- * UTF-8: decoding that never fails, encoding, and cleaning of bytes that may be anything.
+ * UTF-8 encoding and decoding. Decoding never fails: invalid bytes become U+FFFD.
  */
 #ifndef BASE_UTF8_H
 #define BASE_UTF8_H
@@ -9,13 +9,14 @@
 
 #define UTF8_REPLACEMENT 0xfffdu
 
-/* Writes code point `cp` (surrogates, NUL and values out of range become U+FFFD); returns 1 to 4. */
+/* Encodes `cp` and returns the number of bytes, 1 to 4. NUL, surrogates and values above U+10FFFF become U+FFFD. */
 size_t utf8_encode(uint32_t cp, char out[4]);
 
-/* Decodes one code point of `len` > 0 bytes; an invalid byte is U+FFFD and one byte long. */
+/* Decodes the first code point of the `len` > 0 bytes at `s` and returns its length. An invalid byte has length 1. */
 size_t utf8_decode(const char *s, size_t len, uint32_t *ret_cp);
 
-/* Copies `len` bytes to `out`, invalid ones and NULs as U+FFFD. `out` has room for 3 * len bytes. Returns the length. */
+/* Copies `len` bytes to `out`, replacing invalid bytes and NULs by U+FFFD. `out` needs room for 3 * len bytes. Returns
+ * the length of the result. */
 size_t utf8_clean(const char *s, size_t len, char *out);
 
 #endif

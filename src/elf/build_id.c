@@ -1,5 +1,5 @@
 /*
- * Notes -> build id. Called to tell whether a file is the one that a target has mapped.
+ * Finds the build ID in ELF notes.
  */
 #include "elf/build_id.h"
 
@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Notes of programs are aligned to four bytes, whatever the segment says of the whole. */
+/* Build ID notes are aligned to 4 bytes, whatever the alignment of their segment. */
 #define ALIGN4(n) (((n) + 3) & ~(size_t)3)
 
 int build_id_from_notes(const unsigned char *notes, size_t len, struct build_id *ret)

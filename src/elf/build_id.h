@@ -1,5 +1,6 @@
 /*
- * The build id that linkers put into programs and libraries: equal ids, equal code. Pure, every offset is checked.
+ * The build ID that linkers put into programs and libraries: files with equal IDs have equal code. Every offset is
+ * bounds-checked.
  */
 #ifndef ELF_BUILD_ID_H
 #define ELF_BUILD_ID_H
@@ -7,23 +8,24 @@
 #include "elf/elf_file.h"
 
 #define BUILD_ID_MAX 32
-/* The start of a file that holds all we look at: header, program headers and, as linkers lay it out, the note. */
+/* The first bytes of a file that suffice to find its build ID: linkers place the note right after the program
+ * headers. */
 #define BUILD_ID_HEAD 4096
 
 struct build_id {
     unsigned char bytes[BUILD_ID_MAX];
-    size_t len; /* 0: none */
+    size_t len; /* 0 if there is none */
 };
 
-/* From the bytes of a PT_NOTE segment; ERR_READ when there is none in it. */
+/* Finds the build ID in the bytes of a PT_NOTE segment. Returns 0 or ERR_READ. */
 int build_id_from_notes(const unsigned char *notes, size_t len, struct build_id *ret);
 
-/* From a file, or from its first bytes only; ERR_READ when it has none there. */
+/* Finds the build ID in a file, or in its first bytes. Returns 0 or ERR_READ. */
 int build_id_from_file(const struct elf_file *f, struct build_id *ret);
 
 bool build_id_equal(const struct build_id *a, const struct build_id *b);
 
-/* As 40 or so hex digits; "none" without one. */
+/* Hexadecimal digits, or "none". */
 struct build_id_text {
     char text[2 * BUILD_ID_MAX + 1];
 };

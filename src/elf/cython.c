@@ -1,7 +1,7 @@
 /*
- * What Cython made of a .pyx, read backwards: names from symbols, lines from the comments in the C file. Called for
- * names that start with __pyx_. Naming: Cython/Compiler/Naming.py and Symtab.py (mangle_internal), 0.29 to 3.2: a kind,
- * then each scope as its length and its name, then a number that is unique in that scope, then the function.
+ * Decodes the symbols that Cython generates. Cython 0.29 to 3.2 builds them (Cython/Compiler/Naming.py and Symtab.py,
+ * mangle_internal) from a prefix, each scope as its length and its name, a number that is unique in that scope, and the
+ * name of the function.
  */
 #include "elf/cython.h"
 
@@ -9,13 +9,13 @@
 #include <stdio.h>
 #include <string.h>
 
-#define LENGTH_MAX 1000 /* of one part of a name, and its number */
+#define NUMBER_MAX 1000 /* for the length of a scope's name and for the number of a function */
 
-static const struct kind {
+static const struct prefix_kind {
     const char *prefix;
     enum cython_layer layer;
-    const char *ending; /* of the Python name */
-} kinds[] = {
+    const char *suffix; /* appended to the Python name */
+} prefix_kinds[] = {
     {"__pyx_pw_", CYTHON_WRAPPER, ""},
     {"__pyx_pf_", CYTHON_DEF, ""},
     {"__pyx_f_", CYTHON_CDEF, ""},
@@ -26,10 +26,10 @@ static const struct kind {
     {"__pyx_lambda_funcdef_", CYTHON_DEF, ""},
 };
 
-bool cython_rest_fits(const char *rest, bool whole)
+bool cython_suffix_matches(const char *rest, bool exact)
 {
-    if (whole)
-        return demangle_stem(rest) == 0 || rest[0] == '.';
+    if (exact)
+        return demangle_base_length(rest) == 0 || rest[0] == '.';
     return rest[0] != '\0' && !isdigit((unsigned char)rest[0]);
 }
 
@@ -44,21 +44,21 @@ bool cython_is_helper(const char *name)
     return false;
 }
 
-/* A number at `*s`, which moves past it; -1 when there is none, or one too large for any name. */
-static int take_number(const char **s)
+/* Parses the number at `*s` and advances past it. Returns -1 if there is none, or if it exceeds NUMBER_MAX. */
+static int parse_number(const char **s)
 {
     int n = 0;
 
     if (!isdigit((unsigned char)**s))
         return -1;
     for (; isdigit((unsigned char)**s); (*s)++)
-        n = n > LENGTH_MAX ? n : n * 10 + (**s - '0');
-    return n > LENGTH_MAX ? -1 : n;
+        n = n > NUMBER_MAX ? n : n * 10 + (**s - '0');
+    return n > NUMBER_MAX ? -1 : n;
 }
 
-/* Is there a symbol of this kind, in the same scope, with that number and this name? A number of 0 is not written. */
-static bool exists(const struct cython_symbols *symbols, const char *kind, const char *scope, size_t scope_len,
-                   int number, const char *name, bool whole, char rest[DEMANGLE_ROOM])
+/* True if the module has the symbol with this prefix, scope, number and name. Cython omits the number 0. */
+static bool symbol_exists(const struct cython_symbols *symbols, const char *prefix, const char *scope, size_t scope_len,
+                          int number, const char *name, bool exact, char rest[DEMANGLE_ROOM])
 {
     char text[DEMANGLE_ROOM], digits[16] = "";
 
@@ -66,27 +66,27 @@ static bool exists(const struct cython_symbols *symbols, const char *kind, const
         return false;
     if (number > 0)
         snprintf(digits, sizeof(digits), "%d", number);
-    if (snprintf(text, sizeof(text), "%s%.*s%s%s", kind, (int)scope_len, scope, digits, name) >= (int)sizeof(text))
+    if (snprintf(text, sizeof(text), "%s%.*s%s%s", prefix, (int)scope_len, scope, digits, name) >= (int)sizeof(text))
         return false;
-    return symbols->find(symbols->arg, text, whole, rest);
+    return symbols->find(symbols->arg, text, exact, rest);
 }
 
 /*
- * "4load_data" (`number` 4, `part` load_data) is a scope called load, or the function load_data with the number 4. A
- * wrapper has the number after that of its body, and has one always; so the one tells about the other.
+ * "4load_data" (`number` 4, `part` load_data) is either a scope called load or the function load_data with number 4. A
+ * wrapper always has a body, whose number is one lower, so the existence of the other symbol decides.
  */
-static bool is_scope(const struct kind *kind, const struct cython_symbols *symbols, const char *scopes,
+static bool is_scope(const struct prefix_kind *prefix_kind, const struct cython_symbols *symbols, const char *scopes,
                      size_t scopes_len, int number, const char *part)
 {
     if (number <= 0 || strlen(part) < (size_t)number + 2 || part[number] != '_')
         return false;
-    if (strcmp(kind->prefix, "__pyx_pw_") == 0)
+    if (strcmp(prefix_kind->prefix, "__pyx_pw_") == 0)
         return isdigit((unsigned char)part[number + 1]) &&
-               !exists(symbols, "__pyx_pf_", scopes, scopes_len, number - 1, part, true, NULL);
-    if (strcmp(kind->prefix, "__pyx_gb_") == 0)
+               !symbol_exists(symbols, "__pyx_pf_", scopes, scopes_len, number - 1, part, true, NULL);
+    if (strcmp(prefix_kind->prefix, "__pyx_gb_") == 0)
         return isdigit((unsigned char)part[number + 1]);
-    if (strcmp(kind->prefix, "__pyx_pf_") == 0)
-        return !exists(symbols, "__pyx_pw_", scopes, scopes_len, number + 1, part, true, NULL);
+    if (strcmp(prefix_kind->prefix, "__pyx_pf_") == 0)
+        return !symbol_exists(symbols, "__pyx_pw_", scopes, scopes_len, number + 1, part, true, NULL);
     return true;
 }
 
@@ -95,7 +95,7 @@ struct name {
     size_t len;
 };
 
-static void name_add(struct name *n, const char *s, size_t len)
+static void name_append(struct name *n, const char *s, size_t len)
 {
     if (n->len + len + 2 > sizeof(n->text))
         return;
@@ -106,22 +106,23 @@ static void name_add(struct name *n, const char *s, size_t len)
     n->text[n->len] = '\0';
 }
 
-/* The body of a generator is called `generator`; its wrapper, or the function around it, is numbered before it. */
-static void name_add_generator(struct name *n, const struct cython_symbols *symbols, const char *scopes, size_t len,
-                               int number)
+/* The symbol of a generator's body says just `generator`. Its wrapper or enclosing function, which has the number
+ * before it, has the name. */
+static void name_append_generator(struct name *n, const struct cython_symbols *symbols, const char *scopes, size_t len,
+                                  int number)
 {
     char rest[DEMANGLE_ROOM];
 
-    if (exists(symbols, "__pyx_pw_", scopes, len, number - 1, "", false, rest) ||
-        exists(symbols, "__pyx_pf_", scopes, len, number - 2, "", false, rest))
-        name_add(n, rest, demangle_stem(rest));
+    if (symbol_exists(symbols, "__pyx_pw_", scopes, len, number - 1, "", false, rest) ||
+        symbol_exists(symbols, "__pyx_pf_", scopes, len, number - 2, "", false, rest))
+        name_append(n, rest, demangle_base_length(rest));
     else
-        name_add(n, "generator", strlen("generator"));
+        name_append(n, "generator", strlen("generator"));
 }
 
-/* What follows the kind: scopes, then a number, then the function. */
-static void name_add_parts(struct name *n, const struct kind *kind, const struct cython_symbols *symbols,
-                           const char *parts)
+/* Decodes what follows the prefix: scopes, then a number, then the function. */
+static void name_append_parts(struct name *n, const struct prefix_kind *prefix_kind,
+                              const struct cython_symbols *symbols, const char *parts)
 {
     const char *s = parts;
     int number;
@@ -129,15 +130,15 @@ static void name_add_parts(struct name *n, const struct kind *kind, const struct
     for (;;) {
         const char *part = s;
 
-        number = take_number(&part);
-        if (!is_scope(kind, symbols, parts, (size_t)(s - parts), number, part)) {
-            if (strcmp(kind->prefix, "__pyx_gb_") == 0)
-                name_add_generator(n, symbols, parts, (size_t)(s - parts), number);
+        number = parse_number(&part);
+        if (!is_scope(prefix_kind, symbols, parts, (size_t)(s - parts), number, part)) {
+            if (strcmp(prefix_kind->prefix, "__pyx_gb_") == 0)
+                name_append_generator(n, symbols, parts, (size_t)(s - parts), number);
             else if (part[0])
-                name_add(n, part, strlen(part));
+                name_append(n, part, strlen(part));
             return;
         }
-        name_add(n, part, (size_t)number);
+        name_append(n, part, (size_t)number);
         s = part + number + 1;
     }
 }
@@ -147,21 +148,21 @@ enum cython_layer cython_name(const char *name, const struct cython_symbols *sym
     struct name n = {.len = 0};
 
     if (strncmp(name, "__pyx_fuse_", strlen("__pyx_fuse_")) == 0) {
-        name = strstr(name + 1, "__pyx_"); /* behind the numbers of the types that were chosen */
+        name = strstr(name + 1, "__pyx_"); /* skips the indexes of the fused types */
         if (!name)
             return CYTHON_NONE;
     }
-    for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
-        size_t len = strlen(kinds[i].prefix);
+    for (size_t i = 0; i < sizeof(prefix_kinds) / sizeof(prefix_kinds[0]); i++) {
+        size_t len = strlen(prefix_kinds[i].prefix);
 
-        if (strncmp(name, kinds[i].prefix, len) != 0)
+        if (strncmp(name, prefix_kinds[i].prefix, len) != 0)
             continue;
-        name_add_parts(&n, &kinds[i], symbols, name + len);
-        if (n.len == 0 || n.len + strlen(kinds[i].ending) >= sizeof(n.text))
+        name_append_parts(&n, &prefix_kinds[i], symbols, name + len);
+        if (n.len == 0 || n.len + strlen(prefix_kinds[i].suffix) >= sizeof(n.text))
             return CYTHON_NONE;
-        memcpy(n.text + n.len, kinds[i].ending, strlen(kinds[i].ending) + 1);
+        memcpy(n.text + n.len, prefix_kinds[i].suffix, strlen(prefix_kinds[i].suffix) + 1);
         memcpy(ret, n.text, sizeof(n.text));
-        return kinds[i].layer;
+        return prefix_kinds[i].layer;
     }
     return CYTHON_NONE;
 }

@@ -1,5 +1,5 @@
 /*
- * A module -> the separate file with its symbols and debug info, beneath the target's root.
+ * Finds separate debug files, inside the target's root directory.
  */
 #ifndef ELF_DEBUG_FILE_H
 #define ELF_DEBUG_FILE_H
@@ -9,17 +9,19 @@
 #define DEBUG_FILE_PATH_ROOM 4096
 
 /*
- * By build id in /usr/lib/debug/.build-id, else by .gnu_debuglink: beside the module, in .debug/ there, in
- * /usr/lib/debug. `path` is the module's, as the target sees it. A file found by its link is taken when it has the same
- * build id, or the sum that the link tells. `ret_path` is where it is, as the target sees it. 0 or ERR_READ.
+ * Opens the debug file of the module at `path`: by build ID in /usr/lib/debug/.build-id, else by .gnu_debuglink, next
+ * to the module, in .debug/ there, or in /usr/lib/debug. A file found by its link must have the same build ID or the
+ * CRC that the link gives. All paths are as the target sees them. Returns 0 or ERR_READ.
  */
 int debug_file_find(int root_fd, const char *path, const struct elf_module *m, struct elf_module *ret,
                     char ret_path[DEBUG_FILE_PATH_ROOM]);
 
-/* What dwz took out of several debug files: named by .gnu_debugaltlink of the debug file at `path`. 0 or ERR_READ. */
+/* Opens the file with the debug info that dwz moved out of the debug file at `path` (.gnu_debugaltlink). Returns 0 or
+ * ERR_READ. */
 int debug_file_find_alt(int root_fd, const char *path, const struct elf_module *debug, struct elf_module *ret);
 
-/* The small table of symbols that some distributions pack into the module: .gnu_debugdata. 0 or ERR_READ. */
-int debug_file_unpack(const struct elf_module *m, struct elf_module *ret);
+/* Opens MiniDebugInfo: the small symbol table that some distributions embed in the module (.gnu_debugdata). Returns 0
+ * or ERR_READ. */
+int debug_file_open_minidebug(const struct elf_module *m, struct elf_module *ret);
 
 #endif

@@ -1,7 +1,7 @@
 /*
- * Functions, inlined functions and lines at an address, from DWARF. Called by symbols.c for modules that have debug
- * info. Units are indexed by address once, the functions of a unit when an address in it is first asked for. libdw checks
- * what it reads; loops that damaged data could make endless are ended by a budget of steps.
+ * Looks up functions, inlined functions and lines in DWARF. Indexes the units of a file at once, and the functions of a
+ * unit at the first lookup in it. libdw validates what it reads; a step budget ends loops that damaged data would make
+ * endless.
  */
 #include "elf/debug_info.h"
 
@@ -17,17 +17,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define BYTES_MAX  ((uint64_t)512 << 20) /* all of it is read into memory */
-#define LINES_MAX  ((uint32_t)8 << 20)   /* bytes of one line program; each can become 80 in memory */
-#define STEPS_MAX  ((size_t)20000000)    /* entries looked at, over the file's life */
-#define UNITS_MAX  ((size_t)1 << 20)
-#define DEPTH_MAX  64
-#define PATH_ROOM  4096
-#define RANGES_MAX 100000 /* of one entry */
+#define BYTES_MAX    ((uint64_t)512 << 20) /* of debug sections, which libdw reads into memory */
+#define LINES_MAX    ((uint32_t)8 << 20)   /* bytes of one line program; each may take 80 bytes in memory */
+#define STEPS_BUDGET ((size_t)20000000)    /* DIEs and ranges visited in one file, over all lookups */
+#define UNITS_MAX    ((size_t)1 << 20)
+#define DEPTH_MAX    64
+#define PATH_ROOM    4096
+#define RANGES_MAX   100000 /* of one DIE */
 
 struct unit {
     Dwarf_Off die;
-    struct range_list functions; /* address -> offset of the function's entry */
+    struct range_list functions; /* address -> offset of the function's DIE */
     bool indexed, lines_ok;
 };
 
@@ -63,16 +63,16 @@ struct debug_info *debug_info_free(struct debug_info *d)
     return NULL;
 }
 
-static bool may_step(struct debug_info *d)
+static bool take_step(struct debug_info *d)
 {
-    return d->steps < STEPS_MAX && ++d->steps;
+    return d->steps < STEPS_BUDGET && ++d->steps;
 }
 
 /*
- * How many bytes libdw will hold, packed sections unpacked; UINT64_MAX when that cannot be told. Asked before libdw
- * begins: the headers of sections that it unpacks are not those of the file any more.
+ * The number of bytes that libdw will hold in memory, after decompression; UINT64_MAX if unknown or too many. Call it
+ * before libdw opens the file, because libdw changes the headers of sections that it decompresses.
  */
-static uint64_t debug_bytes(const struct elf_module *m, Elf_Scn **ret_lines)
+static uint64_t debug_section_bytes(const struct elf_module *m, Elf_Scn **ret_lines)
 {
     uint64_t sum = 0;
     size_t n;
@@ -81,7 +81,7 @@ static uint64_t debug_bytes(const struct elf_module *m, Elf_Scn **ret_lines)
         return UINT64_MAX;
     for (size_t i = 1; i < n; i++) {
         GElf_Shdr s;
-        GElf_Chdr packed;
+        GElf_Chdr compressed;
 
         if (!elf_module_section_nth(m, i, &s) || s.sh_type == SHT_NOBITS)
             continue;
@@ -90,17 +90,18 @@ static uint64_t debug_bytes(const struct elf_module *m, Elf_Scn **ret_lines)
         if (!strstr(elf_module_section_name(m, &s), "debug_"))
             continue;
         if (s.sh_flags & SHF_COMPRESSED)
-            s.sh_size = gelf_getchdr(elf_getscn(m->elf, i), &packed) ? packed.ch_size : UINT64_MAX;
+            s.sh_size = gelf_getchdr(elf_getscn(m->elf, i), &compressed) ? compressed.ch_size : UINT64_MAX;
         sum = s.sh_size > BYTES_MAX || sum > BYTES_MAX ? UINT64_MAX : sum + s.sh_size;
     }
     return sum;
 }
 
 /*
- * libdw reads and unpacks every section it knows at once. Where variables are, and indexes that we do not use, can be
- * half of it: without bytes in the file, they are passed over. (The change is to libelf's copy of the header.)
+ * libdw reads and decompresses every section it knows when it opens a file. Sections that we do not use (locations of
+ * variables, indexes) can be half of them. Marking them SHT_NOBITS in libelf's copy of the headers makes libdw skip
+ * them.
  */
-static void leave_out(const struct elf_module *m)
+static void hide_unused_sections(const struct elf_module *m)
 {
     static const char *const unused[] = {".debug_loc",      ".debug_loclists", ".debug_aranges", ".debug_frame",
                                          ".debug_macinfo",  ".debug_macro",    ".debug_names",   ".debug_pubnames",
@@ -122,17 +123,17 @@ static void leave_out(const struct elf_module *m)
     }
 }
 
-/* The ranges of an entry, each as (start, end, value). */
+/* Adds the address ranges of a DIE to the list. */
 static void add_ranges(struct debug_info *d, Dwarf_Die *die, struct range_list *list, uint64_t value)
 {
     Dwarf_Addr base, start, end;
     ptrdiff_t at = 0;
 
-    for (int i = 0; i < RANGES_MAX && may_step(d); i++) {
+    for (int i = 0; i < RANGES_MAX && take_step(d); i++) {
         at = dwarf_ranges(die, at, &base, &start, &end);
         if (at <= 0)
             return;
-        /* Functions that the linker threw away are left at 0 or 1. */
+        /* The linker leaves discarded functions at address 0 or 1. */
         if (start > 1 && range_list_add(list, start, end, value) < 0)
             return;
     }
@@ -143,7 +144,7 @@ static void index_units(struct debug_info *d)
     Dwarf_Off at = 0, next;
     size_t header;
 
-    while (dwarf_nextcu(d->dwarf, at, &next, &header, NULL, NULL, NULL) == 0 && may_step(d)) {
+    while (dwarf_nextcu(d->dwarf, at, &next, &header, NULL, NULL, NULL) == 0 && take_step(d)) {
         Dwarf_Die die;
 
         if (next <= at || d->n_units == UNITS_MAX ||
@@ -159,8 +160,8 @@ static void index_units(struct debug_info *d)
 }
 
 /*
- * libdw would look for the file that dwz made on its own, in our root instead of the target's, and would open whatever
- * lies there: without that file, debug info which needs it is not read.
+ * Left alone, libdw would look for the dwz file itself, in our root instead of the target's, and open whatever is
+ * there. So debug info that needs a dwz file is read only if we have that file.
  */
 static bool open_dwarf(struct debug_info *d)
 {
@@ -169,7 +170,7 @@ static bool open_dwarf(struct debug_info *d)
     Elf_Scn *unused;
 
     has_link = elf_module_section(d->module, ".gnu_debugaltlink", &section);
-    if (has_link && (!d->alt.elf || debug_bytes(&d->alt, &unused) > BYTES_MAX))
+    if (has_link && (!d->alt.elf || debug_section_bytes(&d->alt, &unused) > BYTES_MAX))
         return false;
     d->dwarf = dwarf_begin_elf(d->module->elf, DWARF_C_READ, NULL);
     if (!d->dwarf || !has_link)
@@ -195,31 +196,31 @@ struct debug_info *debug_info_new(const struct elf_module *m, struct elf_module 
     d->alt = alt ? *alt : (struct elf_module){.fd = -1};
     d->names = die_names_new();
     d->files = intern_new();
-    leave_out(m);
+    hide_unused_sections(m);
     if (alt)
-        leave_out(&d->alt);
+        hide_unused_sections(&d->alt);
     if (!d->names || !d->files || !elf_module_section(m, ".debug_info", &section) || section.sh_type == SHT_NOBITS ||
-        debug_bytes(m, &d->line_section) > BYTES_MAX || !open_dwarf(d))
+        debug_section_bytes(m, &d->line_section) > BYTES_MAX || !open_dwarf(d))
         return debug_info_free(d);
     index_units(d);
     return d;
 }
 
-static bool holds_functions(int tag)
+static bool is_scope(int tag)
 {
     return tag == DW_TAG_namespace || tag == DW_TAG_class_type || tag == DW_TAG_structure_type ||
            tag == DW_TAG_union_type || tag == DW_TAG_module || tag == DW_TAG_enumeration_type;
 }
 
-/* Walks the unit's scopes, not what is inside of functions. */
+/* Walks the scopes of a unit, without entering functions. */
 static void index_functions(struct debug_info *d, struct unit *unit, Dwarf_Die *unit_die)
 {
     Dwarf_Die path[DEPTH_MAX];
     size_t depth = 0;
     int more = dwarf_child(unit_die, &path[0]);
 
-    while (may_step(d)) {
-        if (more != 0) { /* no child, or no sibling: back to the scope around */
+    while (take_step(d)) {
+        if (more != 0) { /* no child or no sibling: return to the enclosing scope */
             if (depth == 0)
                 break;
             depth--;
@@ -228,8 +229,7 @@ static void index_functions(struct debug_info *d, struct unit *unit, Dwarf_Die *
 
             if (tag == DW_TAG_subprogram)
                 add_ranges(d, &path[depth], &unit->functions, dwarf_dieoffset(&path[depth]));
-            else if (holds_functions(tag) && depth + 1 < DEPTH_MAX &&
-                     dwarf_child(&path[depth], &path[depth + 1]) == 0) {
+            else if (is_scope(tag) && depth + 1 < DEPTH_MAX && dwarf_child(&path[depth], &path[depth + 1]) == 0) {
                 depth++;
                 continue;
             }
@@ -239,10 +239,10 @@ static void index_functions(struct debug_info *d, struct unit *unit, Dwarf_Die *
     range_list_sort(&unit->functions);
 }
 
-/* Whether the unit's line program is of a sane size: libdw reads all of it at once. */
-static bool lines_bounded(const struct debug_info *d, Dwarf_Die *unit_die)
+/* True if the unit's line program is not too large: libdw decodes all of it at once. */
+static bool line_program_fits(const struct debug_info *d, Dwarf_Die *unit_die)
 {
-    Elf_Data *lines = d->line_section ? elf_getdata(d->line_section, NULL) : NULL; /* libdw has read and unpacked it */
+    Elf_Data *lines = d->line_section ? elf_getdata(d->line_section, NULL) : NULL; /* libdw has already read it */
     Dwarf_Attribute attr;
     Dwarf_Word at;
     uint32_t len;
@@ -266,19 +266,19 @@ static struct unit *find_unit(struct debug_info *d, uint64_t vaddr, Dwarf_Die *r
         return NULL;
     if (!unit->indexed) {
         unit->indexed = true;
-        unit->lines_ok = lines_bounded(d, ret_die);
+        unit->lines_ok = line_program_fits(d, ret_die);
         index_functions(d, unit, ret_die);
     }
     return unit;
 }
 
-/* Like dwarf_haspc, with a bound. */
-static bool die_holds(struct debug_info *d, Dwarf_Die *die, uint64_t vaddr)
+/* Like dwarf_haspc, within the step budget. */
+static bool die_contains(struct debug_info *d, Dwarf_Die *die, uint64_t vaddr)
 {
     Dwarf_Addr base, start, end;
     ptrdiff_t at = 0;
 
-    for (int i = 0; i < RANGES_MAX && may_step(d); i++) {
+    for (int i = 0; i < RANGES_MAX && take_step(d); i++) {
         at = dwarf_ranges(die, at, &base, &start, &end);
         if (at <= 0)
             return false;
@@ -288,18 +288,19 @@ static bool die_holds(struct debug_info *d, Dwarf_Die *die, uint64_t vaddr)
     return false;
 }
 
-/* The block, or the function inlined, directly in `*die` that holds the address: `*die` becomes that. */
-static bool step_inward(struct debug_info *d, Dwarf_Die *die, uint64_t vaddr)
+/* Sets `*die` to its child, a block or an inlined function, that contains the address. Returns false if there is
+ * none. */
+static bool descend(struct debug_info *d, Dwarf_Die *die, uint64_t vaddr)
 {
     Dwarf_Die child;
     int more = dwarf_child(die, &child);
 
-    for (; more == 0 && may_step(d); more = dwarf_siblingof(&child, &child)) {
+    for (; more == 0 && take_step(d); more = dwarf_siblingof(&child, &child)) {
         int tag = dwarf_tag(&child);
 
         if ((tag == DW_TAG_lexical_block || tag == DW_TAG_inlined_subroutine || tag == DW_TAG_try_block ||
              tag == DW_TAG_catch_block || tag == DW_TAG_subprogram) &&
-            die_holds(d, &child, vaddr)) {
+            die_contains(d, &child, vaddr)) {
             *die = child;
             return true;
         }
@@ -307,8 +308,10 @@ static bool step_inward(struct debug_info *d, Dwarf_Die *die, uint64_t vaddr)
     return false;
 }
 
-/* The function at `vaddr` and what is inlined there, outermost first. A function inside of another one stands alone. */
-static size_t find_chain(struct debug_info *d, const struct unit *unit, uint64_t vaddr, Dwarf_Die chain[DEPTH_MAX])
+/* Lists the function at `vaddr` and the functions inlined there, outermost first. A nested function starts a new
+ * chain. */
+static size_t find_inline_chain(struct debug_info *d, const struct unit *unit, uint64_t vaddr,
+                                Dwarf_Die chain[DEPTH_MAX])
 {
     uint64_t offset;
     Dwarf_Die die;
@@ -317,7 +320,7 @@ static size_t find_chain(struct debug_info *d, const struct unit *unit, uint64_t
     if (!range_list_find(&unit->functions, vaddr, &offset) || !dwarf_offdie(d->dwarf, offset, &die))
         return 0;
     chain[n++] = die;
-    for (int depth = 0; depth < 4 * DEPTH_MAX && n < DEPTH_MAX && step_inward(d, &die, vaddr); depth++) {
+    for (int depth = 0; depth < 4 * DEPTH_MAX && n < DEPTH_MAX && descend(d, &die, vaddr); depth++) {
         int tag = dwarf_tag(&die);
 
         if (tag == DW_TAG_subprogram)
@@ -328,8 +331,9 @@ static size_t find_chain(struct debug_info *d, const struct unit *unit, uint64_t
     return n;
 }
 
-/* Files are told as seen from the directory the compiler ran in. Some builds hide that one: then they stay as they are. */
-static const char *whole_path(struct debug_info *d, Dwarf_Die *unit_die, const char *file)
+/* Makes a file name absolute by the directory the compiler ran in. Some builds remove that directory; then the name
+ * stays relative. */
+static const char *absolute_path(struct debug_info *d, Dwarf_Die *unit_die, const char *file)
 {
     Dwarf_Attribute attr;
     const char *dir = dwarf_attr(unit_die, DW_AT_comp_dir, &attr) ? dwarf_formstring(&attr) : NULL;
@@ -344,16 +348,16 @@ static const char *whole_path(struct debug_info *d, Dwarf_Die *unit_die, const c
     return intern_str(d->files, path);
 }
 
-static void set_place(struct debug_info *d, Dwarf_Die *unit_die, const char *file, int line, struct debug_frame *f)
+static void set_source(struct debug_info *d, Dwarf_Die *unit_die, const char *file, int line, struct debug_frame *f)
 {
     if (!file || !file[0] || strcmp(file, "???") == 0)
         return;
-    f->file = whole_path(d, unit_die, file);
+    f->file = absolute_path(d, unit_die, file);
     f->line = f->file && line > 0 ? line : 0;
 }
 
-static void find_line(struct debug_info *d, const struct unit *unit, Dwarf_Die *unit_die, uint64_t vaddr,
-                      struct debug_frame *f)
+static void set_line(struct debug_info *d, const struct unit *unit, Dwarf_Die *unit_die, uint64_t vaddr,
+                     struct debug_frame *f)
 {
     Dwarf_Line *line = unit->lines_ok ? dwarf_getsrc_die(unit_die, vaddr) : NULL;
     int number = 0;
@@ -361,12 +365,12 @@ static void find_line(struct debug_info *d, const struct unit *unit, Dwarf_Die *
     if (!line)
         return;
     dwarf_lineno(line, &number);
-    set_place(d, unit_die, dwarf_linesrc(line, NULL, NULL), number, f);
+    set_source(d, unit_die, dwarf_linesrc(line, NULL, NULL), number, f);
 }
 
-/* Where the inlined function is called from: the line at which its caller is. */
-static void find_call(struct debug_info *d, const struct unit *unit, Dwarf_Die *unit_die, Dwarf_Die *inlined,
-                      struct debug_frame *f)
+/* Sets the position of a caller to where the inlined function is called. */
+static void set_call_site(struct debug_info *d, const struct unit *unit, Dwarf_Die *unit_die, Dwarf_Die *inlined,
+                          struct debug_frame *f)
 {
     Dwarf_Word file = 0, line = 0;
     Dwarf_Attribute attr;
@@ -378,7 +382,7 @@ static void find_call(struct debug_info *d, const struct unit *unit, Dwarf_Die *
         return;
     if (dwarf_attr(inlined, DW_AT_call_line, &attr))
         dwarf_formudata(&attr, &line);
-    set_place(d, unit_die, dwarf_filesrc(files, file, NULL, NULL), line < INT32_MAX ? (int)line : 0, f);
+    set_source(d, unit_die, dwarf_filesrc(files, file, NULL, NULL), line < INT32_MAX ? (int)line : 0, f);
 }
 
 size_t debug_info_find(struct debug_info *d, uint64_t vaddr, struct debug_frame *ret, size_t max)
@@ -390,19 +394,19 @@ size_t debug_info_find(struct debug_info *d, uint64_t vaddr, struct debug_frame 
 
     if (!unit || max == 0)
         return 0;
-    find_line(d, unit, &unit_die, vaddr, &line);
-    n = find_chain(d, unit, vaddr, chain);
+    set_line(d, unit, &unit_die, vaddr, &line);
+    n = find_inline_chain(d, unit, vaddr, chain);
     if (n == 0) {
         ret[0] = line;
         return line.file ? 1 : 0;
     }
-    /* With too little room the inner ones are left out: their callers are where the time goes as well. */
+    /* If there are too many, leave out the innermost: the time counts for their callers anyway. */
     for (size_t i = n, out = 0; i-- > 0;) {
         struct debug_frame f = line;
 
         if (i + 1 < n) {
             f = (struct debug_frame){NULL, NULL, 0};
-            find_call(d, unit, &unit_die, &chain[i + 1], &f);
+            set_call_site(d, unit, &unit_die, &chain[i + 1], &f);
         }
         if (i >= max)
             continue;

@@ -1,6 +1,6 @@
 /*
- * Names of symbols made readable, by libiberty. Called for each name that is shown. Hostile names are met by bounds: on
- * the length that goes in, on what comes out, and libiberty's own on its depth.
+ * Demangles symbols with libiberty. Against hostile names, limits the length of the input and of the output; libiberty
+ * itself limits the recursion depth.
  */
 #include "elf/demangle.h"
 
@@ -12,12 +12,12 @@
 #include <stdbool.h>
 #include <string.h>
 
-#define MANGLED_MAX 4096 /* libiberty takes about 100 bytes of stack for each */
-#define SPELLED_MAX 16384
-#define LONG        160 /* nobody reads more: what is between < and > is left out then */
+#define MANGLED_MAX 4096 /* libiberty uses about 100 bytes of stack for each byte */
+#define OUTPUT_MAX  16384
+#define LONG_NAME   160 /* bytes; longer names lose their template arguments */
 
-/* What compilers put after a dot, with or without a number behind it. */
-static const char *const endings[] = {
+/* Suffixes that compilers append after a dot; a number may follow. */
+static const char *const suffixes[] = {
     "constprop", "isra", "part", "cold",  "lto_priv",  "localalias", "llvm",        "clone", "resolver", "ifunc",
     "unlikely",  "hot",  "warm", "split", "simdclone", "__uniq",     "specialized", "exit",  "startup",  "eh",
 };
@@ -30,17 +30,17 @@ static bool is_number(const char *s, size_t len)
     return len > 0;
 }
 
-static bool is_ending(const char *s, size_t len)
+static bool is_compiler_suffix(const char *s, size_t len)
 {
     if (is_number(s, len))
         return true;
-    for (size_t i = 0; i < sizeof(endings) / sizeof(endings[0]); i++)
-        if (strlen(endings[i]) == len && memcmp(endings[i], s, len) == 0)
+    for (size_t i = 0; i < sizeof(suffixes) / sizeof(suffixes[0]); i++)
+        if (strlen(suffixes[i]) == len && memcmp(suffixes[i], s, len) == 0)
             return true;
     return false;
 }
 
-size_t demangle_stem(const char *symbol)
+size_t demangle_base_length(const char *symbol)
 {
     size_t len = strcspn(symbol, "@");
 
@@ -49,24 +49,24 @@ size_t demangle_stem(const char *symbol)
 
         while (dot > 0 && symbol[dot - 1] != '.')
             dot--;
-        if (dot < 2 || !is_ending(symbol + dot, len - dot))
+        if (dot < 2 || !is_compiler_suffix(symbol + dot, len - dot))
             return len;
         len = dot - 1;
     }
 }
 
-/* What libiberty has said so far. */
+/* The output of libiberty so far. */
 struct output {
-    char text[SPELLED_MAX];
+    char text[OUTPUT_MAX];
     size_t len;
     jmp_buf full;
 };
 
 /*
- * A short name can be made to mean an endless one, each part twice the part before it. The callback cannot say "enough",
- * so it jumps; libiberty's callback functions hold no memory that would be lost.
+ * A short symbol can expand to an exponentially long name. The callback cannot tell libiberty to stop, so it uses
+ * longjmp; the callback API allocates no memory that this would leak.
  */
-static void take(const char *s, size_t len, void *arg)
+static void append_output(const char *s, size_t len, void *arg)
 {
     struct output *out = arg;
     size_t room = sizeof(out->text) - out->len;
@@ -79,16 +79,16 @@ static void take(const char *s, size_t len, void *arg)
         longjmp(out->full, 1);
 }
 
-/* Rust's old names look like those of C++, with a hash at the end: Rust first. */
+/* Tries Rust first, because legacy Rust symbols are valid C++ symbols that end in a hash. */
 static bool demangle(const char *mangled, struct output *out)
 {
     out->len = 0;
     if (setjmp(out->full))
         return true;
-    if (rust_demangle_callback(mangled, DMGL_NO_OPTS, take, out))
+    if (rust_demangle_callback(mangled, DMGL_NO_OPTS, append_output, out))
         return true;
     out->len = 0;
-    return cplus_demangle_v3_callback(mangled, DMGL_NO_OPTS, take, out) != 0;
+    return cplus_demangle_v3_callback(mangled, DMGL_NO_OPTS, append_output, out) != 0;
 }
 
 static bool is_operator(const char *s, size_t at)
@@ -99,7 +99,7 @@ static bool is_operator(const char *s, size_t at)
 }
 
 /* std::function<void (int)>::operator() -> std::function<...>::operator(). Returns the new length. */
-static size_t fold_arguments(char *s, size_t len)
+static size_t elide_template_arguments(char *s, size_t len)
 {
     size_t n = 0, depth = 0;
 
@@ -118,8 +118,8 @@ static size_t fold_arguments(char *s, size_t len)
     return n;
 }
 
-/* Copies with what is not UTF-8 replaced, and cuts at a whole character. */
-static size_t write_clean(const char *s, size_t len, char ret[DEMANGLE_ROOM])
+/* Copies a name, replaces invalid UTF-8, and truncates it at a character boundary if it is too long. */
+static size_t copy_clean(const char *s, size_t len, char ret[DEMANGLE_ROOM])
 {
     size_t n = 0;
 
@@ -144,17 +144,17 @@ static size_t write_clean(const char *s, size_t len, char ret[DEMANGLE_ROOM])
 
 size_t demangle_name(const char *symbol, char ret[DEMANGLE_ROOM])
 {
-    size_t len = demangle_stem(symbol);
+    size_t len = demangle_base_length(symbol);
     char mangled[MANGLED_MAX];
     struct output out;
 
-    /* Mach-O's extra underscore and D's names are not for us. */
+    /* Only _Z and _R: we do not need Mach-O's extra underscore or D. */
     if (symbol[0] == '_' && (symbol[1] == 'Z' || symbol[1] == 'R') && len < sizeof(mangled)) {
         memcpy(mangled, symbol, len);
         mangled[len] = '\0';
         if (!demangle(mangled, &out) || !out.len)
-            return write_clean(symbol, len, ret);
-        return write_clean(out.text, out.len > LONG ? fold_arguments(out.text, out.len) : out.len, ret);
+            return copy_clean(symbol, len, ret);
+        return copy_clean(out.text, out.len > LONG_NAME ? elide_template_arguments(out.text, out.len) : out.len, ret);
     }
-    return write_clean(symbol, len, ret);
+    return copy_clean(symbol, len, ret);
 }

@@ -1,7 +1,7 @@
 /*
- * Names of functions in debug info. Called for each function that is shown, so what had to be searched for is kept. C
- * has no scopes; compilers leave the linkage name of C++ functions out where nobody links to them, such as those in an
- * anonymous namespace: there the scopes are looked up, which means walking the unit from its start.
+ * Names functions in debug info. Compilers omit the linkage name of a C++ function that has internal linkage, such as
+ * one in an anonymous namespace. Then we need its scopes, and finding them means walking the unit from its start, so
+ * the result is cached. C has no scopes.
  */
 #include "elf/die_name.h"
 
@@ -15,7 +15,7 @@
 #include <string.h>
 
 #define SLOTS     1024
-#define STEPS_MAX 200000 /* entries looked at for one name */
+#define STEPS_MAX 200000 /* DIEs visited for one name */
 #define DEPTH_MAX 32
 #define NAME_ROOM 2048
 #define LANG_C17  0x2c /* newer than some dwarf.h */
@@ -49,14 +49,14 @@ struct die_names *die_names_free(struct die_names *names)
     return NULL;
 }
 
-static const char *text_of(Dwarf_Die *die, unsigned name)
+static const char *string_attr(Dwarf_Die *die, unsigned name)
 {
     Dwarf_Attribute attr;
 
     return dwarf_attr_integrate(die, name, &attr) ? dwarf_formstring(&attr) : NULL;
 }
 
-/* The entry that was declared in a scope: behind that of the inlined, and that of the defined one. */
+/* Follows an inlined instance to its abstract origin, and a definition to its declaration, which is in the scope. */
 static Dwarf_Die declaration_of(const Dwarf_Die *die)
 {
     static const unsigned links[] = {DW_AT_abstract_origin, DW_AT_specification};
@@ -72,7 +72,7 @@ static Dwarf_Die declaration_of(const Dwarf_Die *die)
     return at;
 }
 
-static bool has_no_scopes(Dwarf_Die *unit_die)
+static bool is_c_or_assembler(Dwarf_Die *unit_die)
 {
     switch (dwarf_srclang(unit_die)) {
     case DW_LANG_C89:
@@ -102,8 +102,8 @@ static void add_scope(char *text, size_t *len, Dwarf_Die *die)
         *len = NAME_ROOM - 1;
 }
 
-/* Entries lie in the file in the order of the tree: the one that holds `target` is the last that starts before it. */
-static bool last_before(Dwarf_Die *scope, const void *target, Dwarf_Die *ret, int *steps)
+/* DIEs are stored in tree order, so the child that contains `target` is the last one that starts before it. */
+static bool last_child_before(Dwarf_Die *scope, const void *target, Dwarf_Die *ret, int *steps)
 {
     Dwarf_Die child;
     bool found = false;
@@ -127,7 +127,7 @@ static void add_scopes(char *text, size_t *len, Dwarf_Die *declaration)
     for (int depth = 0; depth < DEPTH_MAX; depth++) {
         Dwarf_Die inner;
 
-        if (!last_before(&at, declaration->addr, &inner, &steps) || inner.addr == declaration->addr)
+        if (!last_child_before(&at, declaration->addr, &inner, &steps) || inner.addr == declaration->addr)
             return;
         add_scope(text, len, &inner);
         at = inner;
@@ -136,18 +136,18 @@ static void add_scopes(char *text, size_t *len, Dwarf_Die *declaration)
 
 const char *die_names_get(struct die_names *names, Dwarf_Die *unit_die, Dwarf_Die *die)
 {
-    const char *name = text_of(die, DW_AT_linkage_name);
+    const char *name = string_attr(die, DW_AT_linkage_name);
     char text[NAME_ROOM];
     struct slot *slot;
     Dwarf_Die declaration;
     size_t len = 0;
 
     if (!name)
-        name = text_of(die, DW_AT_MIPS_linkage_name);
+        name = string_attr(die, DW_AT_MIPS_linkage_name);
     if (name)
         return name;
-    name = text_of(die, DW_AT_name);
-    if (!name || has_no_scopes(unit_die))
+    name = string_attr(die, DW_AT_name);
+    if (!name || is_c_or_assembler(unit_die))
         return name;
     declaration = declaration_of(die);
     slot = &names->slots[hash_mix(0, (uint64_t)(uintptr_t)declaration.addr) % SLOTS];

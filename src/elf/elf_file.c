@@ -1,6 +1,5 @@
 /*
- * ELF files, read with suspicion. Called for a target's program and libraries when their dynamic
- * symbols in memory do not say enough; fuzzed.
+ * A minimal ELF parser for symbol lookup. Fuzzed.
  */
 #include "elf/elf_file.h"
 
@@ -9,20 +8,20 @@
 #include <elf.h>
 #include <string.h>
 
-static const void *span_at(const struct elf_file *f, uint64_t at, uint64_t len)
+static const void *bytes_at(const struct elf_file *f, uint64_t at, uint64_t len)
 {
     return at <= f->len && len <= f->len - at ? f->bytes + at : NULL;
 }
 
 bool elf_file_valid(const struct elf_file *f)
 {
-    const Elf64_Ehdr *eh = span_at(f, 0, sizeof(*eh));
+    const Elf64_Ehdr *eh = bytes_at(f, 0, sizeof(*eh));
 
     return eh && memcmp(eh->e_ident, ELFMAG, SELFMAG) == 0 && eh->e_ident[EI_CLASS] == ELFCLASS64 &&
            eh->e_ident[EI_DATA] == ELFDATA2LSB;
 }
 
-/* Copies, since nothing in a file need be aligned. */
+/* Copies the header, because nothing guarantees its alignment. */
 static bool section_nth(const struct elf_file *f, size_t i, Elf64_Shdr *ret)
 {
     Elf64_Ehdr eh;
@@ -31,28 +30,28 @@ static bool section_nth(const struct elf_file *f, size_t i, Elf64_Shdr *ret)
     memcpy(&eh, f->bytes, sizeof(eh));
     if (i >= eh.e_shnum || eh.e_shentsize != sizeof(*ret))
         return false;
-    at = span_at(f, eh.e_shoff, (uint64_t)eh.e_shnum * sizeof(*ret));
+    at = bytes_at(f, eh.e_shoff, (uint64_t)eh.e_shnum * sizeof(*ret));
     if (!at)
         return false;
     memcpy(ret, (const char *)at + i * sizeof(*ret), sizeof(*ret));
     return true;
 }
 
-/* True when the string at `at` of a string table is `name`. Looks at no more than that: a table without an end to
- * its strings costs nothing. */
-static bool string_is(const struct elf_file *f, const Elf64_Shdr *table, uint64_t at, const char *name)
+/* True if the string at `at` of a string table is `name`. Compares only that many bytes, so an unterminated table does
+ * not cost time. */
+static bool string_equals(const struct elf_file *f, const Elf64_Shdr *table, uint64_t at, const char *name)
 {
     size_t len = strlen(name) + 1;
 
-    if (at > table->sh_size || len > table->sh_size - at || !span_at(f, table->sh_offset, table->sh_size))
+    if (at > table->sh_size || len > table->sh_size - at || !bytes_at(f, table->sh_offset, table->sh_size))
         return false;
     return memcmp(f->bytes + table->sh_offset + at, name, len) == 0;
 }
 
-static bool symbol_in_table(const struct elf_file *f, const Elf64_Shdr *table, const char *name, addr_t *ret)
+static bool find_in_table(const struct elf_file *f, const Elf64_Shdr *table, const char *name, addr_t *ret)
 {
     Elf64_Shdr strings;
-    const unsigned char *symbols = span_at(f, table->sh_offset, table->sh_size);
+    const unsigned char *symbols = bytes_at(f, table->sh_offset, table->sh_size);
 
     if (!symbols || !section_nth(f, table->sh_link, &strings))
         return false;
@@ -62,7 +61,7 @@ static bool symbol_in_table(const struct elf_file *f, const Elf64_Shdr *table, c
         memcpy(&sym, symbols + i * sizeof(sym), sizeof(sym));
         if (sym.st_shndx == SHN_UNDEF || !sym.st_value)
             continue;
-        if (string_is(f, &strings, sym.st_name, name)) {
+        if (string_equals(f, &strings, sym.st_name, name)) {
             *ret = sym.st_value;
             return true;
         }
@@ -73,38 +72,18 @@ static bool symbol_in_table(const struct elf_file *f, const Elf64_Shdr *table, c
 int elf_file_symbol(const struct elf_file *f, const char *name, addr_t *ret)
 {
     Elf64_Shdr section;
-    bool looked[2] = {false, false}; /* a file has one table of each kind; more are made up to cost time */
+    bool searched[2] = {false, false}; /* a valid file has one table of each type; more would only cost time */
 
     if (!elf_file_valid(f))
         return ERR_READ;
     for (size_t i = 0; section_nth(f, i, &section); i++) {
-        bool *done = &looked[section.sh_type == SHT_DYNSYM];
+        bool *was_searched = &searched[section.sh_type == SHT_DYNSYM];
 
-        if ((section.sh_type != SHT_SYMTAB && section.sh_type != SHT_DYNSYM) || *done)
+        if ((section.sh_type != SHT_SYMTAB && section.sh_type != SHT_DYNSYM) || *was_searched)
             continue;
-        *done = true;
-        if (symbol_in_table(f, &section, name, ret))
+        *was_searched = true;
+        if (find_in_table(f, &section, name, ret))
             return 0;
-    }
-    return ERR_READ;
-}
-
-int elf_file_section(const struct elf_file *f, const char *name, addr_t *ret_addr, size_t *ret_size)
-{
-    Elf64_Ehdr eh;
-    Elf64_Shdr names, section;
-
-    if (!elf_file_valid(f))
-        return ERR_READ;
-    memcpy(&eh, f->bytes, sizeof(eh));
-    if (!section_nth(f, eh.e_shstrndx, &names))
-        return ERR_READ;
-    for (size_t i = 0; section_nth(f, i, &section); i++) {
-        if (section.sh_addr && string_is(f, &names, section.sh_name, name)) {
-            *ret_addr = section.sh_addr;
-            *ret_size = section.sh_size;
-            return 0;
-        }
     }
     return ERR_READ;
 }

@@ -1,6 +1,6 @@
 /*
- * An ELF file's bytes -> symbols and sections. Pure: no files, no processes; every offset is checked,
- * since the file may be truncated or made up. 64-bit little-endian only.
+ * Finds symbols in the bytes of an ELF file. Every offset is bounds-checked, since the file may be truncated or
+ * hostile. 64-bit little-endian only.
  */
 #ifndef ELF_ELF_FILE_H
 #define ELF_ELF_FILE_H
@@ -15,16 +15,14 @@ struct elf_file {
     size_t len;
 };
 
-/* True when the header is that of a 64-bit little-endian program or library. */
+/* True if there is a 64-bit little-endian ELF header. */
 bool elf_file_valid(const struct elf_file *f);
 
-/* The address (not yet moved by the load bias) of a defined symbol in .symtab or .dynsym, or ERR_READ. */
+/* Sets `*ret` to the address of a defined symbol in .symtab or .dynsym, without the load bias. Returns 0 or
+ * ERR_READ. */
 int elf_file_symbol(const struct elf_file *f, const char *name, addr_t *ret);
 
-/* A section's address and size in memory, or ERR_READ. */
-int elf_file_section(const struct elf_file *f, const char *name, addr_t *ret_addr, size_t *ret_size);
-
-/* The GNU hash of a symbol's name. */
+/* The hash of a symbol name in DT_GNU_HASH. */
 unsigned int elf_file_gnu_hash(const char *name);
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * ELF files by libelf. Called by all that looks for names. libelf reads headers and sections when they are asked for,
- * and checks them against the file's size; every section that is given out here has been checked once more.
+ * Reads ELF files with libelf. libelf checks headers and sections against the size of the file; every section that this
+ * file returns is checked again.
  */
 #include "elf/elf_module.h"
 
@@ -12,11 +12,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define SECTIONS_MAX 100000 /* -ffunction-sections with -r; a linked file has 40 */
+#define SECTIONS_MAX 100000 /* enough for -ffunction-sections with -r; a linked file has about 40 */
 #define SHORT_STRING 256    /* most names are shorter */
-#define NOTES_MAX    4096   /* of one section or segment; a build id takes 36 bytes */
+#define NOTES_MAX    4096   /* bytes of one section or segment; a build ID takes 36 */
 
-/* Takes what `m` holds so far; what is not a 64-bit little-endian ELF file is given back. */
+/* Moves `m` to `ret`, or closes it and returns ERR_READ if it is not a 64-bit little-endian ELF file. */
 static int finish_open(struct elf_module *m, struct elf_module *ret)
 {
     const char *ident;
@@ -124,8 +124,8 @@ bool elf_module_section(const struct elf_module *m, const char *name, GElf_Shdr 
     return false;
 }
 
-int elf_module_load(const struct elf_module *m, const GElf_Shdr *section, size_t max, unsigned char **ret,
-                    size_t *ret_len)
+int elf_module_read_section(const struct elf_module *m, const GElf_Shdr *section, size_t max, unsigned char **ret,
+                            size_t *ret_len)
 {
     unsigned char *bytes;
 
@@ -143,7 +143,7 @@ int elf_module_load(const struct elf_module *m, const GElf_Shdr *section, size_t
     return 0;
 }
 
-bool elf_module_string(const struct elf_module *m, const GElf_Shdr *strings, uint64_t at, char *ret, size_t room)
+bool elf_module_read_string(const struct elf_module *m, const GElf_Shdr *strings, uint64_t at, char *ret, size_t room)
 {
     uint64_t most = room - 1;
 
@@ -162,7 +162,7 @@ bool elf_module_string(const struct elf_module *m, const GElf_Shdr *strings, uin
     }
 }
 
-/* Leaves `ret` as it is if the notes there hold no build id. */
+/* Leaves `ret` unchanged if the notes hold no build ID. */
 static void find_build_id(const struct elf_module *m, uint64_t at, uint64_t len, struct build_id *ret)
 {
     unsigned char notes[NOTES_MAX];
@@ -172,10 +172,11 @@ static void find_build_id(const struct elf_module *m, uint64_t at, uint64_t len,
 }
 
 /*
- * By section first: in a debug file the program headers point to bytes that are not there. Not by
- * dwelf_elf_gnu_build_id(), which brings all of libdwfl into a static program, and with elfutils 0.196 dlopen() too.
+ * Searches sections first, because the program headers of a debug file point to bytes that it does not contain. Does
+ * not use dwelf_elf_gnu_build_id(), which pulls all of libdwfl into a static program, and with elfutils 0.196 also
+ * dlopen().
  */
-size_t elf_module_build_id(const struct elf_module *m, unsigned char ret[ELF_MODULE_BUILD_ID_MAX])
+struct build_id elf_module_build_id(const struct elf_module *m)
 {
     struct build_id id = {.len = 0};
     GElf_Shdr section;
@@ -190,6 +191,5 @@ size_t elf_module_build_id(const struct elf_module *m, unsigned char ret[ELF_MOD
         for (size_t i = 0; i < n && i < INT_MAX && !id.len; i++)
             if (gelf_getphdr(m->elf, (int)i, &segment) && segment.p_type == PT_NOTE)
                 find_build_id(m, segment.p_offset, segment.p_filesz, &id);
-    memcpy(ret, id.bytes, id.len);
-    return id.len;
+    return id;
 }

@@ -1,6 +1,6 @@
 /*
- * One ELF file, by a descriptor or by its bytes -> sections, build id, an Elf of libelf. 64-bit little-endian only.
- * All is read with pread, nothing is mapped: a file that is cut short meanwhile gives errors, not SIGBUS.
+ * An ELF file opened with libelf: sections, strings, build ID. 64-bit little-endian only. Everything is read with
+ * pread, not mapped: if the file is truncated meanwhile, reads fail instead of raising SIGBUS.
  */
 #ifndef ELF_ELF_MODULE_H
 #define ELF_ELF_MODULE_H
@@ -13,39 +13,40 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define ELF_MODULE_BUILD_ID_MAX BUILD_ID_MAX
-
+/* Backed by a file (`fd`) or by memory (`image`). */
 struct elf_module {
-    int fd;               /* -1: `image` */
-    unsigned char *image; /* NULL: `fd` */
+    int fd;               /* -1 if backed by memory */
+    unsigned char *image; /* NULL if backed by a file */
     uint64_t size;
     Elf *elf;
 };
 
-/* Takes over `fd`, whatever the result. 0 or ERR_READ. */
+/* Takes ownership of `fd`, also on failure. Returns 0 or ERR_READ. */
 int elf_module_open(int fd, struct elf_module *ret);
 
-/* From bytes in allocated memory, taken over whatever the result. (libelf writes to them when it unpacks sections.) */
+/* Takes ownership of the malloc'ed `image`, also on failure; libelf writes to it when it decompresses sections. Returns
+ * 0 or ERR_READ. */
 int elf_module_open_image(void *image, size_t size, struct elf_module *ret);
 
 void elf_module_close(struct elf_module *m);
 
-/* All `len` bytes at `at` of the file, or ERR_READ. */
+/* Reads `len` bytes at file offset `at`. Returns 0, or ERR_READ if any of them cannot be read. */
 int elf_module_read(const struct elf_module *m, uint64_t at, void *buf, size_t len);
 
-/* A section that has a name and, unless it is NOBITS, lies in the file as a whole. */
+/* Finds a section by name or by index. A section that is not SHT_NOBITS is only found if it lies within the file. */
 bool elf_module_section(const struct elf_module *m, const char *name, GElf_Shdr *ret);
 bool elf_module_section_nth(const struct elf_module *m, size_t i, GElf_Shdr *ret);
-const char *elf_module_section_name(const struct elf_module *m, const GElf_Shdr *section); /* "" when damaged */
+const char *elf_module_section_name(const struct elf_module *m, const GElf_Shdr *section); /* "" if invalid */
 
-/* A section's bytes, at most `max` of them, to be freed. A packed section is not unpacked. */
-int elf_module_load(const struct elf_module *m, const GElf_Shdr *section, size_t max, unsigned char **ret,
-                    size_t *ret_len);
+/* Reads a section into malloc'ed memory, without decompressing it. Returns 0, ERR_NOMEM, or ERR_READ, also if the
+ * section is empty or larger than `max` bytes. */
+int elf_module_read_section(const struct elf_module *m, const GElf_Shdr *section, size_t max, unsigned char **ret,
+                            size_t *ret_len);
 
-/* The text at `at` of a section of strings, cut to the room there is. Reads no more than it needs. */
-bool elf_module_string(const struct elf_module *m, const GElf_Shdr *strings, uint64_t at, char *ret, size_t room);
+/* Reads the string at `at` of the string table `strings`, truncated to `room` bytes with its NUL. */
+bool elf_module_read_string(const struct elf_module *m, const GElf_Shdr *strings, uint64_t at, char *ret, size_t room);
 
-/* Number of bytes written, 0 when there is none. */
-size_t elf_module_build_id(const struct elf_module *m, unsigned char ret[ELF_MODULE_BUILD_ID_MAX]);
+/* The build ID; its length is 0 if there is none. */
+struct build_id elf_module_build_id(const struct elf_module *m);
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * An ELF file -> its unwind sections. Called by unwind/module_tables.c, once for a module.
+ * Finds unwind sections in ELF files.
  */
 #include "elf/frame_section.h"
 
@@ -16,7 +16,7 @@ static int open_source(const struct frame_section_source *src, struct elf_module
     return elf_module_open(fcntl(src->fd, F_DUPFD_CLOEXEC, 0), ret);
 }
 
-int frame_section_find_eh(const struct frame_section_source *src, uint64_t *ret_addr, uint64_t *ret_len)
+int frame_section_find_eh_frame(const struct frame_section_source *src, uint64_t *ret_addr, uint64_t *ret_len)
 {
     struct elf_module m;
     GElf_Shdr section;
@@ -34,8 +34,8 @@ int frame_section_find_eh(const struct frame_section_source *src, uint64_t *ret_
     return 0;
 }
 
-/* libelf finds a section by its number only. */
-static Elf_Scn *find_section(const struct elf_module *m, const char *name, GElf_Shdr *ret)
+/* libelf finds a section by its index only. */
+static Elf_Scn *find_section_by_name(const struct elf_module *m, const char *name, GElf_Shdr *ret)
 {
     size_t n;
 
@@ -47,7 +47,7 @@ static Elf_Scn *find_section(const struct elf_module *m, const char *name, GElf_
     return NULL;
 }
 
-static int load_packed(Elf_Scn *scn, size_t max, unsigned char **ret, size_t *ret_len)
+static int read_compressed(Elf_Scn *scn, size_t max, unsigned char **ret, size_t *ret_len)
 {
     GElf_Chdr head;
     Elf_Data *data;
@@ -67,18 +67,19 @@ static int load_packed(Elf_Scn *scn, size_t max, unsigned char **ret, size_t *re
     return 0;
 }
 
-static int load_debug(const struct elf_module *m, size_t max, unsigned char **ret, size_t *ret_len)
+static int read_debug_frame(const struct elf_module *m, size_t max, unsigned char **ret, size_t *ret_len)
 {
     GElf_Shdr section;
-    Elf_Scn *scn = find_section(m, ".debug_frame", &section);
+    Elf_Scn *scn = find_section_by_name(m, ".debug_frame", &section);
 
     if (!scn)
         return ERR_READ;
-    return section.sh_flags & SHF_COMPRESSED ? load_packed(scn, max, ret, ret_len)
-                                             : elf_module_load(m, &section, max, ret, ret_len);
+    return section.sh_flags & SHF_COMPRESSED ? read_compressed(scn, max, ret, ret_len)
+                                             : elf_module_read_section(m, &section, max, ret, ret_len);
 }
 
-int frame_section_read_debug(const struct frame_section_source *src, size_t max, unsigned char **ret, size_t *ret_len)
+int frame_section_read_debug_frame(const struct frame_section_source *src, size_t max, unsigned char **ret,
+                                   size_t *ret_len)
 {
     char path[DEBUG_FILE_PATH_ROOM];
     struct elf_module m, debug;
@@ -86,9 +87,9 @@ int frame_section_read_debug(const struct frame_section_source *src, size_t max,
 
     if (open_source(src, &m) < 0)
         return ERR_READ;
-    r = load_debug(&m, max, ret, ret_len);
+    r = read_debug_frame(&m, max, ret, ret_len);
     if (r == ERR_READ && debug_file_find(src->root_fd, src->path, &m, &debug, path) == 0) {
-        r = load_debug(&debug, max, ret, ret_len);
+        r = read_debug_frame(&debug, max, ret, ret_len);
         elf_module_close(&debug);
     }
     elf_module_close(&m);

@@ -1,6 +1,6 @@
 /*
- * Perf maps. Called for addresses in memory that no file is mapped to. A JIT that uses memory again writes a new line
- * and leaves the old one: the newest line that holds an address has the name.
+ * Parses perf maps. A JIT that reuses memory appends a new line and leaves the old one, so among the lines that
+ * contain an address the last one is valid.
  */
 #include "elf/perf_map.h"
 
@@ -15,7 +15,6 @@
 
 #define ENTRIES_MAX ((size_t)4 << 20)
 #define NAME_BYTES  2048
-#define NONE        UINT32_MAX
 
 struct entry {
     addr_t start, end;
@@ -38,8 +37,8 @@ struct perf_map *perf_map_free(struct perf_map *m)
     return NULL;
 }
 
-/* A hexadecimal number, with or without 0x, then blanks. */
-static bool take_hex(const char **s, const char *end, uint64_t *ret)
+/* Parses a hexadecimal number, with or without 0x, and the blanks after it. */
+static bool parse_hex(const char **s, const char *end, uint64_t *ret)
 {
     const char *at = *s;
     uint64_t value = 0;
@@ -74,7 +73,7 @@ static int add_line(struct perf_map *m, const char *s, const char *end)
     size_t len;
     const char *name;
 
-    if (!take_hex(&s, end, &start) || !take_hex(&s, end, &size) || size == 0 || size > UINT64_MAX - start)
+    if (!parse_hex(&s, end, &start) || !parse_hex(&s, end, &size) || size == 0 || size > UINT64_MAX - start)
         return 0;
     while (end > s && (end[-1] == '\r' || end[-1] == ' '))
         end--;
@@ -94,7 +93,7 @@ static int read_lines(struct perf_map *m, const char *s, const char *end)
         const char *newline = memchr(s, '\n', (size_t)(end - s));
 
         if (!newline)
-            break; /* the line that is being written now */
+            break; /* the JIT is still writing this line */
         if (add_line(m, s, newline) < 0)
             return ERR_NOMEM;
         s = newline + 1;
@@ -102,7 +101,7 @@ static int read_lines(struct perf_map *m, const char *s, const char *end)
     return 0;
 }
 
-/* One end of an entry, for the sweep below. */
+/* The start or end of an entry. */
 struct edge {
     addr_t at;
     uint32_t entry;
@@ -117,7 +116,7 @@ static int compare_edges(const void *a, const void *b)
     return x->entry < y->entry ? -1 : x->entry > y->entry;
 }
 
-/* A heap of entries, the newest on top. */
+/* A heap of entries, the latest on top. */
 struct heap {
     uint32_t *items;
     size_t n;
@@ -147,30 +146,25 @@ static void heap_pop(struct heap *h)
     h->items[i] = value;
 }
 
-/* What the newest entry is from `from` to `to` becomes a piece of the result. */
-static void add_piece(struct perf_map *m, const struct entry *old, addr_t from, addr_t to, uint32_t newest)
-{
-    struct entry *last = m->n ? &m->entries[m->n - 1] : NULL;
-
-    if (newest == NONE || from == to)
-        return;
-    if (last && last->end == from && last->name == old[newest].name)
-        last->end = to;
-    else
-        m->entries[m->n++] = (struct entry){from, to, old[newest].name};
-}
-
-/* Goes along all ends: between two of them the newest of the entries that are open has the name. */
+/* Visits all starts and ends in order of address. Between two of them, the latest of the open entries has the name. */
 static void sweep(struct perf_map *m, const struct entry *old, const struct edge *edges, size_t n, struct heap *open)
 {
     addr_t from = 0;
 
     for (size_t i = 0; i < n; i++) {
-        const struct entry *e = &old[edges[i].entry];
+        addr_t to = edges[i].at;
 
-        add_piece(m, old, from, edges[i].at, open->n ? open->items[0] : NONE);
-        from = edges[i].at;
-        if (from == e->start)
+        if (open->n && from != to) {
+            struct entry *last = m->n ? &m->entries[m->n - 1] : NULL;
+            const char *name = old[open->items[0]].name;
+
+            if (last && last->end == from && last->name == name)
+                last->end = to;
+            else
+                m->entries[m->n++] = (struct entry){from, to, name};
+        }
+        from = to;
+        if (from == old[edges[i].entry].start)
             heap_push(open, edges[i].entry);
         while (open->n && old[open->items[0]].end <= from)
             heap_pop(open);

@@ -1,6 +1,6 @@
 /*
- * Stubs of the procedure linkage table. Called for addresses that are in one. A stub jumps to what a slot holds: the
- * slot is read from the stub's own code, since linkers differ in their order, and the slot's relocation has the name.
+ * Names PLT stubs. A stub jumps through a GOT slot, and the relocation of that slot names the function. The slot is
+ * decoded from the instructions of the stub, because linkers order stubs differently.
  */
 #include "elf/plt.h"
 
@@ -10,7 +10,7 @@
 #define RELOCS_CHUNK 1024
 #define RELOCS_MAX   ((size_t)1 << 22)
 
-static bool find_stubs(const struct elf_module *m, uint64_t vaddr, GElf_Shdr *ret)
+static bool find_plt_section(const struct elf_module *m, uint64_t vaddr, GElf_Shdr *ret)
 {
     size_t n;
 
@@ -25,11 +25,11 @@ static bool find_stubs(const struct elf_module *m, uint64_t vaddr, GElf_Shdr *re
     return false;
 }
 
-bool plt_holds(const struct elf_module *m, uint64_t vaddr)
+bool plt_contains(const struct elf_module *m, uint64_t vaddr)
 {
     GElf_Shdr section;
 
-    return find_stubs(m, vaddr, &section);
+    return find_plt_section(m, vaddr, &section);
 }
 
 static uint32_t word_at(const unsigned char *code)
@@ -40,18 +40,18 @@ static uint32_t word_at(const unsigned char *code)
     return w;
 }
 
-/* Where a stub leads to: a slot in memory, or the number of a relocation (`is_index`). */
+/* What a stub refers to: the address of a GOT slot or, if `is_index`, the index of a relocation. */
 struct stub {
     uint64_t slot;
     bool is_index;
 };
 
-/* `jmp *slot(%rip)`; or, where the jump is in .plt.sec, `push $index`. */
+/* `jmp *slot(%rip)`; if the jump is in .plt.sec, `push $index`. */
 static bool decode_x86_64(const unsigned char *code, size_t len, uint64_t at, struct stub *ret)
 {
     for (size_t i = 0; i + 6 <= len; i++) {
         if (code[i] == 0xff && code[i + 1] == 0x35)
-            return false; /* the first stub, which calls the dynamic linker */
+            return false; /* PLT0, which calls the dynamic linker */
         if (code[i] == 0xff && code[i + 1] == 0x25) {
             *ret = (struct stub){at + i + 6 + (uint64_t)(int32_t)word_at(code + i + 2), false};
             return true;
@@ -81,7 +81,7 @@ static bool decode_aarch64(const unsigned char *code, size_t len, uint64_t at, s
     return false;
 }
 
-static bool decode_stub(const struct elf_module *m, const GElf_Shdr *section, uint64_t vaddr, struct stub *ret)
+static bool decode_stub_at(const struct elf_module *m, const GElf_Shdr *section, uint64_t vaddr, struct stub *ret)
 {
     uint64_t size = section->sh_entsize == 8 ? 8 : STUB_MAX;
     uint64_t offset = (vaddr - section->sh_addr) / size * size;
@@ -101,8 +101,8 @@ static bool decode_stub(const struct elf_module *m, const GElf_Shdr *section, ui
     }
 }
 
-static bool find_in_section(const struct elf_module *m, const GElf_Shdr *section, const struct stub *stub,
-                            Elf64_Rela *ret)
+static bool find_reloc_in(const struct elf_module *m, const GElf_Shdr *section, const struct stub *stub,
+                          Elf64_Rela *ret)
 {
     Elf64_Rela relocs[RELOCS_CHUNK];
     size_t count = section->sh_size / sizeof(*relocs);
@@ -124,7 +124,7 @@ static bool find_in_section(const struct elf_module *m, const GElf_Shdr *section
     return false;
 }
 
-/* The relocation, and the table of symbols it means. */
+/* Finds the relocation of a stub and the symbol table that it refers to. */
 static bool find_reloc(const struct elf_module *m, const struct stub *stub, Elf64_Rela *ret, GElf_Shdr *ret_symbols)
 {
     static const char *const names[] = {".rela.plt", ".rela.dyn"};
@@ -133,7 +133,7 @@ static bool find_reloc(const struct elf_module *m, const struct stub *stub, Elf6
         GElf_Shdr section;
 
         if (elf_module_section(m, names[i], &section) && section.sh_type == SHT_RELA &&
-            find_in_section(m, &section, stub, ret))
+            find_reloc_in(m, &section, stub, ret))
             return elf_module_section_nth(m, section.sh_link, ret_symbols);
     }
     return false;
@@ -148,7 +148,7 @@ static bool read_symbol_name(const struct elf_module *m, const GElf_Shdr *symbol
     return symbols->sh_type == SHT_DYNSYM && index < symbols->sh_size / sizeof(sym) &&
            elf_module_read(m, symbols->sh_offset + index * sizeof(sym), &sym, sizeof(sym)) == 0 &&
            elf_module_section_nth(m, symbols->sh_link, &strings) &&
-           elf_module_string(m, &strings, sym.st_name, ret, SYMBOL_TABLE_NAME_ROOM) && ret[0] != '\0';
+           elf_module_read_string(m, &strings, sym.st_name, ret, SYMBOL_TABLE_NAME_ROOM) && ret[0] != '\0';
 }
 
 bool plt_find(const struct elf_module *m, struct symbol_table *table, uint64_t vaddr,
@@ -159,10 +159,10 @@ bool plt_find(const struct elf_module *m, struct symbol_table *table, uint64_t v
     Elf64_Rela reloc;
     uint64_t start;
 
-    if (!find_stubs(m, vaddr, &stubs) || !decode_stub(m, &stubs, vaddr, &stub) ||
+    if (!find_plt_section(m, vaddr, &stubs) || !decode_stub_at(m, &stubs, vaddr, &stub) ||
         !find_reloc(m, &stub, &reloc, &symbols))
         return false;
-    /* Without a symbol it is one of the module's own, chosen by a function when it is loaded: the addend says which. */
+    /* IRELATIVE relocations have no symbol: the addend is the address of the module's own IFUNC resolver. */
     if (ELF64_R_SYM(reloc.r_info) == 0)
         return table && symbol_table_find(table, (uint64_t)reloc.r_addend, &start, ret_name);
     return read_symbol_name(m, &symbols, (uint32_t)ELF64_R_SYM(reloc.r_info), ret_name);

@@ -1,5 +1,5 @@
 /*
- * An address in the stubs through which a module calls others -> the function that the stub calls.
+ * Names PLT stubs, through which a module calls functions of other modules.
  */
 #ifndef ELF_PLT_H
 #define ELF_PLT_H
@@ -7,12 +7,12 @@
 #include "elf/elf_module.h"
 #include "elf/symbol_table.h"
 
-/* Whether `vaddr` is in a section of stubs: .plt, .plt.sec, .plt.got. */
-bool plt_holds(const struct elf_module *m, uint64_t vaddr);
+/* True if `vaddr` is in .plt, .plt.sec or .plt.got. */
+bool plt_contains(const struct elf_module *m, uint64_t vaddr);
 
 /*
- * The symbol that the stub at `vaddr` jumps to: "malloc" (the caller adds "@plt"). `table` names functions of the module
- * itself that are chosen when it is loaded; may be NULL.
+ * Finds the symbol that the stub at `vaddr` jumps to, without "@plt". `table` (may be NULL) names the module's own
+ * functions that an IFUNC resolver selects at load time.
  */
 bool plt_find(const struct elf_module *m, struct symbol_table *table, uint64_t vaddr,
               char ret_name[SYMBOL_TABLE_NAME_ROOM]);

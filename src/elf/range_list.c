@@ -1,5 +1,5 @@
 /*
- * Sorted ranges. Called for units and functions of debug info, and for code that a JIT has made.
+ * A sorted list of address ranges, for the units and functions of debug info.
  */
 #include "elf/range_list.h"
 
@@ -9,7 +9,7 @@
 #include <stdlib.h>
 
 #define RANGES_MAX ((size_t)1 << 24)
-#define NEAR_MAX   64 /* ranges that start before an address and end before it, on the way to one around both */
+#define SCAN_MAX   64 /* ranges to skip that end before the address, to find one that encloses them and the address */
 
 int range_list_add(struct range_list *l, uint64_t start, uint64_t end, uint64_t value)
 {
@@ -24,7 +24,7 @@ int range_list_add(struct range_list *l, uint64_t start, uint64_t end, uint64_t 
     return 0;
 }
 
-/* By start; the outer before the inner, the older before the newer. */
+/* Orders by start; then enclosing ranges before enclosed ones, earlier ones before later ones. */
 static int compare(const void *a, const void *b)
 {
     const struct range_list_item *x = a, *y = b;
@@ -54,7 +54,7 @@ bool range_list_find(const struct range_list *l, uint64_t at, uint64_t *ret_valu
         else
             high = middle;
     }
-    for (size_t i = 0; i < NEAR_MAX && low > i; i++) {
+    for (size_t i = 0; i < SCAN_MAX && low > i; i++) {
         if (at < l->items[low - 1 - i].end) {
             *ret_value = l->items[low - 1 - i].value;
             return true;

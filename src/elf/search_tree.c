@@ -1,9 +1,9 @@
 /*
- * What is missing from the static elfutils 0.192 of Debian 13: its libdw.a and libelf.a call six functions of an internal
- * library that is not packaged. src/meson.build compiles this file in only where they do not link without it.
+ * Functions missing from the static elfutils 0.192 of Debian 13: libdw.a and libelf.a call six functions of an internal
+ * library that is not packaged. src/meson.build compiles this file only if they do not link without it.
  *
- * Each function is tsearch(3) or one of its siblings. elfutils also has a lock in the tree, for programs that use a Dwarf
- * from several threads; spyglass has one thread, so the lock is never touched.
+ * Each function wraps tsearch(3) or one of its siblings. elfutils also has a lock in the tree, for programs that use a
+ * Dwarf from several threads. spyglass has one thread and does not use the lock.
  */
 #include "elf/search_tree.h"
 

@@ -1,10 +1,10 @@
 /*
- * The search trees of elfutils' libraries, under the names by which libdw.a and libelf.a call them. See search_tree.c.
+ * The search tree functions that static libdw.a and libelf.a call. See search_tree.c.
  */
 #ifndef ELF_SEARCH_TREE_H
 #define ELF_SEARCH_TREE_H
 
-/* The start of elfutils' own struct, which goes on with a lock. */
+/* The first member of elfutils' struct; a lock follows there. */
 struct search_tree {
     void *root;
 };

@@ -1,7 +1,6 @@
 /*
- * Symbol tables of ELF files. Called by symbols.c once for each module that has addresses to name. A table of a
- * million symbols is read and sorted in some tens of milliseconds, so nothing is done for each of them that can wait:
- * names and bindings are read when an address asks for them.
+ * Reads and searches ELF symbol tables. Reading and sorting a million symbols takes a few tens of milliseconds, because
+ * all other work per symbol is deferred: names and bindings are read when an address needs them.
  */
 #include "elf/symbol_table.h"
 
@@ -11,40 +10,40 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SYMBOLS_MAX ((size_t)1 << 24)
-#define STRINGS_MAX ((size_t)1 << 28)
-#define SOURCES_MAX 3
-#define RANGES_MAX  256 /* executable sections */
-#define CHUNK       8192
-#define NEAR_MAX    256 /* names of one address, and functions around each other */
-#define NONE        UINT32_MAX
-#define ANSWERS     256
+#define SYMBOLS_MAX    ((size_t)1 << 24)
+#define STRINGS_MAX    ((size_t)1 << 28)
+#define SOURCES_MAX    3
+#define RANGES_MAX     256 /* executable sections */
+#define CHUNK          8192
+#define CANDIDATES_MAX 256 /* symbols compared for one address: aliases and nested functions */
+#define NONE           UINT32_MAX
+#define CACHE_SIZE     256
 
 struct source {
     const struct elf_module *module;
-    uint64_t symbols; /* where they are in the file */
+    uint64_t symbols; /* file offset */
     GElf_Shdr strings;
-    char *loaded; /* the strings, for symbol_table_each */
+    char *loaded; /* the bytes of `strings`, for symbol_table_each */
 };
 
 struct entry {
     uint64_t start;
-    uint32_t size;   /* 0: up to the next */
-    uint32_t symbol; /* its index in its source */
+    uint32_t size;   /* 0 for a label, which extends to the next symbol */
+    uint32_t symbol; /* index in the source */
     uint32_t source;
-    uint32_t around; /* the last entry before this one that reaches past this one's start, or NONE */
+    uint32_t enclosing; /* the last entry before this one that ends after this one's start, or NONE */
 };
 
 struct range {
     uint64_t start, end;
 };
 
-/* What was found: the name of those addresses of which `entry` is the last one before. */
-struct answer {
+/* A cached result: `name` is valid for `addresses`, for which `entry` is the last entry at or before. */
+struct cached_name {
     uint32_t entry;
     struct range addresses;
     uint64_t start; /* of the function */
-    char *name;     /* NULL: none yet */
+    char *name;     /* NULL if the slot is empty */
 };
 
 struct symbol_table {
@@ -54,7 +53,7 @@ struct symbol_table {
     size_t n, cap;
     struct range code[RANGES_MAX]; /* of executable sections */
     size_t n_code;
-    struct answer answers[ANSWERS]; /* by entry; programs stay long in a few functions */
+    struct cached_name cache[CACHE_SIZE]; /* direct-mapped by entry */
 };
 
 struct symbol_table *symbol_table_new(void)
@@ -68,14 +67,14 @@ struct symbol_table *symbol_table_free(struct symbol_table *t)
         return NULL;
     for (size_t i = 0; i < t->n_sources; i++)
         free(t->sources[i].loaded);
-    for (size_t i = 0; i < ANSWERS; i++)
-        free(t->answers[i].name);
+    for (size_t i = 0; i < CACHE_SIZE; i++)
+        free(t->cache[i].name);
     free(t->entries);
     free(t);
     return NULL;
 }
 
-static const struct range *code_around(const struct symbol_table *t, uint64_t vaddr)
+static const struct range *find_code(const struct symbol_table *t, uint64_t vaddr)
 {
     for (size_t i = 0; i < t->n_code; i++)
         if (vaddr >= t->code[i].start && vaddr < t->code[i].end)
@@ -93,7 +92,7 @@ static void add_code(struct symbol_table *t, const struct elf_module *m)
         GElf_Shdr s;
 
         if (elf_module_section_nth(m, i, &s) && (s.sh_flags & SHF_EXECINSTR) && (s.sh_flags & SHF_ALLOC) && s.sh_size &&
-            !code_around(t, s.sh_addr))
+            !find_code(t, s.sh_addr))
             t->code[t->n_code++] = (struct range){s.sh_addr, s.sh_addr + s.sh_size};
     }
 }
@@ -110,22 +109,14 @@ static bool find_section(const struct elf_module *m, uint32_t type, GElf_Shdr *r
     return false;
 }
 
-/* Assembler's functions are often no more than a label: those count where code is. */
+/* Functions written in assembler often have no type: accept such symbols if they are in an executable section. */
 static bool is_function(const struct symbol_table *t, const Elf64_Sym *sym)
 {
     unsigned type = ELF64_ST_TYPE(sym->st_info);
 
     if (sym->st_shndx == SHN_UNDEF || sym->st_shndx == SHN_ABS || sym->st_name == 0)
         return false;
-    return (type == STT_FUNC || type == STT_GNU_IFUNC || type == STT_NOTYPE) && code_around(t, sym->st_value);
-}
-
-static void add_entry(struct symbol_table *t, const Elf64_Sym *sym, size_t index)
-{
-    struct entry e = {.start = sym->st_value, .symbol = (uint32_t)index, .source = (uint32_t)t->n_sources - 1};
-
-    e.size = sym->st_size < UINT32_MAX ? (uint32_t)sym->st_size : UINT32_MAX;
-    t->entries[t->n++] = e;
+    return (type == STT_FUNC || type == STT_GNU_IFUNC || type == STT_NOTYPE) && find_code(t, sym->st_value);
 }
 
 size_t symbol_table_add(struct symbol_table *t, const struct elf_module *m, uint32_t type)
@@ -149,13 +140,18 @@ size_t symbol_table_add(struct symbol_table *t, const struct elf_module *m, uint
             break;
         for (size_t k = 0; k < n; k++)
             if (is_function(t, &syms[k]))
-                add_entry(t, &syms[k], i + k);
+                t->entries[t->n++] = (struct entry){
+                    .start = syms[k].st_value,
+                    .size = syms[k].st_size < UINT32_MAX ? (uint32_t)syms[k].st_size : UINT32_MAX,
+                    .symbol = (uint32_t)(i + k),
+                    .source = (uint32_t)t->n_sources - 1,
+                };
     }
     free(syms);
     return t->n - before;
 }
 
-/* By eleven bits at a time, from the lowest: several times faster than comparing. */
+/* Radix sort, 11 bits at a time: several times faster than qsort. */
 static int sort_entries(struct symbol_table *t)
 {
     struct entry *other = malloc((t->n ? t->n : 1) * sizeof(*other));
@@ -197,16 +193,16 @@ int symbol_table_sort(struct symbol_table *t)
     if (sort_entries(t) < 0)
         return ERR_NOMEM;
     for (size_t i = 0; i < t->n; i++) {
-        uint32_t around = i ? (uint32_t)i - 1 : NONE;
+        uint32_t enclosing = i ? (uint32_t)i - 1 : NONE;
 
-        while (around != NONE && entry_end(&t->entries[around]) <= t->entries[i].start)
-            around = t->entries[around].around;
-        t->entries[i].around = around;
+        while (enclosing != NONE && entry_end(&t->entries[enclosing]) <= t->entries[i].start)
+            enclosing = t->entries[enclosing].enclosing;
+        t->entries[i].enclosing = enclosing;
     }
     return 0;
 }
 
-/* A name that an entry could have, with what decides between them. */
+/* A name for an address, and its symbol, which decides between several. */
 struct candidate {
     Elf64_Sym sym;
     char name[SYMBOL_TABLE_NAME_ROOM];
@@ -217,9 +213,9 @@ static bool read_candidate(const struct symbol_table *t, const struct entry *e, 
     const struct source *s = &t->sources[e->source];
 
     if (elf_module_read(s->module, s->symbols + e->symbol * sizeof(ret->sym), &ret->sym, sizeof(ret->sym)) < 0 ||
-        !elf_module_string(s->module, &s->strings, ret->sym.st_name, ret->name, sizeof(ret->name)))
+        !elf_module_read_string(s->module, &s->strings, ret->sym.st_name, ret->name, sizeof(ret->name)))
         return false;
-    /* Marks of ARM's assembler and local labels are no names. */
+    /* Ignore ARM mapping symbols and local labels. */
     return ret->name[0] != '\0' && ret->name[0] != '$' && strncmp(ret->name, ".L", 2) != 0;
 }
 
@@ -230,8 +226,9 @@ static size_t underscores(const char *name)
     return strspn(name, "_");
 }
 
-/* Above 0 when `a` is the better name: a function, public, without underscores, strong, short. */
-static int compare(const struct candidate *a, const struct candidate *b)
+/* Positive if `a` is the better name. In this order, prefers functions, non-local, few leading underscores, non-weak,
+ * short. */
+static int compare_candidates(const struct candidate *a, const struct candidate *b)
 {
     const struct candidate *both[2] = {a, b};
     long rank[2][5];
@@ -252,7 +249,7 @@ static int compare(const struct candidate *a, const struct candidate *b)
 }
 
 /* The last entry that starts at or before `vaddr`, or NONE. */
-static uint32_t last_before(const struct symbol_table *t, uint64_t vaddr)
+static uint32_t last_at_or_before(const struct symbol_table *t, uint64_t vaddr)
 {
     size_t low = 0, high = t->n;
 
@@ -267,16 +264,16 @@ static uint32_t last_before(const struct symbol_table *t, uint64_t vaddr)
     return low ? (uint32_t)low - 1 : NONE;
 }
 
-/* The next entry, going back, that could name `vaddr`. */
-static uint32_t next_near(const struct symbol_table *t, uint32_t i, bool sized)
+/* The next entry, going backwards, that may name the address. */
+static uint32_t next_candidate(const struct symbol_table *t, uint32_t i, bool sized)
 {
     if (sized)
-        return t->entries[i].around;
+        return t->entries[i].enclosing;
     return i && t->entries[i - 1].start == t->entries[i].start ? i - 1 : NONE;
 }
 
-/* The best name among the innermost functions with a size that hold `vaddr`; or among labels that it comes after. `same`
- * is narrowed to the addresses for which the answer is the same. */
+/* Finds the best name: if `sized`, of the innermost function that contains `vaddr`, else of the last label before it.
+ * Narrows `same` to the addresses that have the same name. */
 static bool find_best(const struct symbol_table *t, uint32_t i, uint64_t vaddr, bool sized, struct candidate *best,
                       struct range *same)
 {
@@ -284,7 +281,7 @@ static bool find_best(const struct symbol_table *t, uint32_t i, uint64_t vaddr, 
     struct candidate other;
     uint64_t start = 0;
 
-    for (int steps = 0; i != NONE && steps < NEAR_MAX; i = next_near(t, i, sized), steps++) {
+    for (int steps = 0; i != NONE && steps < CANDIDATES_MAX; i = next_candidate(t, i, sized), steps++) {
         const struct entry *e = &t->entries[i];
 
         if (sized && vaddr >= entry_end(e) && entry_end(e) > same->start)
@@ -295,7 +292,7 @@ static bool find_best(const struct symbol_table *t, uint32_t i, uint64_t vaddr, 
             break;
         if (entry_end(e) < same->end)
             same->end = entry_end(e);
-        if (!read_candidate(t, e, &other) || (found && compare(&other, best) <= 0))
+        if (!read_candidate(t, e, &other) || (found && compare_candidates(&other, best) <= 0))
             continue;
         *best = other;
         start = e->start;
@@ -304,29 +301,29 @@ static bool find_best(const struct symbol_table *t, uint32_t i, uint64_t vaddr, 
     return found;
 }
 
-/* Keeps what was found in the innermost function: an address further on in it has the same name. */
-static void keep_answer(struct symbol_table *t, uint32_t i, const struct candidate *best, struct range same)
+/* Caches the name if it belongs to entry `i` itself, not to an enclosing function. */
+static void cache_result(struct symbol_table *t, uint32_t i, const struct candidate *best, struct range same)
 {
-    struct answer *a = &t->answers[i % ANSWERS];
+    struct cached_name *a = &t->cache[i % CACHE_SIZE];
     char *name = t->entries[i].start == best->sym.st_value ? strdup(best->name) : NULL;
 
     if (!name)
         return;
     free(a->name);
-    *a = (struct answer){i, same, best->sym.st_value, name};
+    *a = (struct cached_name){i, same, best->sym.st_value, name};
 }
 
-static bool find_new(struct symbol_table *t, uint32_t i, uint64_t vaddr, uint64_t *ret_start, char *ret_name)
+static bool find_uncached(struct symbol_table *t, uint32_t i, uint64_t vaddr, uint64_t *ret_start, char *ret_name)
 {
-    const struct range *code = code_around(t, vaddr);
+    const struct range *code = find_code(t, vaddr);
     struct range same = {0, UINT64_MAX};
     struct candidate best;
 
     if (!code)
         return false;
     if (find_best(t, i, vaddr, true, &best, &same))
-        keep_answer(t, i, &best, same);
-    /* A label reaches up to the next symbol, but not out of its section. */
+        cache_result(t, i, &best, same);
+    /* A label extends to the next symbol, but not beyond its section. */
     else if (t->entries[i].start < code->start || !find_best(t, i, vaddr, false, &best, &same))
         return false;
     *ret_start = best.sym.st_value;
@@ -337,13 +334,13 @@ static bool find_new(struct symbol_table *t, uint32_t i, uint64_t vaddr, uint64_
 bool symbol_table_find(struct symbol_table *t, uint64_t vaddr, uint64_t *ret_start,
                        char ret_name[SYMBOL_TABLE_NAME_ROOM])
 {
-    uint32_t i = last_before(t, vaddr);
-    const struct answer *a = &t->answers[i % ANSWERS];
+    uint32_t i = last_at_or_before(t, vaddr);
+    const struct cached_name *a = &t->cache[i % CACHE_SIZE];
 
     if (i == NONE)
         return false;
     if (!a->name || a->entry != i || vaddr < a->addresses.start || vaddr >= a->addresses.end)
-        return find_new(t, i, vaddr, ret_start, ret_name);
+        return find_uncached(t, i, vaddr, ret_start, ret_name);
     *ret_start = a->start;
     memcpy(ret_name, a->name, strlen(a->name) + 1);
     return true;
@@ -356,15 +353,15 @@ static bool load_strings(struct source *s)
 
     if (s->loaded)
         return true;
-    if (elf_module_load(s->module, &s->strings, STRINGS_MAX, &bytes, &len) < 0)
+    if (elf_module_read_section(s->module, &s->strings, STRINGS_MAX, &bytes, &len) < 0)
         return false;
     bytes[len - 1] = '\0';
     s->loaded = (char *)bytes;
     return true;
 }
 
-/* The symbols are read once more in their order in the file, which is nearly that of their names. */
-static void each_of_source(struct source *s, size_t count, const char *prefix, void (*each)(void *, const char *),
+/* Reads the symbols again, in file order, which is nearly the order of their names. */
+static void each_in_source(struct source *s, size_t count, const char *prefix, void (*each)(void *, const char *),
                            void *arg)
 {
     Elf64_Sym *syms = malloc(CHUNK * sizeof(*syms));
@@ -391,6 +388,6 @@ void symbol_table_each(struct symbol_table *t, const char *prefix, void (*each)(
             if (t->entries[k].source == i && t->entries[k].symbol >= count)
                 count = (size_t)t->entries[k].symbol + 1;
         if (count && load_strings(&t->sources[i]))
-            each_of_source(&t->sources[i], count, prefix, each, arg);
+            each_in_source(&t->sources[i], count, prefix, each, arg);
     }
 }

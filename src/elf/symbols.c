@@ -1,7 +1,6 @@
 /*
- * Names of native code: puts the sources together. Called after or beside sampling, never while a target is held. A
- * module without addresses costs an open; the debug file is looked for, and symbols are sorted, at the first address;
- * debug info is read for the first address that needs it.
+ * Combines all sources of symbols. Slow, so never call it while the target is paused. Opening a module is cheap: the
+ * first lookup searches for the debug file and sorts the symbols, and the first one that needs debug info reads it.
  */
 #include "elf/symbols.h"
 
@@ -16,7 +15,6 @@
 #include "elf/plt.h"
 #include "elf/symbol_table.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -25,9 +23,9 @@
 #define FILE_MAX   4096
 #define IMAGE_MAX  ((size_t)64 << 20)
 
-/* A symbol's name, made readable. */
+/* A symbol and the name displayed for it. */
 struct shown {
-    const char *raw; /* NULL: free */
+    const char *raw; /* NULL if the slot is empty */
     const char *name;
     enum cython_layer layer;
     bool is_helper;
@@ -36,25 +34,15 @@ struct shown {
 struct symbols {
     int root_fd;
     char *path;
-    char build_id[2 * ELF_MODULE_BUILD_ID_MAX + 1];
-    struct elf_module main, debug, mini; /* `elf` is NULL where there is none */
-    char *debug_path;                    /* of `debug` */
-    bool ready, info_ready;
+    struct elf_module main, debug, minidebug; /* `elf` is NULL if there is no such file */
+    char *debug_path;                         /* of `debug` */
+    bool symbols_ready, debug_info_ready;
     struct symbol_table *table;
     struct debug_info *info;
     struct cython_module *cython;
     struct intern *texts;
     struct shown shown[SLOTS];
 };
-
-static void read_build_id(struct symbols *s)
-{
-    unsigned char id[ELF_MODULE_BUILD_ID_MAX];
-    size_t len = elf_module_build_id(&s->main, id);
-
-    for (size_t i = 0; i < len; i++)
-        snprintf(s->build_id + 2 * i, 3, "%02x", id[i]);
-}
 
 static int open_main(const struct symbols_source *src, struct elf_module *ret)
 {
@@ -84,7 +72,7 @@ int symbols_open(const struct symbols_source *src, struct symbols **ret)
         return ERR_NOMEM;
     }
     s->main = module;
-    s->debug = s->mini = none;
+    s->debug = s->minidebug = none;
     s->root_fd = src->root_fd;
     s->path = strdup(src->path ? src->path : "");
     s->texts = intern_new();
@@ -92,8 +80,6 @@ int symbols_open(const struct symbols_source *src, struct symbols **ret)
         symbols_close(s);
         return ERR_NOMEM;
     }
-    if (module.elf)
-        read_build_id(s);
     *ret = s;
     return 0;
 }
@@ -105,7 +91,7 @@ struct symbols *symbols_close(struct symbols *s)
     cython_module_free(s->cython);
     debug_info_free(s->info);
     symbol_table_free(s->table);
-    elf_module_close(&s->mini);
+    elf_module_close(&s->minidebug);
     elf_module_close(&s->debug);
     elf_module_close(&s->main);
     intern_free(s->texts);
@@ -115,20 +101,15 @@ struct symbols *symbols_close(struct symbols *s)
     return NULL;
 }
 
-const char *symbols_build_id(const struct symbols *s)
-{
-    return s->build_id;
-}
-
-/* A full table has all of the others; without one, the small tables are put together. */
+/* A full .symtab contains all symbols of the others. Without one, combine the smaller tables. */
 static void fill_table(struct symbols *s)
 {
     if (s->debug.elf && symbol_table_add(s->table, &s->debug, SHT_SYMTAB) > 0)
         return;
     if (symbol_table_add(s->table, &s->main, SHT_SYMTAB) > 0)
         return;
-    if (debug_file_unpack(&s->main, &s->mini) == 0)
-        symbol_table_add(s->table, &s->mini, SHT_SYMTAB);
+    if (debug_file_open_minidebug(&s->main, &s->minidebug) == 0)
+        symbol_table_add(s->table, &s->minidebug, SHT_SYMTAB);
     symbol_table_add(s->table, &s->main, SHT_DYNSYM);
 }
 
@@ -139,12 +120,14 @@ static bool has_debug_info(const struct elf_module *m)
     return m->elf && elf_module_section(m, ".debug_info", &section) && section.sh_type != SHT_NOBITS;
 }
 
-static void prepare(struct symbols *s)
+static void load_symbols(struct symbols *s)
 {
     char debug_path[DEBUG_FILE_PATH_ROOM];
 
-    s->ready = true;
-    log_debug("symbols", "%s: build ID %s%s", s->path, s->build_id[0] ? s->build_id : "none",
+    struct build_id id = s->main.elf ? elf_module_build_id(&s->main) : (struct build_id){.len = 0};
+
+    s->symbols_ready = true;
+    log_debug("symbols", "%s: build ID %s%s", s->path, build_id_show(&id).text,
               s->main.elf ? "" : ", no file: functions have no names");
     if (!s->main.elf)
         return;
@@ -161,18 +144,18 @@ static void prepare(struct symbols *s)
     s->cython = cython_module_new(s->root_fd, s->path, s->table);
 }
 
-static void prepare_info(struct symbols *s)
+static void load_debug_info(struct symbols *s)
 {
     const struct elf_module *info = s->debug.elf ? &s->debug : &s->main;
     const char *path = s->debug.elf ? s->debug_path : s->path;
     struct elf_module alt;
 
-    s->info_ready = true;
+    s->debug_info_ready = true;
     if (path && has_debug_info(info))
         s->info = debug_info_new(info, debug_file_find_alt(s->root_fd, path, info, &alt) == 0 ? &alt : NULL);
 }
 
-/* The name as it is shown, kept: the same functions come again and again. */
+/* The displayed name of a symbol. Cached, because profiles repeat the same functions. */
 static const struct shown *show(struct symbols *s, const char *raw)
 {
     struct shown *slot = &s->shown[hash_bytes(raw, strlen(raw)) % SLOTS];
@@ -201,8 +184,8 @@ static const char *clean_file(struct symbols *s, const char *file)
     return intern_bytes(s->texts, text, utf8_clean(file, len, text));
 }
 
-/* One entry of the list; false when it has no name. */
-static bool make_name(struct symbols *s, const char *raw, const struct debug_frame *frame, struct symbols_name *ret)
+/* Makes one entry of the list. Returns false if there is no name. */
+static bool name_frame(struct symbols *s, const char *raw, const struct debug_frame *frame, struct symbols_name *ret)
 {
     const struct shown *shown = raw ? show(s, raw) : NULL;
     const char *file = frame->file;
@@ -217,7 +200,6 @@ static bool make_name(struct symbols *s, const char *raw, const struct debug_fra
         .file = file ? clean_file(s, file) : NULL,
         .line = file ? line : 0,
         .inlined = true,
-        .is_cython = shown->layer != CYTHON_NONE,
         .is_helper = shown->is_helper,
         .layer = shown->layer,
     };
@@ -229,8 +211,8 @@ bool symbols_same_call(const struct symbols_name *outer, const struct symbols_na
     return outer->layer != CYTHON_NONE && inner->layer > outer->layer && strcmp(outer->name, inner->name) == 0;
 }
 
-/* A stub has no debug info; its name is that of the function it calls. */
-static bool make_stub(struct symbols *s, uint64_t vaddr, struct symbols_name *ret)
+/* PLT stubs have no debug info. They are named after the function they call. */
+static bool name_plt_stub(struct symbols *s, uint64_t vaddr, struct symbols_name *ret)
 {
     char raw[SYMBOL_TABLE_NAME_ROOM], name[DEMANGLE_ROOM + 4];
     size_t len;
@@ -242,8 +224,8 @@ static bool make_stub(struct symbols *s, uint64_t vaddr, struct symbols_name *re
     return ret->name != NULL;
 }
 
-/* The frames of debug info with their names; the outermost is named by its symbol, if it has one. */
-static size_t make_list(struct symbols *s, uint64_t vaddr, struct symbols_name names[FRAMES_MAX])
+/* Names the frames found in debug info. The outermost gets the name of its symbol, if it has one. */
+static size_t list_names(struct symbols *s, uint64_t vaddr, struct symbols_name names[FRAMES_MAX])
 {
     struct debug_frame frames[FRAMES_MAX] = {{NULL, NULL, 0}};
     char symbol[SYMBOL_TABLE_NAME_ROOM];
@@ -257,7 +239,7 @@ static size_t make_list(struct symbols *s, uint64_t vaddr, struct symbols_name n
     for (size_t i = 0; i < n_frames; i++) {
         const char *raw = i + 1 == n_frames && found ? symbol : frames[i].name;
 
-        if (!make_name(s, raw, &frames[i], &names[n]))
+        if (!name_frame(s, raw, &frames[i], &names[n]))
             continue;
         if (n > 0 && symbols_same_call(&names[n], &names[n - 1]))
             continue;
@@ -273,15 +255,15 @@ size_t symbols_lookup(struct symbols *s, uint64_t vaddr, struct symbols_name *re
     struct symbols_name names[FRAMES_MAX];
     size_t n, cut;
 
-    if (!s->ready)
-        prepare(s);
+    if (!s->symbols_ready)
+        load_symbols(s);
     if (!s->main.elf || max == 0)
         return 0;
-    if (plt_holds(&s->main, vaddr))
-        return make_stub(s, vaddr, ret) ? 1 : 0;
-    if (!s->info_ready)
-        prepare_info(s);
-    n = make_list(s, vaddr, names);
+    if (plt_contains(&s->main, vaddr))
+        return name_plt_stub(s, vaddr, ret) ? 1 : 0;
+    if (!s->debug_info_ready)
+        load_debug_info(s);
+    n = list_names(s, vaddr, names);
     cut = n > max ? n - max : 0;
     memcpy(ret, names + cut, (n - cut) * sizeof(*names));
     return n - cut;
@@ -294,10 +276,10 @@ bool symbols_function(struct symbols *s, uint64_t vaddr, struct symbols_name *re
     struct symbols_name name;
     uint64_t start;
 
-    if (!s->ready)
-        prepare(s);
-    if (!s->table || plt_holds(&s->main, vaddr) || !symbol_table_find(s->table, vaddr, &start, symbol) ||
-        !make_name(s, symbol, &nothing, &name))
+    if (!s->symbols_ready)
+        load_symbols(s);
+    if (!s->table || plt_contains(&s->main, vaddr) || !symbol_table_find(s->table, vaddr, &start, symbol) ||
+        !name_frame(s, symbol, &nothing, &name))
         return false;
     name.inlined = false;
     *ret = name;

@@ -1,14 +1,14 @@
 /*
- * The names of native code in one module (the program, a library, the vdso): an address -> functions with file and line.
- * The sources, best first: a separate debug file beneath the target's root, .symtab, .gnu_debugdata, .dynsym; DWARF for
- * lines and inlined functions. Everything is found and read when it is first needed.
+ * Symbolizes the addresses of one module (the program, a library, the vdso): functions with file and line, including
+ * inlined ones. Uses, best first, a separate debug file inside the target's root, .symtab, .gnu_debugdata and .dynsym;
+ * DWARF for lines and inlined functions. Reads each of them only when first needed.
  *
  *     struct symbols_source src = {.root_fd = root, .path = "/usr/lib/libz.so.1", .fd = fd};
  *     struct symbols_name names[16];
  *     if (symbols_open(&src, &s) == 0)
  *         n = symbols_lookup(s, pc - bias, names, 16);
  *
- * One thread at a time for each `struct symbols`. Files may be damaged, made up, or change while they are read.
+ * A `struct symbols` is not thread-safe. Files may be damaged or hostile, and may change while they are read.
  */
 #ifndef ELF_SYMBOLS_H
 #define ELF_SYMBOLS_H
@@ -19,47 +19,45 @@
 #include <stddef.h>
 #include <stdint.h>
 
-struct symbols; /* of one module */
+struct symbols;
 
 struct symbols_source {
-    int root_fd;       /* directory beneath which the target's files are; -1: ours. Stays open until symbols_close */
+    int root_fd;       /* the target's root directory; -1 means ours. Must stay open until symbols_close */
     const char *path;  /* of the module, as the target sees it */
-    int fd;            /* the module's file, taken over whatever the result; -1: only `image` or nothing is there */
-    const void *image; /* or its bytes (the vdso, copied from memory), which are copied; NULL */
+    int fd;            /* of the module's file; owned by symbols_open, also on failure. -1 if there is none */
+    const void *image; /* used if fd is -1: the bytes of the module, such as the vdso's. Copied. May be NULL */
     size_t image_size;
 };
 
 struct symbols_name {
-    const char *name;        /* demangled, valid UTF-8; never NULL */
-    const char *file;        /* source file as the compiler saw it, or NULL */
-    int line;                /* 0 when unknown */
-    bool inlined;            /* this function was inlined into the next one in the list */
-    bool is_cython;          /* a function of a .pyx: `name` is the Python one; so is the line, if `file` is a .pyx */
+    const char *name;        /* demangled, valid UTF-8, never NULL; for a Cython function, the Python name */
+    const char *file;        /* source file as the compiler saw it, or the .pyx of a Cython function; NULL if unknown */
+    int line;                /* 0 if unknown */
+    bool inlined;            /* into the next function in the list */
     bool is_helper;          /* code that Cython adds to each module */
-    enum cython_layer layer; /* for symbols_same_call */
+    enum cython_layer layer; /* CYTHON_NONE unless this is a function of a .pyx */
 };
 
-/* 0; ERR_READ when it is not an ELF file for us, ERR_NOMEM. With neither fd nor image: a module without any names. */
+/* Returns 0, ERR_NOMEM, or ERR_READ if it is not a 64-bit little-endian ELF file. With neither fd nor image the result
+ * is a module without symbols. */
 int symbols_open(const struct symbols_source *src, struct symbols **ret);
 struct symbols *symbols_close(struct symbols *s);
 
 /*
- * Innermost first: inlined functions, then the function itself. 0 when there is no name at all (the caller shows
- * module+offset). `vaddr` is the address in terms of the ELF file (pc - load bias); for a frame that has called another
- * one, pass the address of the call, not the one after it. With little room the innermost are left out. Strings live as
- * long as `s`.
+ * Lists the functions at `vaddr`, innermost first: inlined functions, then the function that contains them. Returns
+ * their number, or 0 if there is no symbol. If there are more than `max`, leaves out the innermost. `vaddr` is an
+ * address in the ELF file (pc - load bias). For a frame that made a call, pass an address inside the call instruction,
+ * not the return address. Strings live as long as `s`.
  */
 size_t symbols_lookup(struct symbols *s, uint64_t vaddr, struct symbols_name *ret, size_t max);
 
 /*
- * The function at `vaddr` by its symbol alone, without file, line and what is inlined there: debug info, which takes
- * its time, is not read. False when it has no symbol.
+ * Finds the function at `vaddr` by its symbol alone, without file, line and inlined functions. Faster, because it reads
+ * no debug info. Returns false if there is no symbol.
  */
 bool symbols_function(struct symbols *s, uint64_t vaddr, struct symbols_name *ret);
 
-/* True when two frames that follow each other are one call of a Cython function: show `inner` alone. */
+/* True if two adjacent frames belong to one call of a Cython function. Show only `inner` then. */
 bool symbols_same_call(const struct symbols_name *outer, const struct symbols_name *inner);
-
-const char *symbols_build_id(const struct symbols *s); /* hex or "" */
 
 #endif

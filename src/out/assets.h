@@ -1,6 +1,5 @@
 /*
- * The files of src/assets, made part of the program by tools/embed.sh. NUL-terminated; `_len` is
- * without the NUL.
+ * The files of src/assets, embedded by tools/embed.sh. NUL-terminated; `_len` does not count the NUL.
  */
 #ifndef OUT_ASSETS_H
 #define OUT_ASSETS_H

@@ -1,7 +1,7 @@
 /*
- * Profile -> trace events as chrome://tracing and Perfetto read them: one array, B where a frame is
- * entered and E where it is left, from each thread's time line. A frame that goes on from one stack to
- * the next stays open. Every B has its E, properly nested, and a thread's times never fall.
+ * Writes trace events for chrome://tracing and Perfetto: one JSON array with a B event where a frame begins and an E
+ * event where it ends. A frame that is in consecutive stacks stays open. Every B has its E, events nest properly, and
+ * the times of a thread never decrease.
  */
 #include "base/err.h"
 #include "out/format.h"
@@ -13,13 +13,13 @@
 struct chrometrace {
     const struct profile *p;
     FILE *out;
-    const char *category; /* the exporter's first word */
+    const char *category; /* the first word of options->exporter; not NUL-terminated */
     int category_len;
     const char *comma;
     const struct profile_thread *thread;
 };
 
-/* What is common to all events, from `args` on. */
+/* Writes the part of an event after `args`, which all events share. */
 static void chrometrace_event_end(struct chrometrace *c, const char *name, char phase, uint64_t time_ns)
 {
     const struct profile_thread *t = c->thread;
@@ -44,7 +44,7 @@ static void chrometrace_frame(struct chrometrace *c, uint32_t node, char phase, 
     chrometrace_event_end(c, frame->func->name, phase, time_ns);
 }
 
-/* Tells the viewer what a process or thread is called. */
+/* Writes the name of a process or thread. */
 static void chrometrace_name(struct chrometrace *c, const char *kind, const char *name)
 {
     if (name == NULL)
@@ -55,7 +55,7 @@ static void chrometrace_name(struct chrometrace *c, const char *kind, const char
     chrometrace_event_end(c, kind, 'M', 0);
 }
 
-/* From stack `open` to stack `next`: closes the frames that they do not share, opens the new ones. */
+/* Ends the frames of `open` that are not in `next`, then begins the frames that are new in `next`. */
 static void chrometrace_change(struct chrometrace *c, const struct profile_path *open, const struct profile_path *next,
                                uint64_t time_ns)
 {
@@ -82,7 +82,7 @@ static int chrometrace_thread(struct chrometrace *c, struct profile_path *open, 
 
         if (profile_path_fill(next, c->p, span->node) < 0)
             return ERR_NOMEM;
-        if (i > 0 && !profile_follows(c->p, t->spans[i - 1].last_ns, span->time_ns)) {
+        if (i > 0 && !profile_is_contiguous(c->p, t->spans[i - 1].last_ns, span->time_ns)) {
             chrometrace_change(c, open, &nothing, end);
             open->n = 0;
         }
@@ -96,7 +96,7 @@ static int chrometrace_thread(struct chrometrace *c, struct profile_path *open, 
     return 0;
 }
 
-/* The first thread seen of a process speaks for it. */
+/* True for the first thread of a process, which writes the name of the process. */
 static bool chrometrace_is_first(const struct profile *p, size_t thread)
 {
     for (size_t i = thread; i-- > 0;)

@@ -1,6 +1,6 @@
 /*
- * dump's two forms: traces -> bytes, in the shape that py-spy's callers parse. Traces come process by
- * process, main thread first; the first process is the one asked for, the others its descendants.
+ * The output of `dump`, as text and as JSON, compatible with py-spy's. Traces are grouped by process, with the main
+ * thread first. The first process is the one that the user named; the others are its descendants.
  */
 #ifndef OUT_DUMP_H
 #define OUT_DUMP_H
@@ -11,14 +11,14 @@
 
 struct dump_options {
     bool full_filenames;
-    size_t max_frames; /* of a thread in text: the innermost and outermost ones; 0: all */
+    size_t max_frames; /* text only: frames shown of each thread, half innermost and half outermost; 0 means all */
 };
 
-/* One process as text. `first` is false for each further one (blank line, a rule, its parent's line). */
+/* Prints one process as text. All but the first are preceded by a blank line and a rule. */
 void dump_text(const struct proc_info *process, const struct trace *traces, size_t n_traces,
                const struct dump_options *options, bool first, FILE *out);
 
-/* All traces of all processes as one JSON array. */
+/* Prints the traces of all processes as one JSON array. */
 void dump_json(const struct trace *traces, size_t n_traces, const struct dump_options *options, FILE *out);
 
 #endif

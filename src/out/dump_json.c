@@ -1,12 +1,12 @@
 /*
- * Traces -> dump's JSON: one array, an object a thread, indented by two. Called by cmd/dump once.
+ * Prints traces as JSON for `dump --json`: one array with an object per thread, indented by two spaces.
  */
 #include "out/dump.h"
 #include "out/json.h"
 
 #include <inttypes.h>
 
-/* Ancestors told of a process; a chain that is longer, or a ring, is cut here. */
+/* Ancestors printed for a process. Also ends the walk if the parent links form a cycle. */
 #define DUMP_MAX_ANCESTORS 64
 
 static void dump_json_locals(const struct frame *frame, FILE *out)
@@ -45,7 +45,7 @@ static void dump_json_frame(const struct frame *frame, FILE *out)
     fprintf(out, "        \"is_shim_entry\": %s\n      }", frame->is_shim_entry ? "true" : "false");
 }
 
-/* A child tells of itself and, nested, of its ancestors; the process that was asked for has null. */
+/* Prints a child process with its ancestors nested in it. Prints null for the process that the user named. */
 static void dump_json_process(const struct proc_info *process, FILE *out)
 {
     int depth = 0, indent = 6;
@@ -64,7 +64,7 @@ static void dump_json_process(const struct proc_info *process, FILE *out)
     }
 }
 
-/* Only in a dump of a core file: the thread that a signal hit tells of it, the others have null. */
+/* Core files only: the signal of the thread that received it, null for the others. */
 static void dump_json_signal(const struct trace *trace, FILE *out)
 {
     const struct trace_signal *s = &trace->process->signal;
@@ -86,7 +86,7 @@ static void dump_json_signal(const struct trace *trace, FILE *out)
         fputs(",\n      \"sender\": null\n    }", out);
 }
 
-/* Only of a process that is in another container than we are. */
+/* Only for a process in another container. */
 static void dump_json_container(const struct proc_info *process, FILE *out)
 {
     if (process->inner_pid)
@@ -129,7 +129,7 @@ static void dump_json_thread(const struct trace *trace, FILE *out)
 
 void dump_json(const struct trace *traces, size_t n_traces, const struct dump_options *options, FILE *out)
 {
-    (void)options; /* both file names are there anyway */
+    (void)options; /* JSON always has both file names */
     putc('[', out);
     for (size_t i = 0; i < n_traces; i++) {
         fputs(i > 0 ? ",\n" : "\n", out);

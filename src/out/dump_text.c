@@ -1,6 +1,5 @@
 /*
- * Traces -> dump's text. Called by cmd/dump for each process. Everything that comes from the target
- * goes through text_print_safe.
+ * Prints traces as text for `dump`. All strings from the target go through text_print_safe.
  */
 #include "base/text.h"
 #include "out/dump.h"
@@ -10,7 +9,7 @@
 
 #define DUMP_RULE "--------------------------------------------------------------------------------"
 
-/* Of a core file: where it is and how the process ended. */
+/* Core files only: the path and the signal that ended the process. */
 static void dump_text_core(const struct proc_info *process, FILE *out)
 {
     const struct trace_signal *s = &process->signal;
@@ -29,7 +28,7 @@ static void dump_text_core(const struct proc_info *process, FILE *out)
     putc('\n', out);
 }
 
-/* Ids are told apart by their first digits, as the runtimes' own tools show them. */
+/* Shortens the container ID to 12 digits, as docker and podman do. */
 static void dump_text_container(const struct proc_info *process, FILE *out)
 {
     if (!process->inner_pid && !process->container)
@@ -69,7 +68,7 @@ static void dump_text_header(const struct proc_info *process, FILE *out)
     putc('\n', out);
 }
 
-/* `Arguments:` or `Locals:`, when there are any. */
+/* Prints the arguments or the other local variables of a frame, under a heading if there are any. */
 static void dump_text_locals(const struct frame *frame, bool args, FILE *out)
 {
     bool first = true;

@@ -1,10 +1,9 @@
 /*
- * Profile -> an SVG flame graph, root on top, that is a whole picture without its script and can be
- * searched and zoomed with it. Called by cmd/record through the table of formats.
+ * Writes an SVG flame graph with the root on top. It is complete without its script, which adds search and zoom.
  *
- * Always well-formed XML: every text is escaped here, nothing from a target gets into the script or an
- * attribute. Positions are per cent, so the picture follows the width of its window. The frames shown
- * are closed upwards: a frame's callers are there if it is.
+ * The output is well-formed XML: all text is escaped, and no string from the target gets into the script or into an
+ * attribute. Positions are percentages, so the graph follows the width of the window. If a frame is shown, so are its
+ * callers.
  */
 #include "base/err.h"
 #include "base/text.h"
@@ -19,29 +18,29 @@
 #define FLAME_WIDTH    1200
 #define FLAME_MARGIN   10
 #define FLAME_INNER    (FLAME_WIDTH - 2 * FLAME_MARGIN)
-#define FLAME_TOP      84      /* height of the head; the script knows it from the file */
-#define FLAME_ROW      18      /* as flamegraph.js has it */
-#define FLAME_CHAR     7.3     /* width of a character at 12 pixels; a little wide, so that text never sticks out */
-#define FLAME_TITLE    600     /* columns of a frame's name that are kept */
-#define FLAME_BYTES    3400000 /* of frames in a file, at most */
-#define FLAME_OVERHEAD 150     /* bytes of a frame besides its name, at most */
+#define FLAME_TOP      84  /* height of the header */
+#define FLAME_ROW      18  /* ROW in flamegraph.js */
+#define FLAME_CHAR     7.3 /* width of a character in a 12-pixel font; slightly too large, so text never overflows */
+#define FLAME_TITLE    600 /* maximum columns of a frame's name in its tooltip */
+#define FLAME_BYTES    3400000 /* maximum size of all frames in the file */
+#define FLAME_OVERHEAD 150     /* maximum bytes of a frame besides its name */
 
-#define FLAME_REMARK_ROWS    8   /* of a picture in which nothing ran: room for the remark */
-#define FLAME_REMARK_COLUMNS 110 /* of a line of it */
+#define FLAME_REMARK_ROWS    8   /* height of a graph without samples, which shows the remark */
+#define FLAME_REMARK_COLUMNS 110 /* of a line of the remark */
 
 struct flame {
     const struct profile *p;
     const struct out_options *options;
     struct tree *tree;
-    char **names;     /* by frame: how it reads, escaped for a terminal but not for XML */
+    char **names;     /* by frame: its text, without control characters but not escaped for XML */
     bool *shown;      /* by node of the tree */
     uint64_t *cursor; /* by depth: where the next frame starts, in samples */
     uint32_t rows;
-    size_t folded; /* frames left out because the file would be too large */
+    size_t omitted; /* frames left out to limit the size of the file */
     FILE *out;
 };
 
-/* Fills of one lightness in 15 hues, four tints each: the hue is the file's, the tint the function's. */
+/* Fill colours: 15 hues of equal lightness with four tints each. The file selects the hue, the function the tint. */
 static const uint32_t flame_colours[][4] = {
     {0xf5a5a4, 0xfab2b0, 0xffbebd, 0xef9c9b}, {0xf2aa8c, 0xf7b69a, 0xfcc2a9, 0xeca181},
     {0xe7b27a, 0xedbd8b, 0xf2c89c, 0xe0aa6e}, {0xd4bc75, 0xdbc687, 0xe2d099, 0xcdb468},
@@ -55,7 +54,7 @@ static const uint32_t flame_colours[][4] = {
 
 #define FLAME_GREY 0xd3d7dfu /* "all", processes, threads */
 
-/* Stable from one recording to the next, so that two pictures compare. */
+/* FNV-1a. Must not change: a function has the same colour in all recordings, so that they can be compared. */
 static uint32_t flame_hash(const char *s)
 {
     uint32_t h = 2166136261u;
@@ -79,7 +78,7 @@ static bool flame_is_xml(uint32_t cp)
     return cp == '\t' || cp == '\n' || cp == '\r' || (cp >= 0x20 && cp != 0xfffe && cp != 0xffff);
 }
 
-/* The first `len` bytes of `s` as XML text. */
+/* Writes the first `len` bytes of `s` as XML text. */
 static void flame_xml(FILE *out, const char *s, size_t len)
 {
     const char *end = s + len;
@@ -102,7 +101,7 @@ static void flame_xml(FILE *out, const char *s, size_t len)
     }
 }
 
-/* As much of `s` as fits in `columns`, with an ellipsis when it is not all. */
+/* Writes as much of `s` as fits in `columns`, with an ellipsis if it is truncated. */
 static void flame_xml_fit(FILE *out, const char *s, size_t columns)
 {
     size_t len = text_fit(s, columns);
@@ -144,7 +143,7 @@ static const char *flame_count(char text[32], uint64_t n)
     return text;
 }
 
-/* How a node's frame reads; NULL when out of memory. */
+/* The text of a node's frame; NULL if out of memory. */
 static const char *flame_name(struct flame *f, uint32_t node)
 {
     uint32_t frame = f->tree->nodes[node].frame;
@@ -166,7 +165,7 @@ static const char *flame_name(struct flame *f, uint32_t node)
     return f->names[frame];
 }
 
-/* Widest first; of equals the caller first, so that any first part of the order is closed upwards. */
+/* Widest first, then callers first, so that every prefix of the order contains the callers of its frames. */
 static int flame_compare(const void *a, const void *b, void *arg)
 {
     const struct tree_node *nodes = arg;
@@ -180,7 +179,7 @@ static int flame_compare(const void *a, const void *b, void *arg)
     return (i > k) - (i < k);
 }
 
-/* Columns of text that a node's frame has room for; fewer than 3 are none. */
+/* Columns of text that fit in a node's rectangle; 0 if fewer than 3. */
 static size_t flame_columns(const struct flame *f, const struct tree_node *node)
 {
     double columns = ((double)node->total / (double)f->p->samples * FLAME_INNER - 6) / FLAME_CHAR;
@@ -188,7 +187,7 @@ static size_t flame_columns(const struct flame *f, const struct tree_node *node)
     return columns < 3 ? 0 : (size_t)columns;
 }
 
-/* At most so many bytes a node takes in the file. */
+/* An upper bound for the bytes of a node in the file. */
 static size_t flame_cost(const struct flame *f, const struct tree_node *node, const char *name)
 {
     size_t len = text_fit(name, FLAME_TITLE), room = flame_columns(f, node), bytes = FLAME_OVERHEAD + len;
@@ -198,34 +197,12 @@ static size_t flame_cost(const struct flame *f, const struct tree_node *node, co
     return room == 0 ? bytes : 2 * bytes;
 }
 
-/* Marks as shown the widest of `order` until the file is full. */
-static int flame_fill(struct flame *f, const uint32_t *order, size_t n)
-{
-    size_t bytes = 0, i;
-
-    for (i = 0; i < n; i++) {
-        const struct tree_node *node = &f->tree->nodes[order[i]];
-        const char *name = flame_name(f, order[i]);
-
-        if (name == NULL)
-            return ERR_NOMEM;
-        bytes += flame_cost(f, node, name);
-        if (bytes > FLAME_BYTES)
-            break;
-        f->shown[order[i]] = true;
-        if (node->depth >= f->rows)
-            f->rows = node->depth + 1;
-    }
-    f->folded = n - i;
-    return 0;
-}
-
-/* Frames of less than a pixel are left out from the start. */
+/* Selects the frames to show: the widest ones that are at least a pixel wide, until the file is full. */
 static int flame_choose(struct flame *f)
 {
     uint32_t *order = calloc(f->tree->n_nodes, sizeof(*order));
-    size_t n = 0;
-    int r;
+    size_t n = 0, n_shown = 0, bytes = 0;
+    int r = 0;
 
     if (order == NULL)
         return ERR_NOMEM;
@@ -235,7 +212,22 @@ static int flame_choose(struct flame *f)
     qsort_r(order, n, sizeof(*order), flame_compare, f->tree->nodes);
     f->shown[0] = true;
     f->rows = 1;
-    r = flame_fill(f, order, n);
+    for (; n_shown < n; n_shown++) {
+        const struct tree_node *node = &f->tree->nodes[order[n_shown]];
+        const char *name = flame_name(f, order[n_shown]);
+
+        if (name == NULL) {
+            r = ERR_NOMEM;
+            break;
+        }
+        bytes += flame_cost(f, node, name);
+        if (bytes > FLAME_BYTES)
+            break;
+        f->shown[order[n_shown]] = true;
+        if (node->depth >= f->rows)
+            f->rows = node->depth + 1;
+    }
+    f->omitted = n - n_shown;
     free(order);
     return r;
 }
@@ -264,17 +256,7 @@ static void flame_write_frame(struct flame *f, uint32_t id)
     fputs("</g>\n", f->out);
 }
 
-/* As much of `s` as makes one line: up to the last blank that fits. */
-static size_t flame_line(const char *s)
-{
-    size_t len = text_fit(s, FLAME_REMARK_COLUMNS), end = len;
-
-    while (s[len] != '\0' && end > 0 && s[end] != ' ')
-        end--;
-    return end > 0 ? end : len;
-}
-
-/* Nothing ran: the root alone, and below it why. */
+/* A graph without samples: the root alone, and the remark below it, wrapped at blanks. */
 static void flame_write_remark(struct flame *f)
 {
     const char *s = f->options->remark;
@@ -286,9 +268,12 @@ static void flame_write_remark(struct flame *f)
             "fill=\"#%06x\"/><text x=\"0%%\" dx=\"4\" y=\"13\">all</text></g>\n",
             FLAME_ROW - 1, FLAME_GREY);
     for (int row = 2; row < FLAME_REMARK_ROWS && *s != '\0'; row++) {
-        size_t len = flame_line(s);
+        size_t len = text_fit(s, FLAME_REMARK_COLUMNS), end = len;
 
-        /* Readable on the light page and on the dark one. */
+        while (s[len] != '\0' && end > 0 && s[end] != ' ')
+            end--;
+        len = end > 0 ? end : len;
+        /* A grey that is readable on the light and on the dark background. */
         fprintf(f->out, "<text style=\"fill:#747b8a\" x=\"4\" y=\"%d\">", row * FLAME_ROW + 13);
         flame_xml(f->out, s, len);
         fputs("</text>\n", f->out);
@@ -324,8 +309,8 @@ static void flame_write_subtitle(struct flame *f)
     fprintf(f->out, "%s samples", flame_count(count, f->p->samples));
     if (f->p->duration_ns > 0)
         fprintf(f->out, " in %.1f s", (double)f->p->duration_ns / 1e9);
-    if (f->folded > 0)
-        fprintf(f->out, " \xc2\xb7 %s smallest or deepest frames omitted", flame_count(count, f->folded));
+    if (f->omitted > 0)
+        fprintf(f->out, " \xc2\xb7 %s smallest or deepest frames omitted", flame_count(count, f->omitted));
 }
 
 static void flame_write_head(struct flame *f)

@@ -1,6 +1,5 @@
 /*
- * The table of record's formats, the ways to find one, and how a frame reads. Called by cmd/record for
- * the table; by the formats for the frames. ADD A FORMAT HERE: declare it, add it to the table.
+ * The table of output formats, and the text of a frame. ADD A FORMAT HERE: declare it and add it to the table.
  */
 #include "out/format.h"
 
@@ -15,7 +14,7 @@ static const struct format *const format_table[] = {
     &format_flamegraph, &format_raw, &format_speedscope, &format_chrometrace, NULL,
 };
 
-/* The longer endings come first: ".trace.json" is no ".json". */
+/* Longer extensions first: ".trace.json" also ends in ".json". */
 static const struct {
     const char *ending;
     const struct format *format;
@@ -64,7 +63,7 @@ void format_frame(const struct profile_frame *frame, const struct out_options *o
     }
     text_print_safe(out, frame->func->name);
     if (*frame->func->filename == '\0' && frame->line <= 0)
-        return; /* a line of another profiler had no more than a name */
+        return; /* from collapsed stacks of another profiler, which have names only */
     fputs(" (", out);
     text_print_safe(out, options->full_filenames ? frame->func->filename : frame->func->short_filename);
     if (options->show_lines && frame->line > 0)

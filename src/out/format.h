@@ -1,6 +1,6 @@
 /*
- * The table of record's formats: profile -> bytes. ADD A FORMAT HERE: one file out/NAME.c that
- * defines a `const struct format`, one line in the table in format.c (docs/add-a-format.md).
+ * Output formats of `record`. ADD A FORMAT HERE: a file out/NAME.c that defines a `const struct format`, and a line in
+ * the table in format.c. See docs/add-a-format.md.
  */
 #ifndef OUT_FORMAT_H
 #define OUT_FORMAT_H
@@ -14,28 +14,29 @@ struct out_options {
     const char *exporter; /* "spyglass 0.1.0" or "py-spy 0.4.3 (spyglass …)" */
     bool full_filenames;
     bool show_lines;    /* false with --nolineno */
-    const char *remark; /* what a reader must know: that nothing ran, and why; NULL for nothing */
+    const char *remark; /* a note for the reader, such as why there are no samples; NULL if there is none */
 };
 
 struct format {
-    const char *name;      /* "speedscope", as -f takes it */
-    const char *extension; /* "json": the extension of the default file name */
-    const char *wrote;     /* "speedscope file": the words of the message `Wrote speedscope file to` */
-    const char *look;      /* one line on how to look at it; %s is the file's path */
-    bool timeline;         /* wants profile_options.timeline */
-    /* Writes to `out`, whose errors the caller checks with ferror. 0, ERR_NO_SAMPLES or another error. */
+    const char *name;      /* the argument of -f: "speedscope" */
+    const char *extension; /* of the default file name: "json" */
+    const char *wrote;     /* for the message `Wrote speedscope file to`: "speedscope file" */
+    const char *look;      /* a line on how to view the file; %s is its path */
+    bool timeline;         /* needs profile_options.timeline */
+    /* Writes to `out`. The caller checks ferror(out). Returns 0, ERR_NO_SAMPLES or another error. */
     int (*write)(const struct profile *p, const struct out_options *options, FILE *out);
 };
 
-/* By name in any case, or NULL. */
+/* Finds a format by name, ignoring case; NULL if there is none. */
 const struct format *format_by_name(const char *name);
-/* By the extension of `path` (".svg", ".json" -> speedscope, ".txt"/".raw"/".folded"/".collapsed" -> raw), or NULL. */
+/* Finds a format by the extension of `path`; NULL if there is none. ".json" means speedscope, ".trace.json"
+ * chrometrace. */
 const struct format *format_by_path(const char *path);
-/* All of them, ended by NULL. */
+/* All formats, terminated by NULL. */
 const struct format *const *format_all(void);
 
-/* "leaf (b.py:4)", "leaf (b.py)" when there is no line or they are off, "leaf" when there is no file either, the label
- * of a made-up root. */
+/* Prints the text of a frame: "leaf (b.py:4)"; "leaf (b.py)" if the line is unknown or not wanted; "leaf" if the file
+ * is unknown too; the label of a synthetic root. */
 void format_frame(const struct profile_frame *frame, const struct out_options *options, FILE *out);
 
 #endif

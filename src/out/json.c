@@ -1,6 +1,5 @@
 /*
- * Strings and numbers -> JSON. Used by every writer of JSON. No raw control character leaves here, so
- * that JSON printed on a terminal is as harmless as text is.
+ * Writes JSON strings and numbers. Escapes all control characters, so that JSON is safe to print on a terminal.
  */
 #include "out/json.h"
 
@@ -25,7 +24,7 @@ static void json_escape(FILE *out, uint32_t cp)
 
 void json_string(FILE *out, const char *s)
 {
-    const char *plain = s; /* start of what can be written as it is */
+    const char *plain = s; /* start of the run that needs no escape */
     uint32_t cp;
     size_t len;
 

@@ -1,5 +1,5 @@
 /*
- * Pieces of JSON, written straight to a file.
+ * Writes JSON values to a file.
  */
 #ifndef OUT_JSON_H
 #define OUT_JSON_H
@@ -7,10 +7,10 @@
 #include <stdint.h>
 #include <stdio.h>
 
-/* A quoted string, "null" for NULL. Always valid UTF-8; control characters and the like are \u escapes. */
+/* Writes a quoted string, or null if `s` is NULL. The output is valid UTF-8 without control characters. */
 void json_string(FILE *out, const char *s);
 
-/* Nanoseconds as seconds, exact and with at least one digit after the point: 0.95, 1.0. */
+/* Writes nanoseconds as seconds, exactly, with at least one digit after the decimal point: 0.95, 1.0. */
 void json_seconds(FILE *out, uint64_t ns);
 
 #endif

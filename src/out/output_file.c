@@ -1,7 +1,6 @@
 /*
- * A path -> whole content, or nothing. Called by cmd/record: output_file_open before sampling, output_file_write
- * at each snapshot and at the end. A file that is to be replaced stays as it was until its successor is
- * on the disk; no temporary file survives a return from here.
+ * Writes output files atomically. A file to be replaced stays unchanged until the new content is on the disk. No
+ * function leaves a temporary file behind.
  */
 #include "out/output_file.h"
 
@@ -23,38 +22,38 @@
 #include <unistd.h>
 
 enum output_file_method {
-    OUTPUT_FILE_RENAME, /* a temporary beside it, renamed over it */
-    OUTPUT_FILE_FILE,   /* a regular file, held open as fd, overwritten */
-    OUTPUT_FILE_STREAM, /* a pipe, terminal or device, held open as fd */
+    OUTPUT_FILE_RENAME,    /* write a temporary file in the same directory and rename it */
+    OUTPUT_FILE_OVERWRITE, /* overwrite the regular file open as `fd` */
+    OUTPUT_FILE_STREAM,    /* append to the pipe, terminal or device open as `fd` */
 };
 
 struct output_file {
     char *path;
-    char *dir;        /* "." or the part before the last slash */
-    const char *name; /* the part after it, within path */
-    enum output_file_method way;
-    int fd;        /* -1 with OUTPUT_FILE_RENAME */
-    bool written;  /* by us: the content of fd is ours to replace */
-    bool standard; /* the descriptor 1 of this process */
-    off_t begin;   /* where our content begins in fd; what is before it is not ours */
-    off_t end;     /* where our last content ended */
+    char *dir;        /* the part before the last slash, or "." */
+    const char *name; /* the part after it, within `path` */
+    enum output_file_method method;
+    int fd;         /* -1 with OUTPUT_FILE_RENAME */
+    bool written;   /* the content of `fd` is ours and may be replaced */
+    bool is_stdout; /* our is_stdout output */
+    off_t begin;    /* start of our content in `fd`, if that is seekable */
+    off_t end;      /* end of our content */
     bool has_owner;
-    uid_t uid; /* who what we create belongs to */
+    uid_t uid; /* owner of files that we create, if has_owner */
     gid_t gid;
 };
 
-/* What one filling wrote. Collects the first error, which stdio would forget. */
+/* Remembers the first write error, whose errno stdio does not keep. */
 struct sink {
     int fd;
     int error;
 };
 
-/* A path as a message may show it. */
+/* A path without control characters, for messages. */
 struct shown {
     char text[400];
 };
 
-/* Controls, among them C1 and the marks that turn the direction of writing, must not reach a terminal. */
+/* False for control characters, including C1 and bidirectional marks, which must not reach a terminal. */
 static bool is_printable(uint32_t cp)
 {
     if (cp < 0x20 || (cp >= 0x7f && cp < 0xa0) || cp == UTF8_REPLACEMENT)
@@ -97,65 +96,65 @@ static ssize_t sink_write(void *cookie, const char *buf, size_t n)
         else if (r == 0)
             s->error = EIO;
     }
-    return s->error ? 0 : (ssize_t)done; /* 0 is what fopencookie takes for an error */
+    return s->error ? 0 : (ssize_t)done; /* fopencookie: 0 means error */
 }
 
-static int fail_write(const struct output_file *pl, int error, struct err_note *note)
+static int fail_write(const struct output_file *file, int error, struct err_note *note)
 {
-    err_note_what(note, ERR_DISK, "'%s': %s", show(pl->path).text, strerror(error));
+    err_note_what(note, ERR_DISK, "'%s': %s", show(file->path).text, strerror(error));
     if (error == EPIPE)
         err_note_hint(note, "The process reading from it has exited.");
-    else if (pl->way != OUTPUT_FILE_RENAME)
+    else if (file->method != OUTPUT_FILE_RENAME)
         err_note_hint(note, "Free some disk space or choose another path with -o FILE.");
     return ERR_DISK;
 }
 
-static int fail_place(const struct output_file *pl, const char *why, struct err_note *note)
+static int fail_open(const struct output_file *file, const char *why, struct err_note *note)
 {
-    return err_note_what(note, ERR_OUTPUT, "'%s': %s", show(pl->path).text, why);
+    return err_note_what(note, ERR_OUTPUT, "'%s': %s", show(file->path).text, why);
 }
 
-/* Content -> fd, and from there to the disk. */
-static int write_all(struct output_file *pl, int fd, int (*fill)(FILE *, void *), void *arg, struct err_note *note)
+/* Writes the content to `fd` and syncs it. */
+static int write_all(struct output_file *file, int fd, int (*fill)(FILE *, void *), void *arg, struct err_note *note)
 {
     struct sink sink = {.fd = fd};
     FILE *out = fopencookie(&sink, "w", (cookie_io_functions_t){.write = sink_write});
 
     if (!out)
-        return err_note_what(note, ERR_NOMEM, "cannot allocate a buffer for '%s'", show(pl->path).text);
+        return err_note_what(note, ERR_NOMEM, "cannot allocate a buffer for '%s'", show(file->path).text);
     setvbuf(out, NULL, _IOFBF, 1 << 16);
     int r = fill(out, arg);
     bool failed = ferror(out);
     failed |= fclose(out) != 0;
-    /* A filling that noticed the full disk reports it in its own words: ours name the cause. */
+    /* Our error comes first: `fill` may report the same failure, but without errno. */
     if (sink.error || (failed && r == 0))
-        return fail_write(pl, sink.error ? sink.error : EIO, note);
+        return fail_write(file, sink.error ? sink.error : EIO, note);
     if (r < 0)
         return r;
-    /* Pipes and some file systems know no fsync: EINVAL, EROFS or ENOTSUP say nothing about the content. */
+    /* Pipes and some file systems do not support fsync: EINVAL, EROFS and ENOTSUP are not write errors. */
     if (fsync(fd) < 0 && errno != EINVAL && errno != EROFS && errno != ENOTSUP)
-        return fail_write(pl, errno, note);
+        return fail_write(file, errno, note);
     return 0;
 }
 
-/* ---- the way by rename ---- */
+/* ---- OUTPUT_FILE_RENAME ---- */
 
-static int open_dir(const struct output_file *pl)
+static int open_dir(const struct output_file *file)
 {
-    int fd = open(pl->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int fd = open(file->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
-    /* A directory that may be written but not listed; fsync has no use for this kind. */
+    /* We may be allowed to write the directory but not to list it. O_PATH suffices, except for fsync. */
     if (fd < 0 && errno == EACCES)
-        fd = open(pl->dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
+        fd = open(file->dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
     return fd;
 }
 
-/* The name of a temporary: not made from the file's own, which may be as long as names can be. */
+/* The name of a temporary file. Not derived from the name of the file, which may already have the maximum length. */
 struct temp_name {
     char text[40];
 };
 
-/* Linux has getrandom since 3.17. Nothing but time depends on the number: the file must not exist (O_EXCL). */
+/* getrandom needs Linux 3.17. A poor number only costs retries, since the file is created with O_EXCL. */
 static uint64_t random_number(void)
 {
     uint64_t number;
@@ -188,11 +187,11 @@ static bool is_directory(int dir, const char *name)
     return fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISDIR(st.st_mode);
 }
 
-/* Opens the regular file at the path, unless it is a link or another file than `want`. */
-static int open_same(const struct output_file *pl, const struct stat *want)
+/* Opens the path for writing if it is still the regular file `want`. Does not follow symlinks. */
+static int open_if_same(const struct output_file *file, const struct stat *want)
 {
     struct stat st;
-    int fd = open(pl->path, O_WRONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC | O_NOCTTY);
+    int fd = open(file->path, O_WRONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC | O_NOCTTY);
 
     if (fd < 0)
         return -1;
@@ -203,69 +202,59 @@ static int open_same(const struct output_file *pl, const struct stat *want)
     return -1;
 }
 
-static void hold_file(struct output_file *pl, int fd)
-{
-    pl->way = OUTPUT_FILE_FILE;
-    pl->fd = fd;
-}
-
-/* The file is there and writable, but cannot be replaced (a mount of a single file gives EBUSY). */
-static bool take_in_place(struct output_file *pl)
+/* Switches to OUTPUT_FILE_OVERWRITE if the file exists and is writable but cannot be replaced. Renaming over a bind mount
+ * of a single file, for example, fails with EBUSY. */
+static bool switch_to_overwrite(struct output_file *file)
 {
     struct stat st;
 
-    if (lstat(pl->path, &st) < 0 || !S_ISREG(st.st_mode))
+    if (lstat(file->path, &st) < 0 || !S_ISREG(st.st_mode))
         return false;
-    int fd = open_same(pl, &st);
+    int fd = open_if_same(file, &st);
     if (fd < 0)
         return false;
-    hold_file(pl, fd);
-    pl->written = true;
+    file->method = OUTPUT_FILE_OVERWRITE;
+    file->fd = fd;
+    file->written = true;
     return true;
 }
 
-/* The file that is held, from its beginning; what was there is gone when this begins to write. */
-static int overwrite_file(struct output_file *pl, int (*fill)(FILE *, void *), void *arg, struct err_note *note)
+/* Overwrites the open file from the start. Its old content is lost with the first write. */
+static int overwrite_file(struct output_file *file, int (*fill)(FILE *, void *), void *arg, struct err_note *note)
 {
-    if (lseek(pl->fd, 0, SEEK_SET) < 0)
-        return fail_write(pl, errno, note);
-    int r = write_all(pl, pl->fd, fill, arg, note);
-    off_t end = lseek(pl->fd, 0, SEEK_CUR);
-    /* Half a content is worse than none; one that was not even touched stays. */
+    if (lseek(file->fd, 0, SEEK_SET) < 0)
+        return fail_write(file, errno, note);
+    int r = write_all(file, file->fd, fill, arg, note);
+    off_t end = lseek(file->fd, 0, SEEK_CUR);
+    /* On failure, empty the file rather than leave half of the content, unless nothing was written. */
     if (r < 0 && end <= 0)
         return r;
-    if (ftruncate(pl->fd, r < 0 ? 0 : end) < 0 && r == 0)
-        r = fail_write(pl, errno, note);
-    pl->written = true;
+    if (ftruncate(file->fd, r < 0 ? 0 : end) < 0 && r == 0)
+        r = fail_write(file, errno, note);
+    file->written = true;
     return r;
 }
 
-/* Errors of rename that tell of the place, not of the disk. */
-static bool is_unmovable(int error)
-{
-    return error == EBUSY || error == EXDEV || error == EACCES;
-}
-
-static int write_rename(struct output_file *pl, int (*fill)(FILE *, void *), void *arg, struct err_note *note)
+static int write_rename(struct output_file *file, int (*fill)(FILE *, void *), void *arg, struct err_note *note)
 {
     struct temp_name temp;
     int error = 0, fd = -1, r = 0;
-    int dir = open_dir(pl);
+    int dir = open_dir(file);
 
     if (dir < 0 || (fd = open_temp(dir, &temp)) < 0) {
         error = errno;
-        r = error == ENOSPC || error == EDQUOT ? fail_write(pl, error, note) : fail_place(pl, strerror(error), note);
+        r = error == ENOSPC || error == EDQUOT ? fail_write(file, error, note) : fail_open(file, strerror(error), note);
         goto out;
     }
-    /* Where it cannot be given away (a file system without owners) it is written all the same. */
-    if (pl->has_owner && fchown(fd, pl->uid, pl->gid) < 0)
-        pl->has_owner = false;
-    r = write_all(pl, fd, fill, arg, note);
+    /* Some file systems do not support owners. Write the file anyway. */
+    if (file->has_owner && fchown(fd, file->uid, file->gid) < 0)
+        file->has_owner = false;
+    r = write_all(file, fd, fill, arg, note);
     if (close(fd) < 0 && r == 0)
-        r = fail_write(pl, errno, note);
-    if (r == 0 && renameat(dir, temp.text, dir, pl->name) < 0) {
+        r = fail_write(file, errno, note);
+    if (r == 0 && renameat(dir, temp.text, dir, file->name) < 0) {
         error = errno;
-        r = fail_place(pl, strerror(error), note);
+        r = fail_open(file, strerror(error), note);
     }
     if (r < 0)
         unlinkat(dir, temp.text, 0);
@@ -274,69 +263,66 @@ static int write_rename(struct output_file *pl, int (*fill)(FILE *, void *), voi
 out:
     if (dir >= 0)
         close(dir);
-    if (is_unmovable(error) && take_in_place(pl))
-        return overwrite_file(pl, fill, arg, note);
+    /* These errors concern the directory or the rename. Overwriting the file may still work. */
+    if ((error == EBUSY || error == EXDEV || error == EACCES) && switch_to_overwrite(file))
+        return overwrite_file(file, fill, arg, note);
     return r;
 }
 
-/* ---- the ways in place ---- */
+/* ---- OUTPUT_FILE_OVERWRITE and OUTPUT_FILE_STREAM ---- */
 
-/* The path still leads to the file that we hold, and what is in it is ours. */
-static bool is_still_ours(const struct output_file *pl)
+/* True if the path still refers to the file we have open and its content is ours. */
+static bool is_still_our_file(const struct output_file *file)
 {
     struct stat held, there;
 
-    if (fstat(pl->fd, &held) < 0 || lstat(pl->path, &there) < 0)
+    if (fstat(file->fd, &held) < 0 || lstat(file->path, &there) < 0)
         return false;
-    return held.st_dev == there.st_dev && held.st_ino == there.st_ino && (pl->written || held.st_size == 0);
+    return held.st_dev == there.st_dev && held.st_ino == there.st_ino && (file->written || held.st_size == 0);
 }
 
-static int write_file(struct output_file *pl, int (*fill)(FILE *, void *), void *arg, struct err_note *note)
+static int write_in_place(struct output_file *file, int (*fill)(FILE *, void *), void *arg, struct err_note *note)
 {
-    if (!is_still_ours(pl)) {
-        close(pl->fd);
-        pl->fd = -1;
-        pl->way = OUTPUT_FILE_RENAME;
-        return write_rename(pl, fill, arg, note);
+    if (!is_still_our_file(file)) {
+        close(file->fd);
+        file->fd = -1;
+        file->method = OUTPUT_FILE_RENAME;
+        return write_rename(file, fill, arg, note);
     }
-    return overwrite_file(pl, fill, arg, note);
+    return overwrite_file(file, fill, arg, note);
 }
 
-/* A stream that is a redirected file: the newest content takes the place of the one before it, provided
- * that nothing else was written behind it. */
-static void rewind_stream(struct output_file *pl)
+/* If the stream is a file (a shell redirection), the new content replaces our previous one, unless somebody else has
+ * written after it. */
+static int write_stream(struct output_file *file, int (*fill)(FILE *, void *), void *arg, struct err_note *note)
 {
-    off_t now = lseek(pl->fd, 0, SEEK_CUR);
+    off_t now = lseek(file->fd, 0, SEEK_CUR);
+    int r;
 
-    if (pl->written && now >= 0 && now == pl->end && ftruncate(pl->fd, pl->begin) == 0)
-        now = lseek(pl->fd, pl->begin, SEEK_SET);
-    pl->begin = now;
-}
-
-static int write_stream(struct output_file *pl, int (*fill)(FILE *, void *), void *arg, struct err_note *note)
-{
-    rewind_stream(pl);
-    int r = write_all(pl, pl->fd, fill, arg, note);
-    pl->end = lseek(pl->fd, 0, SEEK_CUR);
-    pl->written = true;
+    if (file->written && now >= 0 && now == file->end && ftruncate(file->fd, file->begin) == 0)
+        now = lseek(file->fd, file->begin, SEEK_SET);
+    file->begin = now;
+    r = write_all(file, file->fd, fill, arg, note);
+    file->end = lseek(file->fd, 0, SEEK_CUR);
+    file->written = true;
     return r;
 }
 
-int output_file_write(struct output_file *pl, int (*fill)(FILE *out, void *arg), void *arg, struct err_note *note)
+int output_file_write(struct output_file *file, int (*fill)(FILE *out, void *arg), void *arg, struct err_note *note)
 {
-    switch (pl->way) {
-    case OUTPUT_FILE_FILE:
-        return write_file(pl, fill, arg, note);
+    switch (file->method) {
+    case OUTPUT_FILE_OVERWRITE:
+        return write_in_place(file, fill, arg, note);
     case OUTPUT_FILE_STREAM:
-        return write_stream(pl, fill, arg, note);
+        return write_stream(file, fill, arg, note);
     default:
-        return write_rename(pl, fill, arg, note);
+        return write_rename(file, fill, arg, note);
     }
 }
 
 /* ---- opening ---- */
 
-/* The number in "/dev/fd/7" and its other spellings, or -1. */
+/* The descriptor that a path such as "/dev/fd/7" or "-" refers to, or -1. */
 static int fd_of_path(const char *path)
 {
     static const struct {
@@ -360,67 +346,68 @@ static int fd_of_path(const char *path)
     return -1;
 }
 
-static int open_fd(struct output_file *pl, int fd, struct err_note *note)
+static int open_fd(struct output_file *file, int fd, struct err_note *note)
 {
     int mode = fcntl(fd, F_GETFL);
 
     if (mode < 0 || (mode & O_ACCMODE) == O_RDONLY)
-        return fail_place(pl, mode < 0 ? "the descriptor is not open" : "the descriptor is not open for writing", note);
-    pl->fd = fcntl(fd, F_DUPFD_CLOEXEC, 3);
-    if (pl->fd < 0)
-        return fail_place(pl, strerror(errno), note);
-    pl->way = OUTPUT_FILE_STREAM;
-    pl->standard = fd == STDOUT_FILENO;
+        return fail_open(file, mode < 0 ? "the descriptor is not open" : "the descriptor is not open for writing",
+                         note);
+    file->fd = fcntl(fd, F_DUPFD_CLOEXEC, 3);
+    if (file->fd < 0)
+        return fail_open(file, strerror(errno), note);
+    file->method = OUTPUT_FILE_STREAM;
+    file->is_stdout = fd == STDOUT_FILENO;
     return 0;
 }
 
 /* A FIFO or a character device. */
-static int open_stream(struct output_file *pl, bool fifo, struct err_note *note)
+static int open_stream(struct output_file *file, bool fifo, struct err_note *note)
 {
     struct stat st;
 
     /* Without a reader a blocking open would wait for ever. */
-    pl->fd = open(pl->path, O_WRONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC | O_NOCTTY);
-    if (pl->fd < 0 && errno == ENXIO && fifo) {
-        fail_place(pl, "no process is reading from this FIFO", note);
+    file->fd = open(file->path, O_WRONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC | O_NOCTTY);
+    if (file->fd < 0 && errno == ENXIO && fifo) {
+        fail_open(file, "no process is reading from this FIFO", note);
         err_note_hint(note, "Start the reader first, or choose another path with -o FILE.");
         return ERR_OUTPUT;
     }
-    if (pl->fd < 0 || fstat(pl->fd, &st) < 0)
-        return fail_place(pl, strerror(errno), note);
+    if (file->fd < 0 || fstat(file->fd, &st) < 0)
+        return fail_open(file, strerror(errno), note);
     if (!S_ISFIFO(st.st_mode) && !S_ISCHR(st.st_mode))
-        return fail_place(pl, "the file was replaced while spyglass was opening it", note);
-    pl->way = OUTPUT_FILE_STREAM;
+        return fail_open(file, "the file was replaced while spyglass was opening it", note);
+    file->method = OUTPUT_FILE_STREAM;
     return 0;
 }
 
-/* An empty file may be one that the caller holds open and will read: its inode must stay. Where anyone
- * may plant files (/tmp), one of somebody else is replaced instead. */
-static bool is_handed_over(const struct stat *file, const struct stat *dir)
+/* True for an empty file that a program probably created for us and keeps open: it must keep its inode. In a sticky
+ * directory such as /tmp, where anyone can create files, only our own files and the directory owner's count. */
+static bool is_precreated(const struct stat *st, const struct stat *dir)
 {
-    bool own = file->st_uid == geteuid() || file->st_uid == getuid() || file->st_uid == dir->st_uid;
+    bool own = st->st_uid == geteuid() || st->st_uid == getuid() || st->st_uid == dir->st_uid;
 
-    return S_ISREG(file->st_mode) && file->st_size == 0 && file->st_nlink == 1 && (own || !(dir->st_mode & S_ISVTX));
+    return S_ISREG(st->st_mode) && st->st_size == 0 && st->st_nlink == 1 && (own || !(dir->st_mode & S_ISVTX));
 }
 
-static int fail_dir(const struct output_file *pl, int error, struct err_note *note)
+static int fail_dir(const struct output_file *file, int error, struct err_note *note)
 {
-    err_note_what(note, ERR_OUTPUT, "'%s': the directory '%s' %s%s", show(pl->path).text, show(pl->dir).text,
+    err_note_what(note, ERR_OUTPUT, "'%s': the directory '%s' %s%s", show(file->path).text, show(file->dir).text,
                   error == ENOENT ? "does not exist" : "cannot be used: ", error == ENOENT ? "" : strerror(error));
     if (error == ENOENT)
         err_note_hint(note, "Create it, or choose another path with -o FILE.");
     return ERR_OUTPUT;
 }
 
-/* Proves that a temporary can be made, and that the old file is one that we may replace. */
-static int prove_rename(struct output_file *pl, int dir, const struct stat *dir_st, const struct stat *old,
+/* Checks that we can create a temporary file and may replace the old file. */
+static int check_rename(struct output_file *file, int dir, const struct stat *dir_st, const struct stat *old,
                         struct err_note *note)
 {
     struct temp_name temp;
     bool sticky = dir_st->st_mode & S_ISVTX;
 
     if (old && sticky && geteuid() != 0 && old->st_uid != geteuid() && dir_st->st_uid != geteuid())
-        return fail_place(pl, "the existing file belongs to another user", note);
+        return fail_open(file, "the existing file belongs to another user", note);
     int fd = open_temp(dir, &temp);
     if (fd >= 0) {
         close(fd);
@@ -428,112 +415,113 @@ static int prove_rename(struct output_file *pl, int dir, const struct stat *dir_
         return 0;
     }
     int error = errno;
-    if ((error == EACCES || error == EPERM || error == EROFS) && old && take_in_place(pl))
+    if ((error == EACCES || error == EPERM || error == EROFS) && old && switch_to_overwrite(file))
         return 0;
-    return error == ENOSPC || error == EDQUOT ? fail_write(pl, error, note) : fail_dir(pl, error, note);
+    return error == ENOSPC || error == EDQUOT ? fail_write(file, error, note) : fail_dir(file, error, note);
 }
 
-static int open_path(struct output_file *pl, int dir, struct err_note *note)
+static int open_path(struct output_file *file, int dir, struct err_note *note)
 {
     struct stat st, dir_st;
 
     if (fstat(dir, &dir_st) < 0)
-        return fail_dir(pl, errno, note);
-    if (*pl->name == '\0' || is_directory(dir, pl->name))
-        return fail_place(pl, "is a directory", note);
-    if (fstatat(dir, pl->name, &st, AT_SYMLINK_NOFOLLOW) < 0) {
+        return fail_dir(file, errno, note);
+    if (*file->name == '\0' || is_directory(dir, file->name))
+        return fail_open(file, "is a directory", note);
+    if (fstatat(dir, file->name, &st, AT_SYMLINK_NOFOLLOW) < 0) {
         if (errno != ENOENT)
-            return fail_place(pl, strerror(errno), note);
-        return prove_rename(pl, dir, &dir_st, NULL, note);
+            return fail_open(file, strerror(errno), note);
+        return check_rename(file, dir, &dir_st, NULL, note);
     }
     if (S_ISFIFO(st.st_mode) || S_ISCHR(st.st_mode))
-        return open_stream(pl, S_ISFIFO(st.st_mode), note);
+        return open_stream(file, S_ISFIFO(st.st_mode), note);
     if (S_ISSOCK(st.st_mode) || S_ISBLK(st.st_mode))
-        return fail_place(pl, "not a regular file, FIFO or character device", note);
-    if (is_handed_over(&st, &dir_st)) {
-        int fd = open_same(pl, &st);
+        return fail_open(file, "not a regular file, FIFO or character device", note);
+    if (is_precreated(&st, &dir_st)) {
+        int fd = open_if_same(file, &st);
         if (fd >= 0) {
-            hold_file(pl, fd);
+            file->method = OUTPUT_FILE_OVERWRITE;
+            file->fd = fd;
             return 0;
         }
     }
-    return prove_rename(pl, dir, &dir_st, &st, note);
+    return check_rename(file, dir, &dir_st, &st, note);
 }
 
-static int split_path(struct output_file *pl)
+static int split_path(struct output_file *file)
 {
-    const char *slash = strrchr(pl->path, '/');
-    size_t n = slash == pl->path ? 1 : slash ? (size_t)(slash - pl->path) : 0;
+    const char *slash = strrchr(file->path, '/');
+    size_t n = slash == file->path ? 1 : slash ? (size_t)(slash - file->path) : 0;
 
-    pl->dir = slash ? strndup(pl->path, n) : strdup(".");
-    pl->name = slash ? slash + 1 : pl->path;
-    return pl->dir ? 0 : ERR_NOMEM;
+    file->dir = slash ? strndup(file->path, n) : strdup(".");
+    file->name = slash ? slash + 1 : file->path;
+    return file->dir ? 0 : ERR_NOMEM;
 }
 
-static int open_any(struct output_file *pl, struct err_note *note)
+static int open_any(struct output_file *file, struct err_note *note)
 {
-    int fd = fd_of_path(pl->path);
+    int fd = fd_of_path(file->path);
 
     if (fd >= 0)
-        return open_fd(pl, fd, note);
-    if (*pl->path == '\0')
-        return fail_place(pl, "the file name is empty", note);
-    if (split_path(pl) < 0)
+        return open_fd(file, fd, note);
+    if (*file->path == '\0')
+        return fail_open(file, "the file name is empty", note);
+    if (split_path(file) < 0)
         return err_note_what(note, ERR_NOMEM, "cannot allocate a path");
-    int dir = open_dir(pl);
+    int dir = open_dir(file);
     if (dir < 0)
-        return fail_dir(pl, errno, note);
-    int r = open_path(pl, dir, note);
+        return fail_dir(file, errno, note);
+    int r = open_path(file, dir, note);
     close(dir);
     return r;
 }
 
 int output_file_open(const char *path, struct output_file **ret, struct err_note *note)
 {
-    struct output_file *pl = calloc(1, sizeof(*pl));
+    struct output_file *file = calloc(1, sizeof(*file));
     int r;
 
-    if (!pl || !(pl->path = strdup(path))) {
-        free(pl);
+    if (!file || !(file->path = strdup(path))) {
+        free(file);
         return err_note_what(note, ERR_NOMEM, "cannot allocate a path");
     }
-    pl->fd = -1;
-    r = open_any(pl, note);
+    file->fd = -1;
+    r = open_any(file, note);
     if (r < 0) {
-        output_file_close(pl);
+        output_file_close(file);
         return r;
     }
-    *ret = pl;
+    *ret = file;
     return 0;
 }
 
-void output_file_set_owner(struct output_file *pl, uid_t uid, gid_t gid)
+void output_file_set_owner(struct output_file *file, uid_t uid, gid_t gid)
 {
-    pl->has_owner = true;
-    pl->uid = uid;
-    pl->gid = gid;
+    file->has_owner = true;
+    file->uid = uid;
+    file->gid = gid;
 }
 
-struct output_file *output_file_close(struct output_file *pl)
+struct output_file *output_file_close(struct output_file *file)
 {
-    if (!pl)
+    if (!file)
         return NULL;
-    if (pl->fd >= 0)
-        close(pl->fd);
-    free(pl->dir);
-    free(pl->path);
-    free(pl);
+    if (file->fd >= 0)
+        close(file->fd);
+    free(file->dir);
+    free(file->path);
+    free(file);
     return NULL;
 }
 
-const char *output_file_path(const struct output_file *pl)
+const char *output_file_path(const struct output_file *file)
 {
-    return pl->path;
+    return file->path;
 }
 
-bool output_file_is_stdout(const struct output_file *pl)
+bool output_file_is_stdout(const struct output_file *file)
 {
-    return pl->standard;
+    return file->is_stdout;
 }
 
 /* ---- the default name ---- */

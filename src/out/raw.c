@@ -1,10 +1,10 @@
 /*
- * Profile -> folded stacks, one line a distinct stack, root first:
+ * Writes collapsed stacks, one line per distinct stack, root first:
  *
  *     <module> (a.py:6);f (a.py:3) 99
  *
- * A line always parses: ';' only between frames, the last blank before the count, no control characters. A remark is
- * a line too, of no samples: [all 200 stacks were idle] 0
+ * Lines are unambiguous: frames contain no ';' and no control characters, and the last blank precedes the count. A
+ * remark is a line with a count of 0: [all 200 stacks were idle] 0
  */
 #include "base/err.h"
 #include "base/grow.h"
@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The line so far; `ends[d]` is where the frame at depth d ends. */
+/* The current line. ends[d] is the position after the frame at depth d. */
 struct raw_line {
     char *text;
     size_t cap;
@@ -29,7 +29,7 @@ static void raw_clean(char *s, size_t len)
         *p = ':';
 }
 
-/* `texts[f]` is how frame f reads; made when it is first met. */
+/* The text of a frame, cached in texts[frame]. NULL if out of memory. */
 static const char *raw_frame(const struct profile *p, uint32_t frame, const struct out_options *options, char **texts)
 {
     size_t len = 0;
@@ -66,7 +66,7 @@ static int raw_line_put(struct raw_line *line, uint32_t depth, const char *text)
 static int raw_write_tree(const struct profile *p, const struct tree *tree, const struct out_options *options,
                           struct raw_line *line, char **texts, FILE *out)
 {
-    /* Whole stacks that were folded away are in the root. */
+    /* The root has samples if pruning removed whole stacks. */
     if (tree->nodes[0].self > 0)
         fprintf(out, "[rare calls] %" PRIu64 "\n", tree->nodes[0].self);
     for (uint32_t i = tree_next(tree, 0, true); i != 0; i = tree_next(tree, i, true)) {
@@ -83,7 +83,7 @@ static int raw_write_tree(const struct profile *p, const struct tree *tree, cons
     return 0;
 }
 
-/* Readers of the format add its nothing to the others' counts; people read it. */
+/* A count of 0 does not affect programs that read the format; the text is for people. */
 static void raw_write_remark(const char *remark, FILE *out)
 {
     char *text = NULL;

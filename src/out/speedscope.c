@@ -1,6 +1,6 @@
 /*
- * Profile -> the file of https://www.speedscope.app: one line of JSON, a sampled profile per thread
- * from its time line. The weights of a profile add up to its endValue exactly, as the importer expects.
+ * Writes a file for https://www.speedscope.app: one line of JSON with a sampled profile per thread. The weights of each
+ * profile add up to exactly its endValue, as speedscope requires.
  */
 #include "base/err.h"
 #include "out/format.h"
@@ -13,8 +13,8 @@
 #define SPEEDSCOPE_UNUSED UINT32_MAX
 
 /*
- * Numbers the frames that are functions: threads and processes are in the profiles' names. A profile that was made
- * smaller has frames that no call uses any more.
+ * Numbers the frames that are functions; processes and threads are in the names of the profiles. Skips frames that no
+ * node uses any more because the profile was pruned.
  */
 static uint32_t *speedscope_number_frames(const struct profile *p)
 {
@@ -52,7 +52,7 @@ static void speedscope_write_frames(const struct profile *p, const uint32_t *num
 
 static int speedscope_write_name(const struct profile *p, const struct profile_thread *t, FILE *out)
 {
-    bool is_thread = t->os_thread_id > 0 || t->thread_id != 0; /* else a root of merged profiles */
+    bool is_thread = t->os_thread_id > 0 || t->thread_id != 0; /* false for a root of merged profiles */
     char *name = NULL;
     size_t len = 0;
     FILE *mem = open_memstream(&name, &len);
@@ -133,7 +133,7 @@ static int speedscope_write_threads(const struct profile *p, const uint32_t *num
     return r;
 }
 
-/* The one text that its page shows: a remark goes there as well. */
+/* speedscope shows no other text, so the title includes the remark. */
 static int speedscope_write_title(const struct out_options *options, FILE *out)
 {
     char *title = NULL;

@@ -1,8 +1,8 @@
 /*
- * Lines of folded stacks -> nodes, frames and threads of a profile. Called by cmd/merge and its tests.
+ * Parses collapsed stacks into the nodes, frames and threads of a profile.
  *
- * Equal texts of a frame are one frame, found through a table. The tree is bounded by profile.c; what is not in the
- * tree (names, roots, the line at hand) is bounded here.
+ * Frames with equal text are one frame. profile.c limits the size of the tree; this file limits everything else: names,
+ * roots and the length of a line.
  */
 #include "profile/folded.h"
 
@@ -22,15 +22,15 @@
 #define MAX_DIGITS  18
 #define MAX_SAMPLES UINT64_C(1000000000000000)
 
-/* The text of a frame, or of a root, and its frame in the profile. */
+/* The text of a frame or root, and its index in profile->frames. */
 struct folded_name {
     const char *text;
     bool is_root;
     uint32_t frame;
-    struct func func; /* of a frame */
+    struct func func; /* unused for a root */
 };
 
-/* A distinct line of roots: the profile's thread of the same index. */
+/* A distinct sequence of roots. It becomes the profile's thread with the same index. */
 struct folded_root {
     uint32_t *frames;
     size_t n;
@@ -47,21 +47,21 @@ struct folded {
     struct folded_root **roots;
     size_t n_roots, cap_roots;
     struct table by_frames;
-    char *text; /* of the line at hand: its stack, as valid UTF-8 */
+    char *text; /* the stack of the current line, as valid UTF-8 */
     size_t cap_text;
-    uint32_t *frames; /* of the line at hand, from the roots on */
+    uint32_t *frames; /* of the current line, roots first */
     size_t n_frames, cap_frames;
 };
 
-/* A piece of a line. */
-struct part {
+/* A part of a line; not NUL-terminated. */
+struct slice {
     const char *s;
     size_t len;
 };
 
-/* "name (file:3)" taken apart. */
+/* The parts of "name (file:3)". */
 struct location {
-    struct part name, file;
+    struct slice name, file;
     int line;
 };
 
@@ -98,23 +98,23 @@ struct folded *folded_free(struct folded *f)
     return NULL;
 }
 
-/* ---- taking lines apart ---- */
+/* ---- parsing ---- */
 
-/* Cuts the next piece off, at ';'. False when there is none left. */
-static bool part_next(struct part *rest, struct part *ret)
+/* Cuts the text up to the next ';' off `rest`. Returns false if nothing is left. */
+static bool slice_next(struct slice *rest, struct slice *ret)
 {
     const char *end;
 
     if (rest->s == NULL)
         return false;
     end = memchr(rest->s, ';', rest->len);
-    *ret = (struct part){rest->s, end != NULL ? (size_t)(end - rest->s) : rest->len};
-    *rest = end != NULL ? (struct part){end + 1, rest->len - ret->len - 1} : (struct part){NULL, 0};
+    *ret = (struct slice){rest->s, end != NULL ? (size_t)(end - rest->s) : rest->len};
+    *rest = end != NULL ? (struct slice){end + 1, rest->len - ret->len - 1} : (struct slice){NULL, 0};
     return true;
 }
 
-/* The line's number at the end of "a.py:3", which is cut off; 0 when there is none. */
-static int part_cut_line(struct part *file)
+/* Cuts ":3" off the end of "a.py:3" and returns 3; returns 0 if there is no line number. */
+static int slice_cut_line(struct slice *file)
 {
     size_t digits = 0;
     int line = 0;
@@ -130,8 +130,8 @@ static int part_cut_line(struct part *file)
     return line;
 }
 
-/* The brace that the last one closes: names and files may have some of their own. */
-static bool part_locate(struct part text, struct location *ret)
+/* Splits "name (file:3)". Names and files may contain parentheses, so this matches the last ')' with its '('. */
+static bool slice_split_location(struct slice text, struct location *ret)
 {
     size_t depth = 0, i = text.len;
 
@@ -145,13 +145,13 @@ static bool part_locate(struct part text, struct location *ret)
     }
     if (depth != 0 || text.s[i - 1] != ' ' || i + 2 >= text.len)
         return false;
-    ret->name = (struct part){text.s, i - 1};
-    ret->file = (struct part){text.s + i + 1, text.len - i - 2};
-    ret->line = part_cut_line(&ret->file);
+    ret->name = (struct slice){text.s, i - 1};
+    ret->file = (struct slice){text.s + i + 1, text.len - i - 2};
+    ret->line = slice_cut_line(&ret->file);
     return ret->file.len > 0;
 }
 
-static size_t part_digits(struct part text, size_t from)
+static size_t count_hex_digits(struct slice text, size_t from)
 {
     size_t n = 0;
 
@@ -160,47 +160,48 @@ static size_t part_digits(struct part text, size_t from)
     return n;
 }
 
-/* `process 1:"cmd"`, `thread (2)`, `thread (0x7F): name`: the roots that record makes up. */
-static bool part_is_made_up(struct part text)
+/* True for the roots that `record` inserts: `process 1:"cmd"`, `thread (2)`, `thread (0x7F): name`. */
+static bool is_synthetic_root(struct slice text)
 {
     size_t n;
 
     if (text.len > 8 && memcmp(text.s, "process ", 8) == 0) {
-        n = 8 + part_digits(text, 8);
+        n = 8 + count_hex_digits(text, 8);
         return n > 8 && n + 1 < text.len && text.s[n] == ':' && text.s[n + 1] == '"';
     }
     if (text.len > 8 && memcmp(text.s, "thread (", 8) == 0) {
         size_t from = text.len > 10 && memcmp(text.s + 8, "0x", 2) == 0 ? 10 : 8;
 
-        n = from + part_digits(text, from);
+        n = from + count_hex_digits(text, from);
         return n > from && n < text.len && text.s[n] == ')' && (n + 1 == text.len || text.s[n + 1] == ':');
     }
     return false;
 }
 
-/* How many of the first pieces are roots. Where no frame has a file, another profiler wrote it: none is. */
-static size_t part_count_roots(struct part stack)
+/* The number of leading frames that are roots: those before the first one with a file. If no frame has a file, another
+ * profiler wrote the line, and only the roots that `record` inserts count. */
+static size_t count_synthetic_roots(struct slice stack)
 {
-    size_t made_up = 0, n = 0;
+    size_t n_synthetic = 0, n = 0;
     struct location where;
-    struct part text;
+    struct slice text;
 
-    while (part_next(&stack, &text)) {
-        bool is_made_up = part_is_made_up(text);
+    while (slice_next(&stack, &text)) {
+        bool is_synthetic = is_synthetic_root(text);
 
-        if (!is_made_up && part_locate(text, &where))
+        if (!is_synthetic && slice_split_location(text, &where))
             return n < FOLDED_MAX_LEVELS ? n : FOLDED_MAX_LEVELS;
         if (stack.s == NULL)
-            break; /* the innermost is always a frame */
+            break; /* the innermost frame is never a root */
         n++;
-        if (is_made_up && made_up == n - 1)
-            made_up = n;
+        if (is_synthetic && n_synthetic == n - 1)
+            n_synthetic = n;
     }
-    return made_up < FOLDED_MAX_LEVELS ? made_up : FOLDED_MAX_LEVELS;
+    return n_synthetic < FOLDED_MAX_LEVELS ? n_synthetic : FOLDED_MAX_LEVELS;
 }
 
-/* Cuts " 99" off the line. */
-static const char *part_cut_count(struct part *line, uint64_t *ret_count)
+/* Cuts " 99" off the end of the line. Returns NULL, or what is wrong with the line. */
+static const char *slice_cut_count(struct slice *line, uint64_t *ret_count)
 {
     size_t digits = 0;
     uint64_t count = 0;
@@ -220,7 +221,7 @@ static const char *part_cut_count(struct part *line, uint64_t *ret_count)
 
 /* ---- names ---- */
 
-static int name_fill(struct folded *f, struct folded_name *name, struct part text)
+static int name_fill(struct folded *f, struct folded_name *name, struct slice text)
 {
     struct profile_frame frame = {.func = &name->func};
     struct location where = {.name = text};
@@ -233,7 +234,7 @@ static int name_fill(struct folded *f, struct folded_name *name, struct part tex
     } else {
         const char *file;
 
-        if (!part_locate(text, &where))
+        if (!slice_split_location(text, &where))
             where = (struct location){.name = text};
         file = intern_bytes(f->texts, where.file.len > 0 ? where.file.s : "", where.file.len);
         name->func.name = intern_bytes(f->texts, where.name.s, where.name.len);
@@ -248,7 +249,7 @@ static int name_fill(struct folded *f, struct folded_name *name, struct part tex
     return r;
 }
 
-static int name_add(struct folded *f, struct part text, bool is_root, uint32_t hash, uint32_t *ret_frame)
+static int name_add(struct folded *f, struct slice text, bool is_root, uint32_t hash, uint32_t *ret_frame)
 {
     struct folded_name *name = calloc(1, sizeof(*name));
     int r = name == NULL ? ERR_NOMEM : 0;
@@ -270,8 +271,8 @@ static int name_add(struct folded *f, struct part text, bool is_root, uint32_t h
     return 0;
 }
 
-/* The profile's frame of a text, made when it is first met. */
-static int name_find(struct folded *f, struct part text, bool is_root, uint32_t *ret_frame)
+/* Finds or adds the profile's frame for a text. */
+static int name_find(struct folded *f, struct slice text, bool is_root, uint32_t *ret_frame)
 {
     static const char full[] = "[too many names]", unnamed[] = "?";
     const char *interned;
@@ -279,13 +280,13 @@ static int name_find(struct folded *f, struct part text, bool is_root, uint32_t 
     size_t pos;
 
     if (text.len == 0)
-        text = (struct part){unnamed, sizeof(unnamed) - 1};
+        text = (struct slice){unnamed, sizeof(unnamed) - 1};
     if (f->n_names >= FOLDED_MAX_NAMES)
-        text = (struct part){full, sizeof(full) - 1};
+        text = (struct slice){full, sizeof(full) - 1};
     interned = intern_bytes(f->texts, text.s, text.len);
     if (interned == NULL)
         return ERR_NOMEM;
-    text = (struct part){interned, strlen(interned)}; /* not the same when there are too many of them */
+    text = (struct slice){interned, strlen(interned)}; /* differs from `text` if the pool is full */
     hash = table_hash((uintptr_t)interned, is_root);
     pos = hash;
     while ((id = table_next(&f->by_text, hash, &pos)) != TABLE_NONE)
@@ -296,7 +297,7 @@ static int name_find(struct folded *f, struct part text, bool is_root, uint32_t 
     return name_add(f, text, is_root, hash, ret_frame);
 }
 
-static int name_push(struct folded *f, struct part text, bool is_root)
+static int name_push(struct folded *f, struct slice text, bool is_root)
 {
     uint32_t frame;
     int r = name_find(f, text, is_root, &frame);
@@ -319,8 +320,8 @@ static uint32_t roots_hash(const struct folded *f, size_t n)
     return (uint32_t)(hash >> 32);
 }
 
-/* "node 1 / worker 3", or "all" without a root. */
-static char *roots_name(const struct folded *f, size_t n)
+/* "node 1 / worker 3", or "all" if there is no root. */
+static char *root_display_name(const struct folded *f, size_t n)
 {
     char *text = NULL;
     size_t len = 0;
@@ -354,7 +355,7 @@ static int roots_fill(struct folded *f, struct folded_root *root, size_t n)
 {
     root->n = n;
     root->frames = calloc(n + 1, sizeof(*root->frames));
-    root->name = roots_name(f, n);
+    root->name = root_display_name(f, n);
     if (root->frames == NULL || root->name == NULL)
         return ERR_NOMEM;
     if (n > 0)
@@ -387,7 +388,7 @@ static int roots_add(struct folded *f, size_t n, uint32_t hash, uint32_t *ret_id
     return 0;
 }
 
-/* The thread of the first `n` frames of the line at hand. */
+/* Finds or adds the thread whose roots are the first `n` frames of the current line. */
 static int roots_find(struct folded *f, size_t n, uint32_t *ret_id)
 {
     uint32_t hash = roots_hash(f, n), id;
@@ -406,17 +407,17 @@ static int roots_find(struct folded *f, size_t n, uint32_t *ret_id)
 
 /* ---- the line ---- */
 
-/* Reads the line's frames, of which the first `n_roots` are roots, into f->frames. */
-static int line_fill(struct folded *f, const char *root, struct part stack, size_t n_roots, const char **ret_why)
+/* Sets f->frames to the levels of `root` and the frames of `stack`, the first `n_roots` of which are roots too. */
+static int read_frames(struct folded *f, const char *root, struct slice stack, size_t n_roots, const char **ret_why)
 {
-    struct part above = {*root != '\0' ? root : NULL, strlen(root)}, text;
+    struct slice prefix = {*root != '\0' ? root : NULL, strlen(root)}, text;
     bool many = f->n_roots >= FOLDED_MAX_ROOTS;
     int r = 0;
 
     f->n_frames = 0;
-    while (r == 0 && part_next(&above, &text))
+    while (r == 0 && slice_next(&prefix, &text))
         r = name_push(f, text, !many);
-    for (size_t i = 0; r == 0 && part_next(&stack, &text); i++) {
+    for (size_t i = 0; r == 0 && slice_next(&stack, &text); i++) {
         r = name_push(f, text, i < n_roots && !many);
         if (f->n_frames > FOLDED_MAX_DEPTH) {
             *ret_why = "the stack is too deep";
@@ -426,7 +427,7 @@ static int line_fill(struct folded *f, const char *root, struct part stack, size
     return r;
 }
 
-static int line_add_spans(struct profile *p, struct profile_thread *t, uint32_t node, uint64_t count)
+static int add_spans(struct profile *p, struct profile_thread *t, uint32_t node, uint64_t count)
 {
     uint64_t interval = p->options.interval_ns;
 
@@ -443,8 +444,8 @@ static int line_add_spans(struct profile *p, struct profile_thread *t, uint32_t 
     return 0;
 }
 
-/* Hangs the line's frames below their roots. */
-static int line_count(struct folded *f, size_t n_roots, uint64_t count)
+/* Adds `count` samples of the stack in f->frames, the first `n_roots` of which are roots. */
+static int add_samples(struct folded *f, size_t n_roots, uint64_t count)
 {
     struct profile *p = f->p;
     uint32_t thread, node;
@@ -456,46 +457,38 @@ static int line_count(struct folded *f, size_t n_roots, uint64_t count)
     for (size_t i = n_roots; i < f->n_frames && r == 0; i++)
         r = profile_child(p, node, f->frames[i], &node);
     if (r == 0 && p->options.timeline)
-        r = line_add_spans(p, &p->threads[thread], node, count);
+        r = add_spans(p, &p->threads[thread], node, count);
     if (r < 0)
         return r;
     p->nodes[node].self += count;
     p->samples += count;
-    return profile_keep_bounds(p);
-}
-
-static int line_clean(struct folded *f, struct part *stack)
-{
-    if (grow_array((void **)&f->text, &f->cap_text, 3 * stack->len + 1, 1) < 0)
-        return ERR_NOMEM;
-    *stack = (struct part){f->text, utf8_clean(stack->s, stack->len, f->text)};
-    return 0;
+    return profile_enforce_limits(p);
 }
 
 static bool too_many_samples(const struct profile *p, uint64_t count)
 {
-    uint64_t most = INT64_MAX / (p->options.interval_ns > 0 ? p->options.interval_ns : 1);
+    uint64_t limit = INT64_MAX / (p->options.interval_ns > 0 ? p->options.interval_ns : 1);
 
-    if (most > MAX_SAMPLES)
-        most = MAX_SAMPLES;
-    return count > most || p->samples > most - count;
+    if (limit > MAX_SAMPLES)
+        limit = MAX_SAMPLES;
+    return count > limit || p->samples > limit - count;
 }
 
-/* How many of the line's frames are roots in fact. */
+/* The number of roots including the levels of `root`. 0 if there are too many threads already. */
 static size_t count_levels(const struct folded *f, const char *root, size_t n_roots)
 {
-    struct part above = {*root != '\0' ? root : NULL, strlen(root)}, text;
+    struct slice prefix = {*root != '\0' ? root : NULL, strlen(root)}, text;
 
     if (f->n_roots >= FOLDED_MAX_ROOTS)
         return 0;
-    while (part_next(&above, &text))
+    while (slice_next(&prefix, &text))
         n_roots++;
     return n_roots;
 }
 
 int folded_add(struct folded *f, const char *root, const char *line, size_t len, const char **ret_why)
 {
-    struct part stack = {line, len};
+    struct slice stack = {line, len};
     uint64_t count = 0;
     size_t n_roots;
     int r;
@@ -504,17 +497,17 @@ int folded_add(struct folded *f, const char *root, const char *line, size_t len,
         stack.len--;
     if (stack.len == 0)
         return 0;
-    *ret_why = stack.len > FOLDED_MAX_LINE ? "the line is too long" : part_cut_count(&stack, &count);
+    *ret_why = stack.len > FOLDED_MAX_LINE ? "the line is too long" : slice_cut_count(&stack, &count);
     if (*ret_why == NULL && too_many_samples(f->p, count))
         *ret_why = "the count is too large";
     if (*ret_why != NULL)
         return ERR_PROFILE;
     if (count == 0)
         return 0;
-    r = line_clean(f, &stack);
-    if (r < 0)
-        return r;
-    n_roots = part_count_roots(stack);
-    r = line_fill(f, root, stack, n_roots, ret_why);
-    return r < 0 ? r : line_count(f, count_levels(f, root, n_roots), count);
+    if (grow_array((void **)&f->text, &f->cap_text, 3 * stack.len + 1, 1) < 0)
+        return ERR_NOMEM;
+    stack = (struct slice){f->text, utf8_clean(stack.s, stack.len, f->text)};
+    n_roots = count_synthetic_roots(stack);
+    r = read_frames(f, root, stack, n_roots, ret_why);
+    return r < 0 ? r : add_samples(f, count_levels(f, root, n_roots), count);
 }

@@ -1,10 +1,8 @@
 /*
- * Traces -> a call tree: each distinct (parent, frame) is one node, found through a hash index. Called
- * by the recorder for every stack, and by the formats for a node's path.
+ * Builds the call tree: one node for each distinct (parent, frame).
  *
- * A parent's index is always lower than its children's, so whole-tree sums are one loop backwards;
- * nothing here recurses, whatever the depth of a stack. Out of memory leaves nodes without samples
- * behind, never a broken tree.
+ * A parent's index is always lower than its children's, so one backwards loop sums the whole tree and nothing recurses,
+ * however deep a stack is. Running out of memory may leave nodes without samples, but never a broken tree.
  */
 #include "profile/profile.h"
 
@@ -19,7 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Ancestors of a process shown as roots; a chain that is longer, or a ring, is cut here. */
+/* Ancestors of a process shown as roots. Also ends the walk if the parent links form a cycle. */
 #define PROFILE_MAX_ANCESTORS 64
 
 int profile_child(struct profile *p, uint32_t parent, uint32_t frame, uint32_t *ret_node)
@@ -109,7 +107,7 @@ static char *profile_thread_label(const struct profile_thread *t)
     return n < 0 ? NULL : label;
 }
 
-/* The roots of a process and its ancestors, outermost first. */
+/* Descends through the roots of the process and its ancestors, outermost first. */
 static int profile_root_processes(struct profile *p, const struct proc_info *process, uint32_t *node)
 {
     const struct proc_info *chain[PROFILE_MAX_ANCESTORS];
@@ -164,7 +162,7 @@ static int profile_thread_add(struct profile *p, const struct trace *trace, uint
     return 0;
 }
 
-/* A thread is often named after it has started: its root goes by the newest name. */
+/* Programs often name a thread after it has started, so its root shows the latest name. */
 static int profile_thread_rename(struct profile *p, struct profile_thread *t, const char *name)
 {
     const char *old = t->name;
@@ -208,7 +206,7 @@ static int profile_thread_find(struct profile *p, const struct trace *trace, str
     return profile_thread_rename(p, *ret_thread, trace->thread_name);
 }
 
-bool profile_follows(const struct profile *p, uint64_t last_ns, uint64_t time_ns)
+bool profile_is_contiguous(const struct profile *p, uint64_t last_ns, uint64_t time_ns)
 {
     uint64_t interval = p->options.interval_ns;
 
@@ -220,8 +218,9 @@ static int profile_span_add(struct profile *p, struct profile_thread *t, uint32_
     struct profile_span *last = t->n_spans > 0 ? &t->spans[t->n_spans - 1] : NULL;
 
     if (last != NULL && time_ns < last->last_ns)
-        time_ns = last->last_ns; /* time never runs backwards in a file */
-    if (last != NULL && last->node == node && last->count < UINT32_MAX && profile_follows(p, last->last_ns, time_ns)) {
+        time_ns = last->last_ns; /* the formats require that time never decreases */
+    if (last != NULL && last->node == node && last->count < UINT32_MAX &&
+        profile_is_contiguous(p, last->last_ns, time_ns)) {
         last->count++;
         last->last_ns = time_ns;
         return 0;
@@ -240,7 +239,7 @@ static int profile_line(const struct profile *p, const struct frame *frame)
     return p->options.by_function ? frame->func->first_line : frame->line;
 }
 
-/* Walks from `*node` down the trace's frames. Deep recursion repeats one frame: it is looked up once. */
+/* Descends from `*node` through the trace's frames. A frame repeated by recursion is looked up only once. */
 static int profile_descend(struct profile *p, const struct trace *trace, uint32_t *node)
 {
     const struct func *func = NULL;
@@ -264,7 +263,7 @@ static int profile_descend(struct profile *p, const struct trace *trace, uint32_
     return 0;
 }
 
-/* Moves the nodes that stay to the front; the samples of the others go to their callers. */
+/* Moves the nodes that stay to the front and adds the samples of the others to their callers. */
 static void profile_compact(struct profile *p, const uint32_t *map, size_t kept)
 {
     for (size_t i = 1; i < p->n_nodes; i++) {
@@ -307,7 +306,7 @@ static int profile_prune(struct profile *p)
     return 0;
 }
 
-/* Joins each span with the next one of its thread: half as many, the same samples in all. */
+/* Merges spans of each thread in pairs. Halves the number of spans; keeps the number of samples. */
 static void profile_coarsen(struct profile *p)
 {
     p->n_spans = 0;
@@ -333,7 +332,7 @@ static void profile_coarsen(struct profile *p)
     p->coarsened++;
 }
 
-int profile_keep_bounds(struct profile *p)
+int profile_enforce_limits(struct profile *p)
 {
     size_t max_nodes = p->options.max_nodes ? p->options.max_nodes : PROFILE_MAX_NODES;
     size_t max_spans = p->options.max_spans ? p->options.max_spans : PROFILE_MAX_SPANS;
@@ -396,7 +395,7 @@ int profile_add(struct profile *p, const struct trace *trace, uint64_t time_ns)
         return r;
     p->nodes[node].self++;
     p->samples++;
-    return profile_keep_bounds(p);
+    return profile_enforce_limits(p);
 }
 
 struct profile *profile_new(const struct profile_options *options)

@@ -1,6 +1,6 @@
 /*
- * Traces in, a call tree and (where the format wants it) a time line out. Knows nothing of processes'
- * memory: its only input is struct trace.
+ * A profile: aggregates traces into a call tree and, if the format needs it, a timeline per thread. Its only input is
+ * struct trace.
  *
  *     struct profile *p = profile_new(&(struct profile_options){.interval_ns = 10000000});
  *     profile_add(p, &trace, now_ns);
@@ -12,37 +12,37 @@
 
 #include "sample/trace.h"
 
-/* With these, a profile takes some 150 MB at most. */
+/* With these limits, a profile uses at most about 150 MB. */
 #define PROFILE_MAX_NODES 1500000
 #define PROFILE_MAX_SPANS 2500000
 
 struct profile_options {
-    uint64_t interval_ns; /* between two samples, as asked for */
+    uint64_t interval_ns; /* nominal sampling interval */
     bool processes;       /* a root per process (--subprocesses) */
     bool threads;         /* a root per thread (--threads) */
     bool by_function;     /* --function: a frame's line is its function's first line */
     bool no_lines;        /* --nolineno: lines are 0 */
     bool timeline;        /* keep the order of samples, for speedscope and chrometrace */
-    size_t max_nodes;     /* bounds on memory: 0 for PROFILE_MAX_NODES and PROFILE_MAX_SPANS */
-    size_t max_spans;
+    size_t max_nodes;     /* 0 means PROFILE_MAX_NODES */
+    size_t max_spans;     /* 0 means PROFILE_MAX_SPANS */
 };
 
-/* A node: frame `frame` called from node `parent`, which always has the lower index. Node 0 is the root. */
+/* Frame `frame` called from node `parent`, which always has a lower index. Node 0 is the root. */
 struct profile_node {
     uint32_t parent;
     uint32_t frame; /* index into frames; the root has none */
-    uint64_t self;  /* samples that ended here */
+    uint64_t self;  /* samples whose innermost frame is this node */
 };
 
-/* A distinct (function, line), or a made-up root of a process or thread: then `label` is set, `func` is NULL. */
+/* A distinct (function, line), or the synthetic root of a process or thread, which has a `label` and no `func`. */
 struct profile_frame {
     const struct func *func;
     int line;
     char *label;                     /* `process 1:"cmd"`, `thread (2): name` */
-    const struct proc_info *process; /* of a process root */
+    const struct proc_info *process; /* set for the root of a process */
 };
 
-/* `count` equal samples of one thread in a row, from `time_ns` to `last_ns` since the start. */
+/* `count` equal samples of one thread in a row. Times are since the start of the recording. */
 struct profile_span {
     uint64_t time_ns;
     uint64_t last_ns;
@@ -54,9 +54,9 @@ struct profile_thread {
     const struct proc_info *process;
     uint64_t thread_id;
     pid_t os_thread_id;
-    const char *name; /* NULL when unknown; the newest name seen */
-    uint32_t root;    /* the node its stacks hang from */
-    uint32_t frame;   /* its made-up root frame, with options.threads */
+    const char *name; /* the latest name, or NULL if unknown */
+    uint32_t root;    /* the node above its outermost frames */
+    uint32_t frame;   /* with options.threads: the frame of its synthetic root */
     struct profile_span *spans;
     size_t n_spans, cap_spans;
 };
@@ -67,32 +67,34 @@ struct profile {
     size_t n_nodes;
     struct profile_frame *frames;
     size_t n_frames;
-    struct profile_thread *threads; /* in order of first sight */
+    struct profile_thread *threads; /* in the order of their first sample */
     size_t n_threads;
     uint64_t samples;     /* stacks added */
-    uint64_t duration_ns; /* of the whole recording: set by the recorder before a format writes */
-    uint64_t pruned;      /* calls that were folded into their callers to keep to the bound */
-    uint64_t coarsened;   /* how often neighbours in the time line were joined to keep to the bound */
+    uint64_t duration_ns; /* of the recording; the caller sets it before a format writes */
+    uint64_t pruned;      /* nodes merged into their callers to stay within max_nodes */
+    uint64_t coarsened;   /* times the timeline was halved to stay within max_spans */
     size_t n_spans;       /* of all threads */
     struct profile_index *index;
 };
 
-struct profile *profile_new(const struct profile_options *options); /* NULL when out of memory */
+struct profile *profile_new(const struct profile_options *options); /* NULL if out of memory */
 struct profile *profile_free(struct profile *p);                    /* accepts NULL, returns NULL */
 
 /* Traces with one of these keys can be added without their frames. Valid as long as the profile. */
 const struct known_keys *profile_known_keys(const struct profile *p);
 
-/* Adds one stack seen `time_ns` after the start. An empty one is ignored. 0 or ERR_NOMEM. */
+/* Adds a stack sampled `time_ns` after the start. Ignores an empty stack. Returns 0, ERR_NOMEM, or ERR_INTERNAL if the
+ * trace has no frames and its key is unknown (see profile_knows). */
 int profile_add(struct profile *p, const struct trace *trace, uint64_t time_ns);
 
-/* Half as many calls and spans: the rarest calls become their callers', neighbours in time are joined. 0 or ERR_NOMEM. */
+/* Halves the numbers of nodes and spans: merges the rarest calls into their callers and neighbouring spans into one.
+ * Returns 0 or ERR_NOMEM. */
 int profile_shrink(struct profile *p);
 
-/* Two spans of a thread belong together when no tick was missed between them. */
-bool profile_follows(const struct profile *p, uint64_t last_ns, uint64_t time_ns);
+/* True if no sample is missing between one at `last_ns` and the next at `time_ns`. */
+bool profile_is_contiguous(const struct profile *p, uint64_t last_ns, uint64_t time_ns);
 
-/* The nodes from the root to a node, root first, without the made-up ones. Zero it, reuse it, free it. */
+/* The nodes from the root to a node, root first, without synthetic roots. Initialize to zero; may be reused. */
 struct profile_path {
     uint32_t *nodes;
     size_t n, cap;

@@ -1,6 +1,5 @@
 /*
- * What profile.c shares with folded.c, and nobody else: the growing of a profile's tree, one node and one frame at a
- * time.
+ * Adds single nodes and frames to a profile. Private to profile.c and folded.c.
  */
 #ifndef PROFILE_PROFILE_PRIVATE_H
 #define PROFILE_PROFILE_PRIVATE_H
@@ -15,14 +14,15 @@ struct profile_index {
     uint32_t key_nodes[KNOWN_KEYS]; /* where a stack with that key ends */
 };
 
-/* The node of `frame` called from `parent`, made when it is new. 0 or ERR_NOMEM. */
+/* Finds or adds the node of `frame` called from `parent`. Returns 0 or ERR_NOMEM. */
 int profile_child(struct profile *p, uint32_t parent, uint32_t frame, uint32_t *ret_node);
 
-/* A new frame, filed under `hash` if it shall be found again; takes frame->label. 0 or ERR_NOMEM. */
+/* Appends a frame; if `findable`, indexes it under `hash`. On success takes ownership of frame->label. Returns 0 or
+ * ERR_NOMEM. */
 int profile_frame_append(struct profile *p, const struct profile_frame *frame, uint32_t hash, bool findable,
                          uint32_t *ret_frame);
 
-/* Folds and joins what is too much. Node numbers change, except for 0. 0 or ERR_NOMEM. */
-int profile_keep_bounds(struct profile *p);
+/* Shrinks the tree and the timeline if they exceed their limits. Renumbers all nodes but 0. Returns 0 or ERR_NOMEM. */
+int profile_enforce_limits(struct profile *p);
 
 #endif

@@ -1,5 +1,6 @@
 /*
- * Which nodes of a tree are worth their memory. Called by profile.c when there are too many.
+ * Chooses which nodes of a call tree to keep: all with at least `threshold` samples, then as many as fit of those with
+ * half as many.
  */
 #include "profile/prune.h"
 
@@ -7,7 +8,7 @@
 
 #include <stdlib.h>
 
-/* Samples in each node and below it. A parent's index is lower than its children's. */
+/* Samples of each node including its callees. A parent's index is lower than its children's. */
 static void sum_totals(const struct profile *p, uint64_t *totals)
 {
     for (size_t i = 0; i < p->n_nodes; i++)
@@ -21,32 +22,35 @@ static bool is_root(const struct profile *p, size_t node)
     return node == 0 || p->frames[p->nodes[node].frame].label != NULL;
 }
 
-/* The least number of samples that leaves at most half of the nodes. */
-static uint64_t choose_least(const struct profile *p, const uint64_t *totals)
+/* The lowest power of two that at most half of the nodes reach. */
+static uint64_t choose_threshold(const struct profile *p, const uint64_t *totals)
 {
-    uint64_t least = 1;
+    uint64_t threshold = 1;
     size_t kept;
 
     do {
         kept = 0;
-        least *= 2;
+        threshold *= 2;
         for (size_t i = 0; i < p->n_nodes; i++)
-            kept += totals[i] >= least;
-    } while (kept > p->n_nodes / 2 && least < UINT64_MAX / 2);
-    return least;
+            kept += totals[i] >= threshold;
+    } while (kept > p->n_nodes / 2 && threshold < UINT64_MAX / 2);
+    return threshold;
 }
 
-/* The nodes just below the bound that fit as well. There may be so many of them that next to nothing stays otherwise:
- * threads that all wait in deep stacks. Those that are less deep come first, so that each stack keeps its beginning. */
+/*
+ * The band of nodes with at least half of `threshold` samples, but fewer than `threshold`. It can hold most of the
+ * tree: many threads that all wait in deep stacks. Shallow nodes are kept first, so that each stack keeps its outer
+ * frames.
+ */
 struct band {
-    uint64_t least; /* samples */
-    uint32_t depth; /* all that are less deep fit, */
-    size_t room;    /* and so many of this depth */
+    uint64_t threshold;
+    uint32_t depth; /* all nodes of the band above this depth fit */
+    size_t room;    /* and this many at this depth */
 };
 
-static bool in_band(uint64_t total, uint64_t least)
+static bool is_in_band(uint64_t total, uint64_t threshold)
 {
-    return total < least && total >= least / 2;
+    return total < threshold && total >= threshold / 2;
 }
 
 static uint32_t find_depths(const struct profile *p, uint32_t *depths)
@@ -69,8 +73,8 @@ static int choose_band(const struct profile *p, const uint64_t *totals, const ui
     if (counts == NULL)
         return ERR_NOMEM;
     for (size_t i = 0; i < p->n_nodes; i++) {
-        kept += totals[i] >= band->least;
-        counts[depths[i]] += in_band(totals[i], band->least);
+        kept += totals[i] >= band->threshold;
+        counts[depths[i]] += is_in_band(totals[i], band->threshold);
     }
     band->room = p->n_nodes / 2 > kept ? p->n_nodes / 2 - kept : 0;
     for (band->depth = 0; band->depth < max_depth && counts[band->depth] <= band->room; band->depth++)
@@ -79,25 +83,20 @@ static int choose_band(const struct profile *p, const uint64_t *totals, const ui
     return 0;
 }
 
-static bool band_takes(struct band *band, uint64_t total, uint32_t depth)
-{
-    if (!in_band(total, band->least) || depth > band->depth || (depth == band->depth && band->room == 0))
-        return false;
-    band->room -= depth == band->depth;
-    return true;
-}
-
 static size_t fill_map(const struct profile *p, const uint64_t *totals, const uint32_t *depths, struct band *band,
                        uint32_t *map)
 {
     size_t kept = 0;
 
     for (size_t i = 0; i < p->n_nodes; i++) {
-        /* A caller has no fewer samples and is less deep, so that it stays, too. */
-        if (is_root(p, i) || totals[i] >= band->least || band_takes(band, totals[i], depths[i]))
-            map[i] = (uint32_t)kept++;
-        else
-            map[i] = map[p->nodes[i].parent];
+        bool keep = is_root(p, i) || totals[i] >= band->threshold;
+
+        if (!keep && is_in_band(totals[i], band->threshold) && depths[i] <= band->depth) {
+            keep = depths[i] < band->depth || band->room > 0;
+            band->room -= keep && depths[i] == band->depth;
+        }
+        /* A caller has no fewer samples and is shallower, so it is kept if its callee is. */
+        map[i] = keep ? (uint32_t)kept++ : map[p->nodes[i].parent];
     }
     return kept;
 }
@@ -111,7 +110,7 @@ size_t prune_plan(const struct profile *p, uint32_t *map)
 
     if (totals != NULL && depths != NULL) {
         sum_totals(p, totals);
-        band.least = choose_least(p, totals);
+        band.threshold = choose_threshold(p, totals);
         if (choose_band(p, totals, depths, find_depths(p, depths), &band) == 0)
             kept = fill_map(p, totals, depths, &band, map);
     }

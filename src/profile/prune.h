@@ -1,5 +1,5 @@
 /*
- * A tree that has outgrown its bound -> which of its nodes stay. Pure.
+ * Chooses which nodes of an oversized call tree to keep.
  */
 #ifndef PROFILE_PRUNE_H
 #define PROFILE_PRUNE_H
@@ -7,9 +7,9 @@
 #include "profile/profile.h"
 
 /*
- * Chooses at most half of the nodes: those with the most samples in them and below them, so that the callers of
- * one that stays stay too; made-up roots always do. map[i] is the new index of node i or, if it goes, of its
- * nearest caller that stays. Returns how many stay; 0 when out of memory.
+ * Keeps at most half of the nodes: those with the most samples, counting their callees. The callers of a kept node are
+ * kept too. Synthetic roots are always kept, and may exceed the half. map[i] is the new index of node i or, if i is
+ * removed, of its nearest caller that is kept. Returns the number of kept nodes, or 0 if out of memory.
  */
 size_t prune_plan(const struct profile *p, uint32_t *map);
 

@@ -1,6 +1,5 @@
 /*
- * The hash index of the profile's arrays: open addressing, linear, no removal. Called for every frame
- * of every stack.
+ * A hash index with open addressing and linear probing. Entries cannot be removed.
  */
 #include "profile/table.h"
 
@@ -37,7 +36,7 @@ static void table_put(struct table *t, uint32_t hash, uint32_t stored)
     t->slots[pos & (t->cap - 1)] = (struct table_slot){hash, stored};
 }
 
-/* Room for one more at a load of at most 3/4. */
+/* Makes room for one more entry. Keeps the load factor at or below 3/4. */
 static int table_reserve(struct table *t)
 {
     struct table bigger;

@@ -1,9 +1,9 @@
 /*
- * Profile -> the tree that is shown: nodes whose frames read the same are merged, summed, and hung
- * under their caller in order of name. Called by the formats.
+ * Builds the call tree that the formats display: merges nodes whose frames display the same text, sums their samples
+ * and sorts siblings by name.
  *
- * As in the profile a parent's index is lower than its children's. Every step is a loop over all nodes,
- * never a recursion. Nodes without samples are not linked.
+ * As in the profile, a parent's index is lower than its children's. Every step is a loop over all nodes, without
+ * recursion. Nodes without samples are not linked into the tree.
  */
 #include "profile/tree.h"
 
@@ -13,13 +13,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* How frames are compared for showing. */
+/* Selects which parts of a frame are displayed, and so compared. */
 struct tree_view {
     const struct profile *p;
     bool full_filenames, show_lines;
 };
 
-static int tree_view_compare(const void *a, const void *b, void *arg)
+static int compare_frames(const void *a, const void *b, void *arg)
 {
     const struct tree_view *view = arg;
     const struct profile_frame *x = &view->p->frames[*(const uint32_t *)a];
@@ -37,8 +37,8 @@ static int tree_view_compare(const void *a, const void *b, void *arg)
     return (x->line > y->line) - (x->line < y->line);
 }
 
-/* `rank[f]` is the place of frame f in order of name, equal for frames that read the same. */
-static int tree_view_rank(struct tree_view *view, uint32_t *rank, size_t n)
+/* Sets rank[f] to the position of frame f in the sort order. Frames that display the same text share a rank. */
+static int rank_frames(struct tree_view *view, uint32_t *rank, size_t n)
 {
     uint32_t *order = calloc(n + 1, sizeof(*order)), place = 0;
 
@@ -46,9 +46,9 @@ static int tree_view_rank(struct tree_view *view, uint32_t *rank, size_t n)
         return ERR_NOMEM;
     for (size_t i = 0; i < n; i++)
         order[i] = (uint32_t)i;
-    qsort_r(order, n, sizeof(*order), tree_view_compare, view);
+    qsort_r(order, n, sizeof(*order), compare_frames, view);
     for (size_t i = 0; i < n; i++) {
-        if (i > 0 && tree_view_compare(&order[i - 1], &order[i], view) != 0)
+        if (i > 0 && compare_frames(&order[i - 1], &order[i], view) != 0)
             place = (uint32_t)i;
         rank[order[i]] = place;
     }
@@ -80,7 +80,7 @@ static int tree_child(struct tree *tree, struct table *table, const uint32_t *ra
     return 0;
 }
 
-/* `map` takes each of the profile's nodes to the tree's. */
+/* Adds all nodes of the profile. map[i] becomes the tree's node for node i of the profile. */
 static int tree_merge(struct tree *tree, const struct profile *p, const uint32_t *rank, uint32_t *map)
 {
     struct table table = {0};
@@ -99,7 +99,8 @@ static int tree_merge(struct tree *tree, const struct profile *p, const uint32_t
     return r;
 }
 
-/* Hangs children under their parents from the last name to the first, each before its siblings. */
+/* Links the children of each node in the order of their ranks: sorts all nodes by rank (counting sort), then prepends
+ * them to their parents' lists, last one first. */
 static int tree_link(struct tree *tree, const uint32_t *rank, size_t n_ranks)
 {
     size_t n = tree->n_nodes;
@@ -144,7 +145,7 @@ struct tree *tree_new(const struct profile *p, bool full_filenames, bool show_li
     int r = tree == NULL || rank == NULL || map == NULL ? ERR_NOMEM : 0;
 
     if (r == 0)
-        r = tree_view_rank(&view, rank, p->n_frames);
+        r = rank_frames(&view, rank, p->n_frames);
     if (r == 0)
         r = tree_merge(tree, p, rank, map);
     if (r == 0) {

@@ -73,7 +73,7 @@ static void add_native_key(struct process *p, struct known_thread *k, struct tra
     k->last.native_key = p->native.key;
     k->last.n_native = p->native.stack.n;
     p->sampler->native_none += !p->native.captured;
-    p->sampler->native_cut += p->native.captured && !p->native.stack.whole;
+    p->sampler->native_cut += p->native.captured && !p->native.stack.complete;
     trace->key = hash_mix(trace->key, p->native.key);
     trace->n_frames += p->native.stack.n;
 }

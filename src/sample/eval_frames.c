@@ -21,9 +21,9 @@ void eval_frames_free(struct eval_frames *l)
     *l = (struct eval_frames){0};
 }
 
-static const struct unwind_place *place_of(const struct native *n, size_t i)
+static const struct pc_entry *place_of(const struct native *n, size_t i)
 {
-    return n->stack.items[i].place;
+    return n->stack.items[i].pc_entry;
 }
 
 static bool in_interpreter(const struct native *n, size_t i)
@@ -42,31 +42,31 @@ static bool has_eval_name(const struct native *n, size_t i)
 }
 
 /* What the function saved at `at` is its caller's. */
-static bool is_saved_slot(const struct unwind_place *p, addr_t cfa, addr_t at)
+static bool is_saved_slot(const struct pc_entry *p, addr_t cfa, addr_t at)
 {
     for (unsigned reg = 0; p->has_row && reg < CFI_REGS; reg++)
-        if (p->row.regs[reg].kind == CFI_AT_CFA && cfa + (addr_t)(int64_t)p->row.regs[reg].value == at)
+        if (p->row.regs[reg].kind == CFI_OFFSET && cfa + (addr_t)(int64_t)p->row.regs[reg].value == at)
             return true;
     return false;
 }
 
 /* A register is the function's own from when it has saved the caller's. */
-static bool is_own_register(const struct unwind_place *p, size_t k)
+static bool is_own_register(const struct pc_entry *p, size_t k)
 {
-    return p->has_row && p->row.regs[cpu_saved_reg(k)].kind != CFI_SAME;
+    return p->has_row && p->row.regs[cpu_callee_saved_reg(k)].kind != CFI_SAME_VALUE;
 }
 
 /* What was copied of its part of the stack; both ends are below those of the copy, so that nothing can wrap. */
 static addr_t begin_of(const struct native *n, const struct native_frame *nf)
 {
-    return nf->sp > n->copy.at ? (nf->sp + 7) & ~7ull : (n->copy.at + 7) & ~7ull;
+    return nf->sp > n->copy.addr ? (nf->sp + 7) & ~7ull : (n->copy.addr + 7) & ~7ull;
 }
 
 static addr_t end_of(const struct native *n, const struct native_frame *nf)
 {
     addr_t end = nf->cfa - nf->sp < MAX_FRAME_BYTES ? nf->cfa : nf->sp + MAX_FRAME_BYTES;
 
-    return end < n->copy.at + n->copy.len ? end : n->copy.at + n->copy.len;
+    return end < n->copy.addr + n->copy.len ? end : n->copy.addr + n->copy.len;
 }
 
 static bool holds(const struct native *n, size_t i, addr_t frame)
@@ -75,11 +75,11 @@ static bool holds(const struct native *n, size_t i, addr_t frame)
     addr_t end = end_of(n, nf);
     uint64_t word;
 
-    for (size_t k = 0; k < CPU_SAVED; k++)
-        if (nf->saved[k] == frame && is_own_register(nf->place, k))
+    for (size_t k = 0; k < CPU_CALLEE_SAVED; k++)
+        if (nf->saved[k] == frame && is_own_register(nf->pc_entry, k))
             return true;
     for (addr_t at = begin_of(n, nf); at < end; at += 8)
-        if (native_word(n, at, &word) && word == frame && !is_saved_slot(nf->place, nf->cfa, at))
+        if (native_word(n, at, &word) && word == frame && !is_saved_slot(nf->pc_entry, nf->cfa, at))
             return true;
     return false;
 }
@@ -117,14 +117,14 @@ static size_t frame_held(const struct eval_frames *l, const struct native *n, si
     size_t best = EVAL_FRAMES_NONE, found;
     uint64_t word;
 
-    for (size_t k = 0; k < CPU_SAVED; k++) {
-        found = is_own_register(nf->place, k) ? frame_at(l, n_frames, nf->saved[k]) : EVAL_FRAMES_NONE;
+    for (size_t k = 0; k < CPU_CALLEE_SAVED; k++) {
+        found = is_own_register(nf->pc_entry, k) ? frame_at(l, n_frames, nf->saved[k]) : EVAL_FRAMES_NONE;
         if (found < limit && (best == EVAL_FRAMES_NONE || found > best))
             best = found;
     }
     for (addr_t at = begin_of(n, nf); at < end; at += 8) {
         found = native_word(n, at, &word) ? frame_at(l, n_frames, word) : EVAL_FRAMES_NONE;
-        if (found < limit && (best == EVAL_FRAMES_NONE || found > best) && !is_saved_slot(nf->place, nf->cfa, at))
+        if (found < limit && (best == EVAL_FRAMES_NONE || found > best) && !is_saved_slot(nf->pc_entry, nf->cfa, at))
             best = found;
     }
     return best;
@@ -173,14 +173,14 @@ static size_t place_held(const struct eval_frames *l, const struct native *n, co
  * of a stack that is cut off the innermost ones match. */
 static void place_counted(const struct eval_frames *l, const struct native *n, const struct frames *f, size_t *at)
 {
-    size_t skip = n->stack.whole && l->n_evals > f->n ? l->n_evals - f->n : 0;
+    size_t skip = n->stack.complete && l->n_evals > f->n ? l->n_evals - f->n : 0;
 
     clear(at, f->n);
     for (size_t i = 0; i < f->n && skip + i < l->n_evals; i++)
         at[i] = l->evals[skip + i];
 }
 
-static bool same_shape(const struct unwind_place *a, const struct unwind_place *b)
+static bool same_shape(const struct pc_entry *a, const struct pc_entry *b)
 {
     if (!a->has_row || !b->has_row)
         return false;
@@ -194,7 +194,7 @@ static bool same_shape(const struct unwind_place *a, const struct unwind_place *
  * lies between the loops around it. */
 static void place_apart(const struct native *n, const struct frames *f, size_t *at)
 {
-    const struct unwind_place *known = NULL;
+    const struct pc_entry *known = NULL;
     size_t from = 0;
 
     for (size_t g = 0; g < f->n && !known; g++)
@@ -215,7 +215,7 @@ static void place_apart(const struct native *n, const struct frames *f, size_t *
 
 static bool is_part(const struct native *n, size_t i, addr_t function)
 {
-    const struct unwind_place *p = place_of(n, i);
+    const struct pc_entry *p = place_of(n, i);
 
     return in_interpreter(n, i) && (function ? p->has_row && p->row.function == function : has_eval_name(n, i));
 }

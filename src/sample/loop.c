@@ -211,7 +211,7 @@ int loop_run(struct loop *l)
     l->random = start | 1;
     l->woke_ns = start;
     l->python_ns = start;
-    clock_be_precise();
+    clock_set_min_timer_slack();
     cpu_affinity_use_short_slice();
     be_urgent_if_late(l);
     for (;;) {

@@ -269,7 +269,7 @@ int merge_frames(struct merged_frames *w, const struct native *n, const struct p
         if (r == 0 || (r > 0 && n->sampler->options.native_all))
             r = add_native(w, n, i, &spot);
     }
-    if (r >= 0 && g == n_groups && !n->stack.whole && n->captured && n->sampler->options.native_all)
+    if (r >= 0 && g == n_groups && !n->stack.complete && n->captured && n->sampler->options.native_all)
         r = add_mark(w, n->sampler, "[missing native frames]");
     return r < 0 ? r : add_rest(w, n->sampler, n_groups, g, frames, shown, &next);
 }

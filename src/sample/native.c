@@ -37,7 +37,7 @@ static void mark_fixed(const struct native *n)
     const struct modules *ms = unwind_modules(n->unwind);
 
     for (size_t i = 0; i < ms->n; i++)
-        ms->items[i]->fixed =
+        ms->items[i]->never_unloaded =
             ms->items[i]->start == n->names.interpreter || hidden_functions_is_libc(ms->items[i]->path);
 }
 
@@ -144,7 +144,7 @@ static bool copy_stack(struct native *n, uint64_t sp, size_t want)
     size_t n_marks = unwind_identity_spans(n->unwind, spans + 1),
            got = want ? mem_readv(n->mem, spans, 1 + n_marks) : 0;
 
-    unwind_identities_check(n->unwind, got ? got - 1 : mem_readv(n->mem, spans + 1, n_marks));
+    unwind_identity_check(n->unwind, got ? got - 1 : mem_readv(n->mem, spans + 1, n_marks));
     return got > 0;
 }
 
@@ -181,7 +181,7 @@ void native_capture(struct native *n, const struct regs *regs, uint64_t base, bo
         return;
     if (!copy_stack(n, sp, size ? want : 0))
         want = copy_pages(n, sp, want < OTHER_STACK ? want : OTHER_STACK);
-    n->copy = (struct stack_copy){.at = sp, .bytes = n->bytes, .len = want, .rest = n->core ? n->mem : NULL};
+    n->copy = (struct stack_copy){.addr = sp, .bytes = n->bytes, .len = want, .fallback = n->core ? n->mem : NULL};
     n->captured = true;
     n->captured_ns = clock_now_ns();
 }
@@ -195,12 +195,12 @@ static int walk(struct native *n)
     if (r == ERR_NOMEM)
         return r;
     r = unwind_stack(n->unwind, n->mem, &n->regs, &n->copy, &n->stack);
-    if (r < 0 || (n->stack.whole && !n->stack.unknown) || n->core || now < n->hurry_ns)
+    if (r < 0 || (n->stack.complete && !n->stack.unknown_pc) || n->core || now < n->hurry_ns)
         return r;
     if (update(n) == ERR_NOMEM)
         return ERR_NOMEM;
     r = unwind_stack(n->unwind, n->mem, &n->regs, &n->copy, &n->stack);
-    if (!n->stack.whole || n->stack.unknown) /* they were not */
+    if (!n->stack.complete || n->stack.unknown_pc) /* they were not */
         n->hurry_ns = now + HURRY_NS;
     return r;
 }
@@ -208,7 +208,7 @@ static int walk(struct native *n)
 static int name_frames(struct native *n)
 {
     for (size_t i = 0; i < n->stack.n; i++) {
-        const struct native_chain *chain = native_names_of(&n->names, n->stack.items[i].place);
+        const struct native_chain *chain = native_names_of(&n->names, n->stack.items[i].pc_entry);
 
         if (!chain)
             return ERR_NOMEM;
@@ -220,7 +220,7 @@ static int name_frames(struct native *n)
 void native_forget(struct native *n)
 {
     n->stack.n = 0;
-    n->stack.whole = false;
+    n->stack.complete = false;
     n->key = 0;
 }
 
@@ -238,7 +238,7 @@ int native_unwind(struct native *n)
         r = name_frames(n);
     if (r < 0 || n->core)
         return r;
-    if (!unwind_still(n->unwind, n->mem, &n->stack, &shares))
+    if (!unwind_modules_unchanged(n->unwind, n->mem, &n->stack, &shares))
         return update(n) == ERR_NOMEM ? ERR_NOMEM : NATIVE_CHANGED;
     if (!unwind_is_confirmed(n->unwind, &n->stack))
         return NATIVE_CHANGED;
@@ -248,13 +248,13 @@ int native_unwind(struct native *n)
 
 const struct native_chain *native_frame_names(const struct native *n, size_t i)
 {
-    return n->stack.items[i].place->user;
+    return n->stack.items[i].pc_entry->user;
 }
 
 bool native_word(const struct native *n, addr_t addr, uint64_t *ret)
 {
-    if (addr < n->copy.at || n->copy.len < 8 || addr - n->copy.at > n->copy.len - 8)
+    if (addr < n->copy.addr || n->copy.len < 8 || addr - n->copy.addr > n->copy.len - 8)
         return false;
-    memcpy(ret, n->copy.bytes + (addr - n->copy.at), sizeof(*ret));
+    memcpy(ret, n->copy.bytes + (addr - n->copy.addr), sizeof(*ret));
     return true;
 }

@@ -240,7 +240,7 @@ static int fill_named(struct native_names *names, const struct module *mod, cons
 }
 
 /* libfoo.so+0x1a2b: where the function begins, if that is known, so that all its addresses read the same. */
-static int fill_unnamed(struct native_names *names, const struct unwind_place *p, struct native_func *ret)
+static int fill_unnamed(struct native_names *names, const struct pc_entry *p, struct native_func *ret)
 {
     const struct module *mod = p->module;
     addr_t at = (p->has_row ? p->row.function : p->pc) - mod->bias;
@@ -302,7 +302,7 @@ static size_t look_up(struct native_names *names, const struct module *mod, stru
     return symbols_lookup(s, pc - mod->bias, found, MAX_INLINED);
 }
 
-static int fill(struct native_names *names, struct unwind_place *p, struct native_func *items, size_t *ret_n)
+static int fill(struct native_names *names, struct pc_entry *p, struct native_func *items, size_t *ret_n)
 {
     struct symbols_name found[MAX_INLINED];
     struct symbols *s;
@@ -320,7 +320,7 @@ static int fill(struct native_names *names, struct unwind_place *p, struct nativ
     return n ? fill_named(names, p->module, found, n, items) : fill_unnamed(names, p, items);
 }
 
-const struct native_chain *native_names_of(struct native_names *names, struct unwind_place *p)
+const struct native_chain *native_names_of(struct native_names *names, struct pc_entry *p)
 {
     struct native_func items[MAX_INLINED];
     size_t n;

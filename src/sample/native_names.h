@@ -49,7 +49,7 @@ int native_names_open(struct native_names *names);
 void native_names_close(struct native_names *names);
 
 /* The names of a place; kept there. NULL when out of memory. */
-const struct native_chain *native_names_of(struct native_names *names, struct unwind_place *place);
+const struct native_chain *native_names_of(struct native_names *names, struct pc_entry *place);
 
 /* For unwind_set_free: what a module keeps for its names. */
 void native_names_free_module(void *user);

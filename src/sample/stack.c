@@ -302,7 +302,7 @@ static void capture_native(const struct stack_source *src, struct known_thread *
     else if (pause_regs(&src->sampler->pauser, &k->os, p, k->thread_id, &regs, &fs_base))
         native_capture(n, &regs, fs_base, k->os.tid == n->pid, limit);
     if (n->captured) /* from 3.11 on the entry frames between Python's frames are there */
-        snapshot_offer(src->snapshot, n->copy.at, n->copy.bytes, n->copy.len);
+        snapshot_offer(src->snapshot, n->copy.addr, n->copy.bytes, n->copy.len);
 }
 
 static void begin_snapshot(const struct stack_source *src, struct known_thread *k, const struct pause *p)

@@ -130,7 +130,7 @@ int files_open(const struct files *f, const char *path)
 bool files_exist(const struct files *f, const char *path)
 {
     int root = f->pid ? open_live_root(f->pid) : f->root;
-    int fd = root < 0 ? -1 : open_in_root_find(root, path);
+    int fd = root < 0 ? -1 : open_in_root_path(root, path);
 
     if (fd >= 0)
         close(fd);

@@ -1,6 +1,6 @@
 /*
- * .eh_frame or .debug_frame -> the row of one instruction. Called by unwind.c for each address that it meets for the
- * first time. Nothing that the section says can make it read outside of it or run for long.
+ * Finds the FDE of a pc in .eh_frame or .debug_frame, by binary search. The sections are untrusted: nothing in them can
+ * cause a read outside the section or a long loop.
  */
 #include "unwind/cfi.h"
 
@@ -9,60 +9,61 @@
 #include "unwind/cfi_bytes.h"
 #include "unwind/cfi_fde.h"
 
+#include <dwarf.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_ENTRIES 4000000 /* FDEs of one module, found by a pass over them */
+#define MAX_ENTRIES 4000000 /* FDEs of one module, when scanned */
 
-static struct cfi_bytes bytes_of(const struct cfi_section *s)
+static struct cfi_bytes reader_for(const struct cfi_section *s)
 {
-    return (struct cfi_bytes){.start = s->bytes, .end = s->len, .at = s->at};
+    return (struct cfi_bytes){.start = s->bytes, .end = s->len, .addr = s->addr};
 }
 
 uint64_t cfi_header_frame(const struct cfi_section *header)
 {
-    struct cfi_bytes b = bytes_of(header);
+    struct cfi_bytes b = reader_for(header);
     uint64_t version = cfi_bytes_fixed(&b, 1), encoding = cfi_bytes_fixed(&b, 1), at;
 
     cfi_bytes_skip(&b, 2);
-    at = version == 1 ? cfi_bytes_pointer(&b, (unsigned)encoding, header->at) : 0;
+    at = version == 1 ? cfi_bytes_pointer(&b, (unsigned)encoding, header->addr) : 0;
     return b.bad ? 0 : at;
 }
 
-/* The pairs are four bytes each, relative to the header, in all that linkers write; others are not used. */
-static bool header_usable(struct cfi_table *t)
+/* Accepts only the encoding that linkers write: pairs of 4-byte values relative to the header. */
+static bool parse_hdr(struct cfi_table *t)
 {
-    struct cfi_bytes b = bytes_of(&t->header);
+    struct cfi_bytes b = reader_for(&t->header);
     uint64_t version = cfi_bytes_fixed(&b, 1), frame_enc = cfi_bytes_fixed(&b, 1), count_enc = cfi_bytes_fixed(&b, 1),
              table_enc = cfi_bytes_fixed(&b, 1), n;
 
-    cfi_bytes_pointer(&b, (unsigned)frame_enc, t->header.at);
-    n = cfi_bytes_pointer(&b, (unsigned)count_enc, t->header.at);
-    if (b.bad || version != 1 || table_enc != 0x3b || n == 0 || n > (b.end - b.pos) / 8) /* datarel, sdata4 */
+    cfi_bytes_pointer(&b, (unsigned)frame_enc, t->header.addr);
+    n = cfi_bytes_pointer(&b, (unsigned)count_enc, t->header.addr);
+    if (b.bad || version != 1 || table_enc != (DW_EH_PE_datarel | DW_EH_PE_sdata4) || n == 0 || n > (b.end - b.pos) / 8)
         return false;
-    t->n_header = n;
-    t->header_pairs = b.pos;
+    t->n_hdr_pairs = n;
+    t->hdr_pairs_pos = b.pos;
     return true;
 }
 
-static struct cfi_entry header_entry(const struct cfi_table *t, size_t i)
+static struct cfi_entry hdr_entry(const struct cfi_table *t, size_t i)
 {
     int32_t pair[2];
 
-    memcpy(pair, t->header.bytes + t->header_pairs + i * sizeof(pair), sizeof(pair));
-    return (struct cfi_entry){t->header.at + (uint64_t)(int64_t)pair[0],
-                              t->header.at + (uint64_t)(int64_t)pair[1] - t->frame.at};
+    memcpy(pair, t->header.bytes + t->hdr_pairs_pos + i * sizeof(pair), sizeof(pair));
+    return (struct cfi_entry){t->header.addr + (uint64_t)(int64_t)pair[0],
+                              t->header.addr + (uint64_t)(int64_t)pair[1] - t->frame.addr};
 }
 
 static struct cfi_entry entry_nth(const struct cfi_table *t, size_t i)
 {
-    return t->n_header ? header_entry(t, i) : t->entries[i];
+    return t->n_hdr_pairs ? hdr_entry(t, i) : t->entries[i];
 }
 
-/* By a binary search: what it finds holds `pc`, or it is not found. */
+/* Binary search. Checks that the FDE contains `pc`, so unsorted pairs cannot yield a wrong row. */
 static int find_row(const struct cfi_table *t, uint64_t pc, struct cfi_row *ret)
 {
-    size_t low = 0, high = t->n_header ? t->n_header : t->n_entries;
+    size_t low = 0, high = t->n_hdr_pairs ? t->n_hdr_pairs : t->n_entries;
     struct cfi_fde f;
 
     while (low < high) {
@@ -78,10 +79,10 @@ static int find_row(const struct cfi_table *t, uint64_t pc, struct cfi_row *ret)
     return cfi_program_row(&t->frame, &f, pc, ret);
 }
 
-static bool header_sorted(const struct cfi_table *t)
+static bool hdr_is_sorted(const struct cfi_table *t)
 {
-    for (size_t i = 1; i < t->n_header; i++)
-        if (header_entry(t, i - 1).start > header_entry(t, i).start)
+    for (size_t i = 1; i < t->n_hdr_pairs; i++)
+        if (hdr_entry(t, i - 1).start > hdr_entry(t, i).start)
             return false;
     return true;
 }
@@ -93,8 +94,8 @@ static int compare_entries(const void *a, const void *b)
     return x->start < y->start ? -1 : x->start > y->start;
 }
 
-/* All FDEs, one after the other. */
-static int collect(struct cfi_table *t)
+/* Fills `entries` with all FDEs of the section. */
+static int scan_fdes(struct cfi_table *t)
 {
     size_t cap = 0;
 
@@ -116,14 +117,14 @@ int cfi_find(struct cfi_table *t, uint64_t pc, struct cfi_row *ret)
 {
     int r = find_row(t, pc, ret);
 
-    if (r == 0 || !t->n_header || t->checked)
+    if (r == 0 || !t->n_hdr_pairs || t->order_checked)
         return r;
-    /* A search in pairs that are in no order finds nothing wrong, but misses what is there. */
-    t->checked = true;
-    if (header_sorted(t))
+    /* A search in unsorted pairs may miss an FDE. Check the order once; if it is wrong, scan the section instead. */
+    t->order_checked = true;
+    if (hdr_is_sorted(t))
         return r;
-    t->n_header = 0;
-    return collect(t) < 0 ? ERR_READ : find_row(t, pc, ret);
+    t->n_hdr_pairs = 0;
+    return scan_fdes(t) < 0 ? ERR_READ : find_row(t, pc, ret);
 }
 
 int cfi_table_make(struct cfi_table *ret, const struct cfi_section *frame, const struct cfi_section *header)
@@ -133,8 +134,8 @@ int cfi_table_make(struct cfi_table *ret, const struct cfi_section *frame, const
     *ret = (struct cfi_table){.frame = *frame};
     if (header)
         ret->header = *header;
-    if (!header || !header_usable(ret))
-        r = collect(ret);
+    if (!header || !parse_hdr(ret))
+        r = scan_fdes(ret);
     if (r < 0)
         cfi_table_free(ret);
     return r;
@@ -144,8 +145,8 @@ int cfi_table_make_debug(struct cfi_table *ret, const struct cfi_section *frame,
 {
     int r;
 
-    *ret = (struct cfi_table){.frame = *frame, .is_debug = true, .bias = bias};
-    r = collect(ret);
+    *ret = (struct cfi_table){.frame = *frame, .is_debug_frame = true, .bias = bias};
+    r = scan_fdes(ret);
     if (r < 0)
         cfi_table_free(ret);
     return r;

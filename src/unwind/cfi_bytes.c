@@ -1,17 +1,14 @@
 /*
- * Bytes -> numbers. Called by cfi.c and by the evaluator of expressions.
+ * Reads the number and pointer formats of DWARF, with bounds checks.
  */
 #include "unwind/cfi_bytes.h"
 
+#include <dwarf.h>
 #include <string.h>
 
-#define PE_OMIT     0xff
-#define PE_FORM     0x0f
-#define PE_RELATIVE 0x70
-#define PE_PCREL    0x10
-#define PE_DATAREL  0x30
-#define PE_ALIGNED  0x50
-#define MAX_LEB     16 /* bytes of a number; 10 are enough, some pad them */
+#define PE_FORMAT      0x0f /* the parts of a DW_EH_PE_ encoding */
+#define PE_APPLICATION 0x70
+#define MAX_LEB        16 /* bytes of a LEB128 number; 10 hold 64 bits, but some producers pad */
 
 uint64_t cfi_bytes_fixed(struct cfi_bytes *b, size_t size)
 {
@@ -63,24 +60,24 @@ void cfi_bytes_skip(struct cfi_bytes *b, uint64_t n)
         b->pos += n;
 }
 
-static uint64_t pointer_form(struct cfi_bytes *b, unsigned form)
+static uint64_t read_format(struct cfi_bytes *b, unsigned format)
 {
-    switch (form) {
-    case 0x00: /* absptr */
-    case 0x04: /* udata8 */
-    case 0x0c: /* sdata8 */
+    switch (format) {
+    case DW_EH_PE_absptr:
+    case DW_EH_PE_udata8:
+    case DW_EH_PE_sdata8:
         return cfi_bytes_fixed(b, 8);
-    case 0x01:
+    case DW_EH_PE_uleb128:
         return cfi_bytes_uleb(b);
-    case 0x02:
+    case DW_EH_PE_udata2:
         return cfi_bytes_fixed(b, 2);
-    case 0x03:
+    case DW_EH_PE_udata4:
         return cfi_bytes_fixed(b, 4);
-    case 0x09:
+    case DW_EH_PE_sleb128:
         return (uint64_t)cfi_bytes_sleb(b);
-    case 0x0a:
+    case DW_EH_PE_sdata2:
         return (uint64_t)(int64_t)(int16_t)cfi_bytes_fixed(b, 2);
-    case 0x0b:
+    case DW_EH_PE_sdata4:
         return (uint64_t)(int64_t)(int32_t)cfi_bytes_fixed(b, 4);
     default:
         b->bad = true;
@@ -90,22 +87,22 @@ static uint64_t pointer_form(struct cfi_bytes *b, unsigned form)
 
 uint64_t cfi_bytes_pointer(struct cfi_bytes *b, unsigned encoding, uint64_t base)
 {
-    uint64_t here = b->at + b->pos, value;
+    uint64_t here = b->addr + b->pos, value;
 
-    if (encoding == PE_OMIT)
+    if (encoding == DW_EH_PE_omit)
         return 0;
-    if (encoding == PE_ALIGNED) {
+    if (encoding == DW_EH_PE_aligned) {
         cfi_bytes_skip(b, (0 - here) & 7);
         return cfi_bytes_fixed(b, 8);
     }
-    value = pointer_form(b, encoding & PE_FORM);
+    value = read_format(b, encoding & PE_FORMAT);
     if (!value || b->bad)
         return 0;
-    if ((encoding & PE_RELATIVE) == PE_PCREL)
+    if ((encoding & PE_APPLICATION) == DW_EH_PE_pcrel)
         value += here;
-    else if ((encoding & PE_RELATIVE) == PE_DATAREL && base)
+    else if ((encoding & PE_APPLICATION) == DW_EH_PE_datarel && base)
         value += base;
-    else if (encoding & PE_RELATIVE)
+    else if (encoding & PE_APPLICATION)
         b->bad = true;
     return value;
 }

@@ -1,6 +1,5 @@
 /*
- * Reading DWARF's numbers from bytes that may be cut off or wrong. After a read past the end `bad` is set, and
- * everything that is read is 0.
+ * Reads DWARF numbers from untrusted bytes. A read past the end sets `bad`; from then on every read returns 0.
  */
 #ifndef UNWIND_CFI_BYTES_H
 #define UNWIND_CFI_BYTES_H
@@ -12,7 +11,7 @@
 struct cfi_bytes {
     const unsigned char *start; /* of the section */
     size_t pos, end;
-    uint64_t at; /* the address of the section's first byte */
+    uint64_t addr; /* of start[0] in the target */
     bool bad;
 };
 
@@ -21,9 +20,8 @@ uint64_t cfi_bytes_uleb(struct cfi_bytes *b);
 int64_t cfi_bytes_sleb(struct cfi_bytes *b);
 void cfi_bytes_skip(struct cfi_bytes *b, uint64_t n);
 
-/* A pointer as DW_EH_PE_… encodes it; `base` is what data-relative ones are relative to, 0: there is no such thing. The
- * result is where the address is to be read when the encoding has the bit CFI_BYTES_INDIRECT. */
-#define CFI_BYTES_INDIRECT 0x80
+/* Reads a pointer with a DW_EH_PE_... encoding. `base` is the base of data-relative pointers; 0 if there is none, which
+ * makes them bad. With DW_EH_PE_indirect the result is the address of the pointer, not the pointer. */
 uint64_t cfi_bytes_pointer(struct cfi_bytes *b, unsigned encoding, uint64_t base);
 
 #endif

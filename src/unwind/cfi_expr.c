@@ -1,18 +1,20 @@
 /*
- * An expression -> a number. Called by unwind.c where a row has one: procedure linkage tables, realigned stacks.
+ * The DWARF expression evaluator. Unwind tables use expressions for the PLT and for realigned stacks.
  */
 #include "unwind/cfi_expr.h"
 
 #include "base/err.h"
 #include "unwind/cfi_bytes.h"
 
-#define DEPTH 16
-#define STEPS 256
+#include <dwarf.h>
+
+#define MAX_DEPTH 16
+#define MAX_STEPS 256
 
 struct expr {
-    uint64_t stack[DEPTH];
+    uint64_t stack[MAX_DEPTH];
     size_t n;
-    size_t first; /* where the expression begins */
+    size_t start; /* position of the expression in the section */
     struct cfi_bytes b;
     const struct cfi_expr_env *env;
     bool bad;
@@ -20,7 +22,7 @@ struct expr {
 
 static void push(struct expr *e, uint64_t value)
 {
-    if (e->n == DEPTH)
+    if (e->n == MAX_DEPTH)
         e->bad = true;
     else
         e->stack[e->n++] = value;
@@ -42,7 +44,7 @@ static void push_reg(struct expr *e, uint64_t reg, int64_t offset)
         push(e, e->env->regs[reg] + (uint64_t)offset);
 }
 
-/* The entry `n` below the top. */
+/* Pushes a copy of the entry `n` below the top. */
 static void push_nth(struct expr *e, uint64_t n)
 {
     if (n >= e->n)
@@ -55,20 +57,20 @@ static void push_deref(struct expr *e, uint64_t size)
 {
     uint64_t value = 0;
 
-    if (size == 0 || size > 8 || e->env->read(e->env->arg, pop(e), &value) < 0)
+    if (size == 0 || size > 8 || e->env->read_word(e->env->arg, pop(e), &value) < 0)
         e->bad = true;
     else
         push(e, size < 8 ? value & ((1ull << 8 * size) - 1) : value);
 }
 
-/* Goes on elsewhere in the expression; how often is bounded by STEPS. */
+/* DW_OP_skip and DW_OP_bra. MAX_STEPS ends a loop. */
 static void jump(struct expr *e, bool taken)
 {
     int64_t by = (int16_t)cfi_bytes_fixed(&e->b, 2), to = (int64_t)e->b.pos + by;
 
     if (!taken || e->b.bad)
         return;
-    if (to < (int64_t)e->first || to > (int64_t)e->b.end)
+    if (to < (int64_t)e->start || to > (int64_t)e->b.end)
         e->bad = true;
     else
         e->b.pos = (size_t)to;
@@ -80,7 +82,7 @@ static uint64_t divide(struct expr *e, uint64_t op, int64_t x, int64_t y)
         e->bad = true;
         return 0;
     }
-    return op == 0x1b ? (uint64_t)(x / y) : (uint64_t)x % (uint64_t)y;
+    return op == DW_OP_div ? (uint64_t)(x / y) : (uint64_t)x % (uint64_t)y;
 }
 
 static uint64_t compute(struct expr *e, uint64_t op, uint64_t a, uint64_t b)
@@ -88,38 +90,38 @@ static uint64_t compute(struct expr *e, uint64_t op, uint64_t a, uint64_t b)
     int64_t x = (int64_t)a, y = (int64_t)b;
 
     switch (op) {
-    case 0x1a:
+    case DW_OP_and:
         return a & b;
-    case 0x1b:
-    case 0x1d: /* div, with a sign; mod, without */
+    case DW_OP_div:
+    case DW_OP_mod: /* div is signed, mod is not */
         return divide(e, op, x, y);
-    case 0x1c:
+    case DW_OP_minus:
         return a - b;
-    case 0x1e:
+    case DW_OP_mul:
         return a * b;
-    case 0x21:
+    case DW_OP_or:
         return a | b;
-    case 0x22:
+    case DW_OP_plus:
         return a + b;
-    case 0x24:
+    case DW_OP_shl:
         return b < 64 ? a << b : 0;
-    case 0x25:
+    case DW_OP_shr:
         return b < 64 ? a >> b : 0;
-    case 0x26: /* shra */
+    case DW_OP_shra:
         return (uint64_t)(x >> (b < 63 ? b : 63));
-    case 0x27:
+    case DW_OP_xor:
         return a ^ b;
-    case 0x29:
+    case DW_OP_eq:
         return x == y;
-    case 0x2a:
+    case DW_OP_ge:
         return x >= y;
-    case 0x2b:
+    case DW_OP_gt:
         return x > y;
-    case 0x2c:
+    case DW_OP_le:
         return x <= y;
-    case 0x2d:
+    case DW_OP_lt:
         return x < y;
-    case 0x2e:
+    case DW_OP_ne:
         return x != y;
     default:
         e->bad = true;
@@ -129,16 +131,14 @@ static uint64_t compute(struct expr *e, uint64_t op, uint64_t a, uint64_t b)
 
 static void step_constant(struct expr *e, uint64_t op)
 {
-    static const uint8_t size[] = {8, 1, 1, 2, 2, 4, 4, 8, 8}; /* addr 0x03, const1u 0x08 … const8s 0x0f */
-    uint64_t value;
-    size_t bytes = op == 0x03 ? 8 : size[op - 0x07];
+    static const uint8_t size[] = {1, 1, 2, 2, 4, 4, 8, 8}; /* DW_OP_const1u to DW_OP_const8s */
+    uint64_t value = cfi_bytes_fixed(&e->b, op == DW_OP_addr ? 8 : size[op - DW_OP_const1u]);
 
-    value = cfi_bytes_fixed(&e->b, bytes);
-    if (op == 0x09)
+    if (op == DW_OP_const1s)
         value = (uint64_t)(int64_t)(int8_t)value;
-    else if (op == 0x0b)
+    else if (op == DW_OP_const2s)
         value = (uint64_t)(int64_t)(int16_t)value;
-    else if (op == 0x0d)
+    else if (op == DW_OP_const4s)
         value = (uint64_t)(int64_t)(int32_t)value;
     push(e, value);
 }
@@ -148,25 +148,25 @@ static void step_stack(struct expr *e, uint64_t op)
     uint64_t a, b, c;
 
     switch (op) {
-    case 0x12: /* dup */
+    case DW_OP_dup:
         push_nth(e, 0);
         break;
-    case 0x13: /* drop */
+    case DW_OP_drop:
         pop(e);
         break;
-    case 0x14: /* over */
+    case DW_OP_over:
         push_nth(e, 1);
         break;
-    case 0x15: /* pick */
+    case DW_OP_pick:
         push_nth(e, cfi_bytes_fixed(&e->b, 1));
         break;
-    case 0x16: /* swap */
+    case DW_OP_swap:
         a = pop(e);
         b = pop(e);
         push(e, a);
         push(e, b);
         break;
-    default: /* rot: the top becomes the third */
+    default: /* DW_OP_rot: the top entry becomes the third */
         a = pop(e);
         b = pop(e);
         c = pop(e);
@@ -176,25 +176,25 @@ static void step_stack(struct expr *e, uint64_t op)
     }
 }
 
-/* What takes one number from the stack, or two. */
+/* Operations that pop one or two operands. */
 static void step_compute(struct expr *e, uint64_t op)
 {
     uint64_t a = pop(e);
 
     switch (op) {
-    case 0x19: /* abs */
+    case DW_OP_abs:
         push(e, a >> 63 ? 0 - a : a);
         break;
-    case 0x1f: /* neg */
+    case DW_OP_neg:
         push(e, 0 - a);
         break;
-    case 0x20: /* not */
+    case DW_OP_not:
         push(e, ~a);
         break;
-    case 0x23: /* plus_uconst */
+    case DW_OP_plus_uconst:
         push(e, a + cfi_bytes_uleb(&e->b));
         break;
-    case 0x28: /* bra */
+    case DW_OP_bra:
         jump(e, a != 0);
         break;
     default:
@@ -206,28 +206,28 @@ static void step(struct expr *e)
 {
     uint64_t op = cfi_bytes_fixed(&e->b, 1), reg;
 
-    if (op >= 0x30 && op <= 0x4f) { /* lit0 … lit31 */
-        push(e, op - 0x30);
-    } else if (op >= 0x70 && op <= 0x8f) { /* breg0 … breg31 */
-        push_reg(e, op - 0x70, cfi_bytes_sleb(&e->b));
-    } else if (op == 0x92) { /* bregx */
+    if (op >= DW_OP_lit0 && op <= DW_OP_lit31) {
+        push(e, op - DW_OP_lit0);
+    } else if (op >= DW_OP_breg0 && op <= DW_OP_breg31) {
+        push_reg(e, op - DW_OP_breg0, cfi_bytes_sleb(&e->b));
+    } else if (op == DW_OP_bregx) {
         reg = cfi_bytes_uleb(&e->b);
         push_reg(e, reg, cfi_bytes_sleb(&e->b));
-    } else if (op == 0x06) {
+    } else if (op == DW_OP_deref) {
         push_deref(e, 8);
-    } else if (op == 0x94) { /* deref_size */
+    } else if (op == DW_OP_deref_size) {
         push_deref(e, cfi_bytes_fixed(&e->b, 1));
-    } else if (op == 0x03 || (op >= 0x08 && op <= 0x0f)) {
+    } else if (op == DW_OP_addr || (op >= DW_OP_const1u && op <= DW_OP_const8s)) {
         step_constant(e, op);
-    } else if (op == 0x10) { /* constu */
+    } else if (op == DW_OP_constu) {
         push(e, cfi_bytes_uleb(&e->b));
-    } else if (op == 0x11) { /* consts */
+    } else if (op == DW_OP_consts) {
         push(e, (uint64_t)cfi_bytes_sleb(&e->b));
-    } else if (op >= 0x12 && op <= 0x17) {
+    } else if (op >= DW_OP_dup && op <= DW_OP_rot) {
         step_stack(e, op);
-    } else if (op == 0x2f) { /* skip */
+    } else if (op == DW_OP_skip) {
         jump(e, true);
-    } else if (op != 0x96) { /* nop */
+    } else if (op != DW_OP_nop) {
         step_compute(e, op);
     }
 }
@@ -240,11 +240,11 @@ int cfi_expr_eval(const struct cfi_section *s, const struct cfi_rule *rule, cons
     if (rule->value < 0 || (size_t)rule->value > s->len || rule->expr_len > s->len - (size_t)rule->value)
         return ERR_READ;
     e.b = (struct cfi_bytes){
-        .start = s->bytes, .pos = (size_t)rule->value, .end = (size_t)rule->value + rule->expr_len, .at = s->at};
-    e.first = e.b.pos;
+        .start = s->bytes, .pos = (size_t)rule->value, .end = (size_t)rule->value + rule->expr_len, .addr = s->addr};
+    e.start = e.b.pos;
     if (first)
         push(&e, *first);
-    for (int i = 0; i < STEPS && e.b.pos < e.b.end && !e.bad && !e.b.bad; i++)
+    for (int i = 0; i < MAX_STEPS && e.b.pos < e.b.end && !e.bad && !e.b.bad; i++)
         step(&e);
     if (e.bad || e.b.bad || e.b.pos < e.b.end || !e.n)
         return ERR_READ;

@@ -1,20 +1,20 @@
 /*
- * Bytes of .eh_frame or .debug_frame -> CIEs and FDEs. Called by cfi.c. The two sections differ in a few numbers: how a
- * CIE is told from an FDE, how that points to its CIE, and how addresses are written.
+ * Parses CIEs and FDEs. .eh_frame and .debug_frame differ in how they mark a CIE, how an FDE refers to its CIE, and how
+ * they encode addresses.
  */
 #include "unwind/cfi_fde.h"
 
 #include "unwind/cfi_bytes.h"
 
+#include <dwarf.h>
 #include <string.h>
 
-#define MAX_ENTRY        (4 * 1024 * 1024) /* bytes; the interpreter's loop has some 10,000 */
+#define MAX_ENTRY        (4 * 1024 * 1024) /* bytes; CPython's eval loop takes about 10,000 */
 #define MAX_AUGMENTATION 16
 
-/* The head of an entry. */
-struct head {
-    uint64_t id; /* what it says: it is a CIE, or where its CIE is */
-    size_t id_pos;
+struct entry_header {
+    uint64_t id;   /* marks a CIE, or refers to the FDE's CIE */
+    size_t id_pos; /* position of `id`, which .eh_frame's references are relative to */
     bool is_cie;
 };
 
@@ -25,44 +25,44 @@ static bool load(const struct cfi_section *s, size_t pos, size_t len)
     return !s->load || s->load(s->arg, pos, len);
 }
 
-static bool head_open(const struct cfi_table *t, uint64_t offset, struct cfi_bytes *b, struct head *ret)
+static bool open_entry(const struct cfi_table *t, uint64_t offset, struct cfi_bytes *b, struct entry_header *ret)
 {
     uint64_t len;
-    size_t wide = 4;
+    size_t id_size = 4;
 
     *b = (struct cfi_bytes){
         .start = t->frame.bytes, .pos = offset > t->frame.len ? t->frame.len : offset, .end = t->frame.len};
-    b->at = t->frame.at;
+    b->addr = t->frame.addr;
     if (!load(&t->frame, b->pos, 12))
         return false;
     len = cfi_bytes_fixed(b, 4);
     if (len == 0xffffffff) {
         len = cfi_bytes_fixed(b, 8);
-        wide = t->is_debug ? 8 : 4; /* Linux Standard Base: in .eh_frame the id has four bytes all the same */
+        id_size = t->is_debug_frame ? 8 : 4; /* Linux Standard Base: 4 bytes in .eh_frame even with a 64-bit length */
     }
-    if (b->bad || len < wide || len > b->end - b->pos || len > MAX_ENTRY)
+    if (b->bad || len < id_size || len > b->end - b->pos || len > MAX_ENTRY)
         return false;
     if (!load(&t->frame, b->pos, len))
         return false;
     b->end = b->pos + len;
     ret->id_pos = b->pos;
-    ret->id = cfi_bytes_fixed(b, wide);
-    ret->is_cie = t->is_debug ? ret->id == (wide == 8 ? UINT64_MAX : UINT32_MAX) : ret->id == 0;
+    ret->id = cfi_bytes_fixed(b, id_size);
+    ret->is_cie = t->is_debug_frame ? ret->id == (id_size == 8 ? UINT64_MAX : UINT32_MAX) : ret->id == 0;
     return !b->bad;
 }
 
 bool cfi_fde_next(const struct cfi_table *t, size_t offset, size_t *ret)
 {
     struct cfi_bytes b;
-    struct head h;
+    struct entry_header h;
 
-    if (!head_open(t, offset, &b, &h))
+    if (!open_entry(t, offset, &b, &h))
         return false;
     *ret = b.end;
     return true;
 }
 
-static void read_augmentation(struct cfi_cie *c, struct cfi_bytes *b, const char *text)
+static void read_augmentation_data(struct cfi_cie *c, struct cfi_bytes *b, const char *text)
 {
     uint64_t len = cfi_bytes_uleb(b);
     size_t end;
@@ -75,7 +75,7 @@ static void read_augmentation(struct cfi_cie *c, struct cfi_bytes *b, const char
     end = b->pos + len;
     for (text++; *text && !b->bad; text++) {
         if (*text == 'R')
-            c->pointer_encoding = (unsigned)cfi_bytes_fixed(b, 1); /* of what the linker wrote: never elsewhere */
+            c->pointer_encoding = (unsigned)cfi_bytes_fixed(b, 1);
         else if (*text == 'P')
             cfi_bytes_pointer(b, (unsigned)cfi_bytes_fixed(b, 1), 0);
         else if (*text == 'L')
@@ -83,14 +83,14 @@ static void read_augmentation(struct cfi_cie *c, struct cfi_bytes *b, const char
         else if (*text == 'S')
             c->is_signal = true;
         else if (*text != 'B')
-            break; /* not known: how long all of it is was told */
+            break; /* unknown, but `len` tells where the data ends */
     }
-    b->bad |= b->pos > end || c->pointer_encoding & CFI_BYTES_INDIRECT;
+    b->bad |= b->pos > end || c->pointer_encoding & DW_EH_PE_indirect; /* linkers never write indirect here */
     b->pos = end;
 }
 
-/* The letters that say what else is in a CIE; NULL when they have no end. */
-static const char *read_letters(struct cfi_bytes *b)
+/* The augmentation string of a CIE; NULL if it is not terminated. */
+static const char *read_augmentation_string(struct cfi_bytes *b)
 {
     const char *text = (const char *)b->start + b->pos;
     size_t room = b->end - b->pos, len = strnlen(text, room < MAX_AUGMENTATION ? room : MAX_AUGMENTATION);
@@ -102,27 +102,27 @@ static const char *read_letters(struct cfi_bytes *b)
 static bool cie_read(const struct cfi_table *t, uint64_t offset, struct cfi_cie *ret)
 {
     struct cfi_bytes b;
-    struct head h;
-    const char *letters;
+    struct entry_header h;
+    const char *augmentation;
     uint64_t version, ra;
 
-    if (!head_open(t, offset, &b, &h) || !h.is_cie)
+    if (!open_entry(t, offset, &b, &h) || !h.is_cie)
         return false;
     *ret = (struct cfi_cie){0};
     version = cfi_bytes_fixed(&b, 1);
-    letters = b.bad || !version || version > 5 ? NULL : read_letters(&b);
-    if (!letters || (*letters && *letters != 'z' && strcmp(letters, "eh") != 0))
+    augmentation = b.bad || !version || version > 5 ? NULL : read_augmentation_string(&b);
+    if (!augmentation || (*augmentation && *augmentation != 'z' && strcmp(augmentation, "eh") != 0))
         return false;
-    if (*letters == 'e')
-        cfi_bytes_skip(&b, 8); /* GCC 2: a pointer */
-    /* Sizes of an address and of a segment's number: 8 and 0, or it is not for this CPU. */
+    if (*augmentation == 'e')
+        cfi_bytes_skip(&b, 8); /* GCC 2: "eh" adds a pointer */
+    /* The address size must be 8 and the segment selector size 0. */
     if (version >= 4 && cfi_bytes_fixed(&b, 2) != 8)
         return false;
     ret->code_align = cfi_bytes_uleb(&b);
     ret->data_align = cfi_bytes_sleb(&b);
     ra = version == 1 ? cfi_bytes_fixed(&b, 1) : cfi_bytes_uleb(&b);
-    if (*letters == 'z')
-        read_augmentation(ret, &b, letters);
+    if (*augmentation == 'z')
+        read_augmentation_data(ret, &b, augmentation);
     ret->program = b.pos;
     ret->end = b.end;
     return !b.bad && ra == CFI_RA;
@@ -130,10 +130,10 @@ static bool cie_read(const struct cfi_table *t, uint64_t offset, struct cfi_cie 
 
 static void read_range(const struct cfi_table *t, struct cfi_bytes *b, struct cfi_fde *ret)
 {
-    if (t->is_debug) {
+    if (t->is_debug_frame) {
         ret->start = cfi_bytes_fixed(b, 8);
         ret->size = cfi_bytes_fixed(b, 8);
-        /* What the linker threw away begins at 0, or at the very end. */
+        /* The linker sets the start of discarded functions to 0 or to a value near the maximum. */
         if (ret->start == 0 || ret->start >= UINT64_MAX - 1)
             b->bad = true;
         ret->start += t->bias;
@@ -148,11 +148,11 @@ static void read_range(const struct cfi_table *t, struct cfi_bytes *b, struct cf
 bool cfi_fde_read(const struct cfi_table *t, uint64_t offset, struct cfi_fde *ret)
 {
     struct cfi_bytes b;
-    struct head h;
+    struct entry_header h;
 
-    if (!head_open(t, offset, &b, &h) || h.is_cie || (!t->is_debug && h.id > h.id_pos))
+    if (!open_entry(t, offset, &b, &h) || h.is_cie || (!t->is_debug_frame && h.id > h.id_pos))
         return false;
-    if (!cie_read(t, t->is_debug ? h.id : h.id_pos - h.id, &ret->cie))
+    if (!cie_read(t, t->is_debug_frame ? h.id : h.id_pos - h.id, &ret->cie))
         return false;
     read_range(t, &b, ret);
     if (ret->cie.has_augmentation_data)

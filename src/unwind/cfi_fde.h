@@ -1,6 +1,6 @@
 /*
- * The entries of .eh_frame and .debug_frame: a CIE is what several functions share, an FDE is one function, or a part of
- * one that lies apart.
+ * The entries of .eh_frame and .debug_frame. An FDE describes one function or a part of it; a CIE holds what several
+ * FDEs share.
  */
 #ifndef UNWIND_CFI_FDE_H
 #define UNWIND_CFI_FDE_H
@@ -12,23 +12,24 @@ struct cfi_cie {
     int64_t data_align;
     unsigned pointer_encoding;
     bool has_augmentation_data, is_signal;
-    size_t program, end;
+    size_t program, end; /* position of the initial instructions in the section */
 };
 
 struct cfi_fde {
     struct cfi_cie cie;
-    uint64_t start, size;
-    uint64_t bias; /* what to add to addresses in its program */
+    uint64_t start, size; /* the instructions it describes */
+    uint64_t bias;        /* added to addresses in the program */
     size_t program, end;
 };
 
-/* The FDE at `offset` of the section; false for a CIE, for the end, and for what is broken. */
+/* Reads the FDE at `offset`. Returns false for a CIE, for the terminator and for an invalid entry. */
 bool cfi_fde_read(const struct cfi_table *t, uint64_t offset, struct cfi_fde *ret);
 
-/* Where the entry behind that at `offset` begins; false when there is no more. */
+/* Sets `*ret` to the offset of the entry after the one at `offset`. Returns false at the end. */
 bool cfi_fde_next(const struct cfi_table *t, size_t offset, size_t *ret);
 
-/* Runs the programs of an FDE and its CIE up to `pc`, which is in it. ERR_READ when they make no sense. */
+/* Executes the instructions of the CIE and the FDE up to `pc`, which lies in the FDE. Returns 0, or ERR_READ if they
+ * are invalid. */
 int cfi_program_row(const struct cfi_section *s, const struct cfi_fde *f, uint64_t pc, struct cfi_row *ret);
 
 #endif

@@ -1,15 +1,16 @@
 /*
- * The programs of an FDE and its CIE -> the row of one instruction (DWARF 5, 6.4.2). Called by cfi.c. Numbers that are
- * multiplied may be any: they wrap, and what does not fit a rule makes the row unusable.
+ * Executes call frame instructions to compute the row of one pc (DWARF 5, section 6.4.2). Operands are untrusted:
+ * multiplications may wrap, and a value that does not fit a rule makes the row invalid.
  */
 #include "base/err.h"
 #include "unwind/cfi_bytes.h"
 #include "unwind/cfi_fde.h"
 
+#include <dwarf.h>
 #include <string.h>
 
-#define REMEMBER_MAX 16
-#define STEPS_MAX    65536 /* instructions of one FDE */
+#define MAX_SAVED 16
+#define MAX_STEPS 65536 /* instructions of one FDE */
 
 struct state {
     struct cfi_rule cfa;
@@ -19,36 +20,36 @@ struct state {
 struct machine {
     const struct cfi_cie *cie;
     struct cfi_bytes *b;
-    struct state now, initial, kept[REMEMBER_MAX];
-    size_t n_kept;
+    struct state now, initial, saved[MAX_SAVED];
+    size_t n_saved;
     uint64_t bias;
-    uint64_t loc, pc, next; /* `next`: where the row ends */
+    uint64_t loc, pc, next; /* start of the row, the pc sought, end of the row */
     bool done;
 };
 
-static int32_t narrow(struct machine *m, uint64_t value)
+static int32_t to_int32(struct machine *m, uint64_t value)
 {
     if ((uint64_t)(int64_t)(int32_t)value != value)
         m->b->bad = true;
     return (int32_t)value;
 }
 
-/* A number of the program, in units of the CIE. */
+/* Multiplies a factored offset by the CIE's data alignment factor. */
 static uint64_t scaled(const struct machine *m, uint64_t value)
 {
     return value * (uint64_t)m->cie->data_align;
 }
 
-static void set_rule(struct machine *m, uint64_t reg, enum cfi_kind kind, uint64_t value)
+static void set_rule(struct machine *m, uint64_t reg, enum cfi_rule_kind kind, uint64_t value)
 {
     if (reg < CFI_REGS)
-        m->now.regs[reg] = (struct cfi_rule){.kind = (uint8_t)kind, .value = narrow(m, value)};
+        m->now.regs[reg] = (struct cfi_rule){.kind = (uint8_t)kind, .value = to_int32(m, value)};
 }
 
-/* In another register, or in one that nobody follows: a vector's. */
+/* DW_CFA_register. A value in a register that we do not track, such as a vector register, is lost. */
 static void set_in_reg(struct machine *m, uint64_t reg, uint64_t other)
 {
-    set_rule(m, reg, other < CFI_REGS ? CFI_REG : CFI_UNDEFINED, other < CFI_REGS ? other : 0);
+    set_rule(m, reg, other < CFI_REGS ? CFI_REGISTER : CFI_UNDEFINED, other < CFI_REGS ? other : 0);
 }
 
 static void restore_rule(struct machine *m, uint64_t reg)
@@ -57,7 +58,7 @@ static void restore_rule(struct machine *m, uint64_t reg)
         m->now.regs[reg] = m->initial.regs[reg];
 }
 
-static struct cfi_rule expr_rule(struct machine *m, enum cfi_kind kind)
+static struct cfi_rule read_expr_rule(struct machine *m, enum cfi_rule_kind kind)
 {
     uint64_t len = cfi_bytes_uleb(m->b);
     struct cfi_rule rule = {.kind = (uint8_t)kind, .expr_len = (uint16_t)len, .value = (int32_t)m->b->pos};
@@ -68,10 +69,10 @@ static struct cfi_rule expr_rule(struct machine *m, enum cfi_kind kind)
     return rule;
 }
 
-static void set_expr(struct machine *m, enum cfi_kind kind)
+static void set_expr(struct machine *m, enum cfi_rule_kind kind)
 {
     uint64_t reg = cfi_bytes_uleb(m->b);
-    struct cfi_rule rule = expr_rule(m, kind);
+    struct cfi_rule rule = read_expr_rule(m, kind);
 
     if (reg < CFI_REGS)
         m->now.regs[reg] = rule;
@@ -79,15 +80,15 @@ static void set_expr(struct machine *m, enum cfi_kind kind)
 
 static void set_cfa(struct machine *m, uint64_t reg, uint64_t offset)
 {
-    m->now.cfa = (struct cfi_rule){.kind = CFI_REG_OFFSET, .reg = (uint8_t)reg, .value = narrow(m, offset)};
+    m->now.cfa = (struct cfi_rule){.kind = CFI_CFA_REG_OFFSET, .reg = (uint8_t)reg, .value = to_int32(m, offset)};
     if (reg >= CFI_RA)
         m->b->bad = true;
 }
 
-/* One half of the rule is new; the other one must be there. */
+/* Changes the register or the offset of an existing register + offset rule. */
 static void change_cfa(struct machine *m, uint64_t reg, uint64_t offset)
 {
-    if (m->now.cfa.kind != CFI_REG_OFFSET)
+    if (m->now.cfa.kind != CFI_CFA_REG_OFFSET)
         m->b->bad = true;
     set_cfa(m, reg, offset);
 }
@@ -114,40 +115,30 @@ static void advance(struct machine *m, uint64_t by)
         advance_to(m, m->loc + step);
 }
 
-static void keep_state(struct machine *m, bool restore)
-{
-    if (restore && m->n_kept)
-        m->now = m->kept[--m->n_kept];
-    else if (!restore && m->n_kept < REMEMBER_MAX)
-        m->kept[m->n_kept++] = m->now;
-    else
-        m->b->bad = true;
-}
-
 static void step_cfa(struct machine *m, uint64_t op)
 {
     uint64_t reg;
 
     switch (op) {
-    case 0x0c: /* def_cfa */
+    case DW_CFA_def_cfa:
         reg = cfi_bytes_uleb(m->b);
         set_cfa(m, reg, cfi_bytes_uleb(m->b));
         break;
-    case 0x12: /* def_cfa_sf */
+    case DW_CFA_def_cfa_sf:
         reg = cfi_bytes_uleb(m->b);
         set_cfa(m, reg, scaled(m, (uint64_t)cfi_bytes_sleb(m->b)));
         break;
-    case 0x0d: /* def_cfa_register */
+    case DW_CFA_def_cfa_register:
         change_cfa(m, cfi_bytes_uleb(m->b), (uint64_t)(int64_t)m->now.cfa.value);
         break;
-    case 0x0e: /* def_cfa_offset */
+    case DW_CFA_def_cfa_offset:
         change_cfa(m, m->now.cfa.reg, cfi_bytes_uleb(m->b));
         break;
-    case 0x13: /* def_cfa_offset_sf */
+    case DW_CFA_def_cfa_offset_sf:
         change_cfa(m, m->now.cfa.reg, scaled(m, (uint64_t)cfi_bytes_sleb(m->b)));
         break;
-    default: /* def_cfa_expression */
-        m->now.cfa = expr_rule(m, CFI_IS_EXPR);
+    default: /* DW_CFA_def_cfa_expression */
+        m->now.cfa = read_expr_rule(m, CFI_VAL_EXPRESSION);
     }
 }
 
@@ -156,81 +147,89 @@ static void step_reg(struct machine *m, uint64_t op)
     uint64_t reg = cfi_bytes_uleb(m->b);
 
     switch (op) {
-    case 0x05: /* offset_extended */
-        set_rule(m, reg, CFI_AT_CFA, scaled(m, cfi_bytes_uleb(m->b)));
+    case DW_CFA_offset_extended:
+        set_rule(m, reg, CFI_OFFSET, scaled(m, cfi_bytes_uleb(m->b)));
         break;
-    case 0x06: /* restore_extended */
+    case DW_CFA_restore_extended:
         restore_rule(m, reg);
         break;
-    case 0x07:
+    case DW_CFA_undefined:
         set_rule(m, reg, CFI_UNDEFINED, 0);
         break;
-    case 0x08:
-        set_rule(m, reg, CFI_SAME, 0);
+    case DW_CFA_same_value:
+        set_rule(m, reg, CFI_SAME_VALUE, 0);
         break;
-    case 0x09: /* register */
+    case DW_CFA_register:
         set_in_reg(m, reg, cfi_bytes_uleb(m->b));
         break;
-    case 0x11: /* offset_extended_sf */
-        set_rule(m, reg, CFI_AT_CFA, scaled(m, (uint64_t)cfi_bytes_sleb(m->b)));
+    case DW_CFA_offset_extended_sf:
+        set_rule(m, reg, CFI_OFFSET, scaled(m, (uint64_t)cfi_bytes_sleb(m->b)));
         break;
-    case 0x14: /* val_offset */
-        set_rule(m, reg, CFI_IS_CFA, scaled(m, cfi_bytes_uleb(m->b)));
+    case DW_CFA_val_offset:
+        set_rule(m, reg, CFI_VAL_OFFSET, scaled(m, cfi_bytes_uleb(m->b)));
         break;
-    case 0x15: /* val_offset_sf */
-        set_rule(m, reg, CFI_IS_CFA, scaled(m, (uint64_t)cfi_bytes_sleb(m->b)));
+    case DW_CFA_val_offset_sf:
+        set_rule(m, reg, CFI_VAL_OFFSET, scaled(m, (uint64_t)cfi_bytes_sleb(m->b)));
         break;
-    default: /* GNU_negative_offset_extended */
-        set_rule(m, reg, CFI_AT_CFA, 0 - scaled(m, cfi_bytes_uleb(m->b)));
+    default: /* DW_CFA_GNU_negative_offset_extended */
+        set_rule(m, reg, CFI_OFFSET, 0 - scaled(m, cfi_bytes_uleb(m->b)));
     }
 }
 
 static void step_low(struct machine *m, uint64_t op)
 {
     switch (op) {
-    case 0x00: /* nop */
+    case DW_CFA_nop:
         break;
-    case 0x01: /* set_loc */
+    case DW_CFA_set_loc:
         advance_to(m, cfi_bytes_pointer(m->b, m->cie->pointer_encoding, 0) + m->bias);
         break;
-    case 0x02:
-    case 0x03:
-    case 0x04: /* advance_loc1, 2, 4 */
-        advance(m, cfi_bytes_fixed(m->b, (size_t)1 << (op - 2)));
+    case DW_CFA_advance_loc1:
+    case DW_CFA_advance_loc2:
+    case DW_CFA_advance_loc4:
+        advance(m, cfi_bytes_fixed(m->b, (size_t)1 << (op - DW_CFA_advance_loc1)));
         break;
-    case 0x1d: /* MIPS_advance_loc8; not of that CPU alone */
+    case DW_CFA_MIPS_advance_loc8: /* not specific to MIPS */
         advance(m, cfi_bytes_fixed(m->b, 8));
         break;
-    case 0x0a:
-    case 0x0b: /* remember_state, restore_state */
-        keep_state(m, op == 0x0b);
+    case DW_CFA_remember_state:
+        if (m->n_saved == MAX_SAVED)
+            m->b->bad = true;
+        else
+            m->saved[m->n_saved++] = m->now;
         break;
-    case 0x10:
-        set_expr(m, CFI_AT_EXPR);
+    case DW_CFA_restore_state:
+        if (!m->n_saved)
+            m->b->bad = true;
+        else
+            m->now = m->saved[--m->n_saved];
         break;
-    case 0x16:
-        set_expr(m, CFI_IS_EXPR);
+    case DW_CFA_expression:
+        set_expr(m, CFI_EXPRESSION);
         break;
-    case 0x2e: /* GNU_args_size */
+    case DW_CFA_val_expression:
+        set_expr(m, CFI_VAL_EXPRESSION);
+        break;
+    case DW_CFA_GNU_args_size:
         cfi_bytes_uleb(m->b);
         break;
-    case 0x0c:
-    case 0x0d:
-    case 0x0e:
-    case 0x0f:
-    case 0x12:
-    case 0x13:
+    case DW_CFA_def_cfa:
+    case DW_CFA_def_cfa_register:
+    case DW_CFA_def_cfa_offset:
+    case DW_CFA_def_cfa_expression:
+    case DW_CFA_def_cfa_sf:
+    case DW_CFA_def_cfa_offset_sf:
         step_cfa(m, op);
         break;
-    case 0x05:
-    case 0x06:
-    case 0x07:
-    case 0x08:
-    case 0x09:
-    case 0x11:
-    case 0x14:
-    case 0x15:
-    case 0x2f:
+    case DW_CFA_offset_extended:
+    case DW_CFA_restore_extended:
+    case DW_CFA_undefined:
+    case DW_CFA_same_value:
+    case DW_CFA_register:
+    case DW_CFA_offset_extended_sf:
+    case DW_CFA_val_offset:
+    case DW_CFA_val_offset_sf:
+    case DW_CFA_GNU_negative_offset_extended:
         step_reg(m, op);
         break;
     default:
@@ -243,13 +242,13 @@ static void step(struct machine *m)
     uint64_t op = cfi_bytes_fixed(m->b, 1), low = op & 0x3f;
 
     switch (op >> 6) {
-    case 1: /* advance_loc */
+    case DW_CFA_advance_loc >> 6:
         advance(m, low);
         break;
-    case 2: /* offset */
-        set_rule(m, low, CFI_AT_CFA, scaled(m, cfi_bytes_uleb(m->b)));
+    case DW_CFA_offset >> 6:
+        set_rule(m, low, CFI_OFFSET, scaled(m, cfi_bytes_uleb(m->b)));
         break;
-    case 3: /* restore */
+    case DW_CFA_restore >> 6:
         restore_rule(m, low);
         break;
     default:
@@ -257,13 +256,13 @@ static void step(struct machine *m)
     }
 }
 
-/* False when it is broken, or too long to be true. */
+/* Executes the instructions in [from, to). Returns false if they are invalid or too many. */
 static bool run(struct machine *m, const struct cfi_section *s, size_t from, size_t to)
 {
-    struct cfi_bytes b = {.start = s->bytes, .pos = from, .end = to, .at = s->at};
+    struct cfi_bytes b = {.start = s->bytes, .pos = from, .end = to, .addr = s->addr};
 
     m->b = &b;
-    for (int i = 0; i < STEPS_MAX && !m->done && !b.bad && b.pos < b.end; i++)
+    for (int i = 0; i < MAX_STEPS && !m->done && !b.bad && b.pos < b.end; i++)
         step(m);
     m->b = NULL;
     return !b.bad && (m->done || b.pos >= b.end);
@@ -273,11 +272,12 @@ int cfi_program_row(const struct cfi_section *s, const struct cfi_fde *f, uint64
 {
     struct machine m = {.cie = &f->cie, .bias = f->bias, .loc = f->start, .pc = pc, .next = f->start + f->size};
 
-    /* What a caller may rely on is there after the call, whatever the rules (System V ABI, 3.2.1); others are not. */
+    /* Without a rule, a register is CFI_SAME_VALUE (zero). That is right for callee-saved registers (System V ABI,
+     * 3.2.1); the unwinder ignores the others. */
     if (!run(&m, s, f->cie.program, f->cie.end))
         return ERR_READ;
     m.initial = m.now;
-    if (!run(&m, s, f->program, f->end) || m.now.cfa.kind == CFI_SAME)
+    if (!run(&m, s, f->program, f->end) || m.now.cfa.kind == CFI_SAME_VALUE)
         return ERR_READ;
     *ret = (struct cfi_row){
         .start = m.loc, .end = m.next, .function = f->start, .cfa = m.now.cfa, .is_signal = f->cie.is_signal};

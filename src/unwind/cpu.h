@@ -1,5 +1,5 @@
 /*
- * What differs from one CPU to the next.
+ * The CPU-specific part of unwinding. One .c file per CPU.
  */
 #ifndef UNWIND_CPU_H
 #define UNWIND_CPU_H
@@ -9,28 +9,31 @@
 
 #include <stddef.h>
 
-/* True for registers that a function leaves as they were, or saves, and the return address. */
-bool cpu_is_saved(unsigned reg);
+/* True for callee-saved registers and the return address. */
+bool cpu_is_callee_saved(unsigned reg);
 
-/* The registers among them that hold values: the number of each. */
-#define CPU_SAVED 6
-unsigned cpu_saved_reg(size_t i);
+/* DWARF number of the i-th callee-saved register, without the stack pointer and the return address. */
+#define CPU_CALLEE_SAVED 6
+unsigned cpu_callee_saved_reg(size_t i);
 
-/* Behind the frame that the kernel made for a signal handler: all registers as they were. ERR_READ. */
-int cpu_signal_frame(struct cfi_expr_env *env);
+/* Restores all registers from the frame that the kernel pushed for a signal handler. Returns 0 or ERR_READ. */
+int cpu_unwind_signal_frame(struct cfi_expr_env *env);
 
-/* Who called, where no table says: by the frame pointer, else by what looks like a return address close by. */
+/* What the heuristics below need to check that a word is a return address. */
 struct cpu_guess {
     bool (*is_code)(void *arg, uint64_t pc);
-    bool (*ends_signal)(void *arg, uint64_t pc); /* where a signal handler returns to: it was not called */
+    bool (*is_signal_return)(void *arg,
+                             uint64_t pc); /* the trampoline a signal handler returns to; no call precedes it */
     void *arg;
     struct mem *mem;
 };
 
+/* Finds the caller of a function without unwind tables: by the frame pointer, else by the nearest word on the stack
+ * that looks like a return address. Returns 0 or ERR_READ. */
 int cpu_guess_caller(const struct cpu_guess *g, struct cfi_expr_env *env, uint64_t *ret_cfa);
 
-/* From an address that is no code to where it was called, by a pointer that was NULL or went astray: the call has done
- * nothing yet but leave its return address. ERR_READ. */
-int cpu_undo_call(const struct cpu_guess *g, struct cfi_expr_env *env);
+/* Unwinds a call through a bad function pointer (NULL, for example): the call pushed its return address and did nothing
+ * else. Returns 0 or ERR_READ. */
+int cpu_unwind_bad_call(const struct cpu_guess *g, struct cfi_expr_env *env);
 
 #endif

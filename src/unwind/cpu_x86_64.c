@@ -1,5 +1,5 @@
 /*
- * x86-64: the signal frame (arch/x86/include/uapi/asm/sigcontext.h in Linux), frame pointers, call instructions.
+ * x86-64: signal frames (arch/x86/include/uapi/asm/sigcontext.h in Linux), frame pointers and call instructions.
  */
 #include "base/err.h"
 #include "target/regs.h"
@@ -7,37 +7,37 @@
 
 #include <string.h>
 
-#define UCONTEXT_GREGS 40
-#define SCAN_WORDS     24
+#define UCONTEXT_GREGS 40 /* offset of uc_mcontext in struct ucontext */
+#define SCAN_WORDS     24 /* words searched for a return address */
 
-bool cpu_is_saved(unsigned reg)
+bool cpu_is_callee_saved(unsigned reg)
 {
     return reg == REGS_BX || reg == REGS_BP || (reg >= REGS_R8 + 4 && reg <= REGS_R15) || reg == REGS_PC;
 }
 
-unsigned cpu_saved_reg(size_t i)
+unsigned cpu_callee_saved_reg(size_t i)
 {
-    static const uint8_t regs[CPU_SAVED] = {REGS_BX, REGS_BP, REGS_R8 + 4, REGS_R8 + 5, REGS_R8 + 6, REGS_R15};
+    static const uint8_t regs[CPU_CALLEE_SAVED] = {REGS_BX, REGS_BP, REGS_R8 + 4, REGS_R8 + 5, REGS_R8 + 6, REGS_R15};
 
     return regs[i];
 }
 
-/* The stack pointer is at the ucontext: the handler's return address was just taken off. */
-int cpu_signal_frame(struct cfi_expr_env *env)
+/* The stack pointer points to the ucontext: returning from the handler has popped the return address. */
+int cpu_unwind_signal_frame(struct cfi_expr_env *env)
 {
     static const uint8_t order[] = {8,       9,       10,      11,      12,      13,      14,      15,     REGS_DI,
                                     REGS_SI, REGS_BP, REGS_BX, REGS_DX, REGS_AX, REGS_CX, REGS_SP, REGS_PC};
     uint64_t at = env->regs[REGS_SP] + UCONTEXT_GREGS, regs[REGS_N_];
 
     for (size_t i = 0; i < sizeof(order); i++)
-        if (env->read(env->arg, at + 8 * i, &regs[order[i]]) < 0)
+        if (env->read_word(env->arg, at + 8 * i, &regs[order[i]]) < 0)
             return ERR_READ;
     memcpy(env->regs, regs, sizeof(regs));
     env->known = (1u << CFI_REGS) - 1;
     return 0;
 }
 
-/* A call instruction ends right before this address. */
+/* True if a call instruction ends at `pc`. */
 static bool is_after_call(struct mem *m, uint64_t pc)
 {
     unsigned char b[8];
@@ -52,12 +52,12 @@ static bool is_after_call(struct mem *m, uint64_t pc)
            (b[1] == 0xff && (b[2] & 0x38) == 0x10);   /* call *disp32(base, index) */
 }
 
-static bool may_return_to(const struct cpu_guess *g, uint64_t pc)
+static bool is_return_address(const struct cpu_guess *g, uint64_t pc)
 {
-    return pc && g->is_code(g->arg, pc - 1) && (is_after_call(g->mem, pc) || g->ends_signal(g->arg, pc));
+    return pc && g->is_code(g->arg, pc - 1) && (is_after_call(g->mem, pc) || g->is_signal_return(g->arg, pc));
 }
 
-static int take(struct cfi_expr_env *env, uint64_t pc, uint64_t cfa, uint64_t *ret_cfa)
+static int set_caller(struct cfi_expr_env *env, uint64_t pc, uint64_t cfa, uint64_t *ret_cfa)
 {
     env->regs[REGS_PC] = pc;
     env->regs[REGS_SP] = cfa;
@@ -66,35 +66,35 @@ static int take(struct cfi_expr_env *env, uint64_t pc, uint64_t cfa, uint64_t *r
     return 0;
 }
 
-static int by_frame_pointer(const struct cpu_guess *g, struct cfi_expr_env *env, uint64_t *ret_cfa)
+static int follow_frame_pointer(const struct cpu_guess *g, struct cfi_expr_env *env, uint64_t *ret_cfa)
 {
     uint64_t bp = env->regs[REGS_BP], saved, pc;
 
-    if (!(env->known >> REGS_BP & 1) || bp < env->regs[REGS_SP] || bp & 7 || env->read(env->arg, bp, &saved) < 0 ||
-        env->read(env->arg, bp + 8, &pc) < 0 || !may_return_to(g, pc))
+    if (!(env->known >> REGS_BP & 1) || bp < env->regs[REGS_SP] || bp & 7 || env->read_word(env->arg, bp, &saved) < 0 ||
+        env->read_word(env->arg, bp + 8, &pc) < 0 || !is_return_address(g, pc))
         return ERR_READ;
     env->regs[REGS_BP] = saved;
-    return take(env, pc, bp + 16, ret_cfa);
+    return set_caller(env, pc, bp + 16, ret_cfa);
 }
 
 int cpu_guess_caller(const struct cpu_guess *g, struct cfi_expr_env *env, uint64_t *ret_cfa)
 {
     uint64_t sp = env->regs[REGS_SP], pc;
 
-    if (by_frame_pointer(g, env, ret_cfa) == 0)
+    if (follow_frame_pointer(g, env, ret_cfa) == 0)
         return 0;
-    /* In a stub, or without frame pointers, the return address is on top or a little above. */
+    /* In a stub or without frame pointers, the return address is at the top of the stack or a few words above. */
     for (uint64_t i = 0; i < SCAN_WORDS; i++)
-        if (env->read(env->arg, sp + 8 * i, &pc) == 0 && may_return_to(g, pc))
-            return take(env, pc, sp + 8 * i + 8, ret_cfa);
+        if (env->read_word(env->arg, sp + 8 * i, &pc) == 0 && is_return_address(g, pc))
+            return set_caller(env, pc, sp + 8 * i + 8, ret_cfa);
     return ERR_READ;
 }
 
-int cpu_undo_call(const struct cpu_guess *g, struct cfi_expr_env *env)
+int cpu_unwind_bad_call(const struct cpu_guess *g, struct cfi_expr_env *env)
 {
     uint64_t sp = env->regs[REGS_SP], pc;
 
-    if (env->read(env->arg, sp, &pc) < 0 || !may_return_to(g, pc))
+    if (env->read_word(env->arg, sp, &pc) < 0 || !is_return_address(g, pc))
         return ERR_READ;
     env->regs[REGS_PC] = pc;
     env->regs[REGS_SP] = sp + 8;

@@ -1,5 +1,5 @@
 /*
- * Marks of modules, compared. Called by unwind.c.
+ * Compares the build IDs or first pages of modules in memory with those seen when the modules were found.
  */
 #include "unwind/module_identity.h"
 
@@ -7,43 +7,31 @@
 
 #include <string.h>
 
-_Static_assert(MODULE_IDENTITY_BYTES >= MODULE_PAGE && MODULE_IDENTITY_BYTES >= BUILD_ID_MAX, "room for a mark");
+_Static_assert(MODULE_IDENTITY_BYTES >= MODULE_PAGE && MODULE_IDENTITY_BYTES >= BUILD_ID_MAX, "room for an identity");
 
-static struct mem_span span_of(const struct module *mod, unsigned char *buf)
+static void remove_at(struct module_identities *ids, size_t i)
 {
-    return mod->id.len ? (struct mem_span){mod->id_at, buf, mod->id.len}
-                       : (struct mem_span){mod->start, buf, MODULE_PAGE};
+    ids->n--;
+    memmove(ids->items + i, ids->items + i + 1, (ids->n - i) * sizeof(struct module *));
 }
 
-static bool is_same(const struct module *mod, const unsigned char *bytes)
-{
-    return mod->id.len ? memcmp(bytes, mod->id.bytes, mod->id.len) == 0
-                       : memcmp(bytes, mod->first_page, MODULE_PAGE) == 0;
-}
-
-static void take_out(struct module_identities *marks, size_t i)
-{
-    marks->n--;
-    memmove(marks->items + i, marks->items + i + 1, (marks->n - i) * sizeof(struct module *));
-}
-
-void module_identity_add(struct module_identities *marks, struct module *mod)
+void module_identity_add(struct module_identities *ids, struct module *mod)
 {
     size_t i = 0;
 
     if (!mod->first_page)
         return;
-    while (i < marks->n && marks->items[i] != mod)
+    while (i < ids->n && ids->items[i] != mod)
         i++;
-    if (i < marks->n)
-        take_out(marks, i);
-    else if (marks->n == MODULE_IDENTITY_MAX)
-        take_out(marks, 0);
-    marks->items[marks->n++] = mod;
+    if (i < ids->n)
+        remove_at(ids, i);
+    else if (ids->n == MODULE_IDENTITY_MAX)
+        remove_at(ids, 0);
+    ids->items[ids->n++] = mod;
 }
 
-/* By its pointer alone: what it points to may have been freed. */
-static bool is_in(const struct module *mod, struct module *const *mods, size_t n)
+/* Compares pointers only: `mod` may have been freed. */
+static bool contains(struct module *const *mods, size_t n, const struct module *mod)
 {
     for (size_t i = 0; i < n; i++)
         if (mods[i] == mod)
@@ -51,44 +39,49 @@ static bool is_in(const struct module *mod, struct module *const *mods, size_t n
     return false;
 }
 
-void module_identity_update(struct module_identities *marks, struct module *const *mods, size_t n)
+void module_identity_update(struct module_identities *ids, struct module *const *mods, size_t n)
 {
     size_t kept = 0;
 
-    for (size_t i = 0; i < marks->n; i++)
-        if (is_in(marks->items[i], mods, n))
-            marks->items[kept++] = marks->items[i];
-    marks->n = kept;
+    for (size_t i = 0; i < ids->n; i++)
+        if (contains(mods, n, ids->items[i]))
+            ids->items[kept++] = ids->items[i];
+    ids->n = kept;
     for (size_t i = 0; i < n; i++)
-        if (mods[i]->shares)
-            module_identity_add(marks, mods[i]);
+        if (mods[i]->address_reused)
+            module_identity_add(ids, mods[i]);
 }
 
-size_t module_identity_spans(struct module_identities *marks, struct mem_span *spans)
+size_t module_identity_spans(struct module_identities *ids, struct mem_span *spans)
 {
-    marks->round++;
-    for (size_t i = 0; i < marks->n; i++)
-        spans[i] = span_of(marks->items[i], marks->bytes[i]);
-    return marks->n;
+    ids->round++;
+    for (size_t i = 0; i < ids->n; i++) {
+        const struct module *mod = ids->items[i];
+
+        spans[i] = mod->id.len ? (struct mem_span){mod->id_addr, ids->bytes[i], mod->id.len}
+                               : (struct mem_span){mod->start, ids->bytes[i], MODULE_PAGE};
+    }
+    return ids->n;
 }
 
-void module_identity_check(struct module_identities *marks, size_t n)
+void module_identity_check(struct module_identities *ids, size_t n)
 {
-    for (size_t i = 0; i < n && i < marks->n; i++) {
-        struct module *mod = marks->items[i];
+    for (size_t i = 0; i < n && i < ids->n; i++) {
+        struct module *mod = ids->items[i];
 
-        if (is_same(mod, marks->bytes[i]))
-            mod->vouched = marks->round;
+        if (mod->id.len ? memcmp(ids->bytes[i], mod->id.bytes, mod->id.len) == 0
+                        : memcmp(ids->bytes[i], mod->first_page, MODULE_PAGE) == 0)
+            mod->confirmed_round = ids->round;
         else
             mod->stale = true;
     }
-    if (n < marks->n) {
-        marks->items[n]->stale = true;
-        take_out(marks, n);
+    if (n < ids->n) {
+        ids->items[n]->stale = true;
+        remove_at(ids, n);
     }
 }
 
-bool module_identity_is_confirmed(const struct module_identities *marks, const struct module *mod)
+bool module_identity_is_confirmed(const struct module_identities *ids, const struct module *mod)
 {
-    return marks->round && mod->vouched == marks->round;
+    return ids->round && mod->confirmed_round == ids->round;
 }

@@ -1,7 +1,6 @@
 /*
- * A module -> rows. Called by unwind.c. Of .eh_frame only the pieces that are looked at are copied from the target: the
- * tables of a large program have hundreds of megabytes. What is held of all modules together is bounded; where the
- * bound is met, addresses have no row.
+ * Loads the unwind tables of modules. Copies .eh_frame in chunks, on demand, because it can take hundreds of megabytes
+ * in a large program. The tables of all modules share one memory limit; beyond it, a pc has no row.
  */
 #include "unwind/module_tables.h"
 
@@ -13,23 +12,23 @@
 #include <string.h>
 #include <unistd.h>
 
-#define PIECE      ((size_t)16 * 1024)
-#define MAX_HEADER ((uint64_t)64 * 1024 * 1024) /* eight million functions */
-#define MAX_FRAME  ((uint64_t)1024 * 1024 * 1024)
-#define MAX_DEBUG  ((size_t)256 * 1024 * 1024)
-#define MAX_HELD   ((uint64_t)512 * 1024 * 1024) /* of all modules */
+#define CHUNK           ((size_t)16 * 1024)
+#define MAX_HDR         ((uint64_t)64 * 1024 * 1024) /* 8 million functions */
+#define MAX_EH_FRAME    ((uint64_t)1024 * 1024 * 1024)
+#define MAX_DEBUG_FRAME ((size_t)256 * 1024 * 1024)
+#define MAX_TOTAL       ((uint64_t)512 * 1024 * 1024) /* of all modules */
 
-static bool hold(struct modules *ms, struct module *mod, uint64_t len)
+static bool reserve_bytes(struct modules *ms, struct module *mod, uint64_t len)
 {
-    if (len > MAX_HELD || ms->held > MAX_HELD - len)
+    if (len > MAX_TOTAL || ms->table_bytes > MAX_TOTAL - len)
         return false;
-    ms->held += len;
-    mod->held += len;
+    ms->table_bytes += len;
+    mod->table_bytes += len;
     return true;
 }
 
-/* How much of `len` bytes at `at` is in one segment of the module's file, and so in memory. */
-static uint64_t room_at(const struct module *mod, addr_t at, uint64_t len)
+/* How many of the `len` bytes at `at` lie in one segment of the module, and so are in memory. */
+static uint64_t mapped_len(const struct module *mod, addr_t at, uint64_t len)
 {
     for (size_t i = 0; i < mod->n_segments; i++) {
         uint64_t room = mod->segments[i].end - at;
@@ -40,91 +39,93 @@ static uint64_t room_at(const struct module *mod, addr_t at, uint64_t len)
     return 0;
 }
 
-/* It was still the module's own memory after something was read from it. */
-static bool is_there(const struct module *mod, struct mem *m)
+/* True if the module is still mapped. Call it after reading from its memory: another one may have taken its place. */
+static bool is_still_mapped(const struct module *mod, struct mem *m)
 {
     unsigned char page[MODULE_PAGE];
 
-    return !mod->first_page || mod->fixed ||
+    return !mod->first_page || mod->never_unloaded ||
            (mem_read(m, mod->start, page, sizeof(page)) == 0 && memcmp(page, mod->first_page, sizeof(page)) == 0);
 }
 
-/* Copies what is not there yet of a part of .eh_frame. */
-static bool load_pieces(void *arg, size_t pos, size_t len)
+/* cfi_section.load: reads the missing chunks of .eh_frame. */
+static bool load_chunks(void *arg, size_t pos, size_t len)
 {
     struct module *mod = arg;
-    const struct cfi_section *s = &mod->eh.frame;
+    const struct cfi_section *s = &mod->eh_table.frame;
 
-    for (size_t i = pos / PIECE; i * PIECE < pos + len; i++) {
-        size_t n = s->len - i * PIECE < PIECE ? s->len - i * PIECE : PIECE;
+    for (size_t i = pos / CHUNK; i * CHUNK < pos + len; i++) {
+        size_t n = s->len - i * CHUNK < CHUNK ? s->len - i * CHUNK : CHUNK;
 
-        if (mod->pieces[i])
+        if (mod->chunk_loaded[i])
             continue;
-        if (!hold(mod->owner, mod, n) || mem_read(mod->mem, s->at + i * PIECE, mod->frame_bytes + i * PIECE, n) < 0 ||
-            !is_there(mod, mod->mem))
+        if (!reserve_bytes(mod->owner, mod, n) ||
+            mem_read(mod->mem, s->addr + i * CHUNK, mod->eh_frame_bytes + i * CHUNK, n) < 0 ||
+            !is_still_mapped(mod, mod->mem))
             return false;
-        mod->pieces[i] = true;
+        mod->chunk_loaded[i] = true;
     }
     return true;
 }
 
-static bool make_frame(struct module *mod, addr_t at, uint64_t len, struct cfi_section *ret)
+static bool alloc_eh_frame(struct module *mod, addr_t at, uint64_t len, struct cfi_section *ret)
 {
-    len = room_at(mod, at, len);
-    if (len > MAX_FRAME)
-        len = MAX_FRAME;
-    /* Pages that are not written to take no memory. */
-    mod->frame_bytes = len ? calloc(1, len) : NULL;
-    mod->pieces = mod->frame_bytes ? calloc(len / PIECE + 1, sizeof(*mod->pieces)) : NULL;
-    if (!mod->pieces)
+    len = mapped_len(mod, at, len);
+    if (len > MAX_EH_FRAME)
+        len = MAX_EH_FRAME;
+    /* calloc maps fresh pages, so chunks that are never read use no memory. */
+    mod->eh_frame_bytes = len ? calloc(1, len) : NULL;
+    mod->chunk_loaded = mod->eh_frame_bytes ? calloc(len / CHUNK + 1, sizeof(*mod->chunk_loaded)) : NULL;
+    if (!mod->chunk_loaded)
         return false;
-    *ret = (struct cfi_section){.bytes = mod->frame_bytes, .len = len, .at = at, .load = load_pieces, .arg = mod};
-    mod->eh.frame = *ret;
+    *ret = (struct cfi_section){.bytes = mod->eh_frame_bytes, .len = len, .addr = at, .load = load_chunks, .arg = mod};
+    mod->eh_table.frame = *ret;
     return true;
 }
 
-static bool make_table(struct modules *ms, struct module *mod, const struct cfi_section *frame,
-                       const struct cfi_section *header)
+static bool make_eh_table(struct modules *ms, struct module *mod, const struct cfi_section *frame,
+                          const struct cfi_section *header)
 {
-    return cfi_table_make(&mod->eh, frame, header) == 0 && (mod->eh.n_header || mod->eh.n_entries) &&
-           hold(ms, mod, mod->eh.n_entries * sizeof(struct cfi_entry));
+    return cfi_table_make(&mod->eh_table, frame, header) == 0 &&
+           (mod->eh_table.n_hdr_pairs || mod->eh_table.n_entries) &&
+           reserve_bytes(ms, mod, mod->eh_table.n_entries * sizeof(struct cfi_entry));
 }
 
-/* By what the loader finds: the header in memory. */
-static bool make_by_header(struct modules *ms, struct module *mod, struct mem *m)
+/* Finds .eh_frame through .eh_frame_hdr in memory, as the dynamic linker does. */
+static bool load_from_hdr(struct modules *ms, struct module *mod, struct mem *m)
 {
-    uint64_t len = mod->header_at ? room_at(mod, mod->header_at, mod->header_len) : 0;
-    struct cfi_section header = {.len = len, .at = mod->header_at}, frame;
+    uint64_t len = mod->eh_frame_hdr ? mapped_len(mod, mod->eh_frame_hdr, mod->eh_frame_hdr_len) : 0;
+    struct cfi_section header = {.len = len, .addr = mod->eh_frame_hdr}, frame;
     addr_t at;
 
-    if (!len || len > MAX_HEADER || !hold(ms, mod, len))
+    if (!len || len > MAX_HDR || !reserve_bytes(ms, mod, len))
         return false;
-    header.bytes = mod->header_bytes = malloc(len);
-    if (!header.bytes || mem_read(m, mod->header_at, mod->header_bytes, len) < 0 || !is_there(mod, m))
+    header.bytes = mod->hdr_bytes = malloc(len);
+    if (!header.bytes || mem_read(m, mod->eh_frame_hdr, mod->hdr_bytes, len) < 0 || !is_still_mapped(mod, m))
         return false;
     at = cfi_header_frame(&header);
-    return at && make_frame(mod, at, UINT64_MAX, &frame) && make_table(ms, mod, &frame, &header);
+    return at && alloc_eh_frame(mod, at, UINT64_MAX, &frame) && make_eh_table(ms, mod, &frame, &header);
 }
 
-static bool make_by_file(struct modules *ms, struct module *mod, const struct frame_section_source *src)
+static bool load_from_file(struct modules *ms, struct module *mod, const struct frame_section_source *src)
 {
     struct cfi_section frame;
     uint64_t addr, len;
 
-    return frame_section_find_eh(src, &addr, &len) == 0 && make_frame(mod, addr + mod->bias, len, &frame) &&
-           make_table(ms, mod, &frame, NULL);
+    return frame_section_find_eh_frame(src, &addr, &len) == 0 && alloc_eh_frame(mod, addr + mod->bias, len, &frame) &&
+           make_eh_table(ms, mod, &frame, NULL);
 }
 
-static void drop_eh(struct modules *ms, struct module *mod)
+static void free_eh_frame(struct modules *ms, struct module *mod)
 {
-    cfi_table_free(&mod->eh);
-    free(mod->header_bytes);
-    free(mod->frame_bytes);
-    free(mod->pieces);
-    mod->header_bytes = mod->frame_bytes = NULL;
-    mod->pieces = NULL;
-    ms->held -= mod->held;
-    mod->held = 0;
+    cfi_table_free(&mod->eh_table);
+    free(mod->hdr_bytes);
+    free(mod->eh_frame_bytes);
+    free(mod->chunk_loaded);
+    mod->hdr_bytes = mod->eh_frame_bytes = NULL;
+    mod->chunk_loaded = NULL;
+    ms->table_bytes -= mod->table_bytes;
+    mod->table_bytes = 0;
 }
 
 static int open_file(const struct modules *ms, const struct module *mod, struct frame_section_source *ret)
@@ -137,44 +138,45 @@ static int open_file(const struct modules *ms, const struct module *mod, struct 
     return ret->fd < 0 ? ERR_READ : 0;
 }
 
-static void make_eh(struct modules *ms, struct module *mod, struct mem *m)
+static void load_eh_frame(struct modules *ms, struct module *mod, struct mem *m)
 {
     struct frame_section_source src;
-    bool made = make_by_header(ms, mod, m);
+    bool made = load_from_hdr(ms, mod, m);
 
     if (!made) {
-        drop_eh(ms, mod);
+        free_eh_frame(ms, mod);
         if (open_file(ms, mod, &src) == 0) {
-            made = make_by_file(ms, mod, &src);
+            made = load_from_file(ms, mod, &src);
             close(src.fd);
         }
     }
-    mod->tried_eh = is_there(mod, m); /* else another time */
+    mod->tried_eh_frame = is_still_mapped(mod, m); /* if not, retry next time */
     log_debug("unwind", "%s: %s, %zu entries", mod->path,
-              !made               ? "no .eh_frame"
-              : mod->header_bytes ? ".eh_frame by its header in memory"
-                                  : ".eh_frame by the file",
-              mod->eh.n_header + mod->eh.n_entries);
-    if (!made || !mod->tried_eh)
-        drop_eh(ms, mod);
+              !made            ? "no .eh_frame"
+              : mod->hdr_bytes ? ".eh_frame by its header in memory"
+                               : ".eh_frame by the file",
+              mod->eh_table.n_hdr_pairs + mod->eh_table.n_entries);
+    if (!made || !mod->tried_eh_frame)
+        free_eh_frame(ms, mod);
 }
 
-static void make_debug(struct modules *ms, struct module *mod)
+static void load_debug_frame(struct modules *ms, struct module *mod)
 {
     struct frame_section_source src;
-    struct cfi_section frame = {.at = 0};
+    struct cfi_section frame = {.addr = 0};
     size_t len;
 
-    mod->tried_debug = true;
+    mod->tried_debug_frame = true;
     if (open_file(ms, mod, &src) < 0)
         return;
-    if (frame_section_read_debug(&src, MAX_DEBUG, &mod->debug_bytes, &len) == 0 && hold(ms, mod, len)) {
-        frame.bytes = mod->debug_bytes;
+    if (frame_section_read_debug_frame(&src, MAX_DEBUG_FRAME, &mod->debug_frame_bytes, &len) == 0 &&
+        reserve_bytes(ms, mod, len)) {
+        frame.bytes = mod->debug_frame_bytes;
         frame.len = len;
-        cfi_table_make_debug(&mod->debug, &frame, mod->bias);
-        hold(ms, mod, mod->debug.n_entries * sizeof(struct cfi_entry));
+        cfi_table_make_debug(&mod->debug_table, &frame, mod->bias);
+        reserve_bytes(ms, mod, mod->debug_table.n_entries * sizeof(struct cfi_entry));
     }
-    log_debug("unwind", "%s: .debug_frame, %zu entries", mod->path, mod->debug.n_entries);
+    log_debug("unwind", "%s: .debug_frame, %zu entries", mod->path, mod->debug_table.n_entries);
     close(src.fd);
 }
 
@@ -185,21 +187,21 @@ int module_tables_row(struct modules *ms, struct module *mod, struct mem *m, add
         return ERR_READ;
     mod->owner = ms;
     mod->mem = m;
-    if (!mod->tried_eh)
-        make_eh(ms, mod, m);
-    *ret_section = &mod->eh.frame;
-    if (cfi_find(&mod->eh, pc, ret) == 0)
-        return 0; /* most have it there, and nothing else is opened */
-    if (!mod->tried_debug)
-        make_debug(ms, mod);
-    *ret_section = &mod->debug.frame;
-    return cfi_find(&mod->debug, pc, ret);
+    if (!mod->tried_eh_frame)
+        load_eh_frame(ms, mod, m);
+    *ret_section = &mod->eh_table.frame;
+    if (cfi_find(&mod->eh_table, pc, ret) == 0)
+        return 0; /* the common case, which opens no file */
+    if (!mod->tried_debug_frame)
+        load_debug_frame(ms, mod);
+    *ret_section = &mod->debug_table.frame;
+    return cfi_find(&mod->debug_table, pc, ret);
 }
 
 void module_tables_free(struct modules *ms, struct module *mod)
 {
-    drop_eh(ms, mod);
-    cfi_table_free(&mod->debug);
-    free(mod->debug_bytes);
-    mod->debug_bytes = NULL;
+    free_eh_frame(ms, mod);
+    cfi_table_free(&mod->debug_table);
+    free(mod->debug_frame_bytes);
+    mod->debug_frame_bytes = NULL;
 }

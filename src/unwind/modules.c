@@ -1,5 +1,5 @@
 /*
- * Maps and memory -> modules. Called by unwind.c when a process is first unwound, and when an address is in none.
+ * Builds the list of modules from the memory map and the ELF headers in memory, and keeps it up to date.
  */
 #include "unwind/modules.h"
 
@@ -15,7 +15,7 @@
 #define HEADER_BYTES MODULE_PAGE
 #define MAX_PHDRS    64
 #define MAX_MODULES  65536
-#define MAX_NESTED   8 /* what lies in the holes between the parts of a module */
+#define MAX_NESTED   8 /* modules inside the address range of another one: mapped into gaps between its segments */
 
 static struct module *module_free(struct modules *ms, struct module *mod)
 {
@@ -34,8 +34,8 @@ void modules_free(struct modules *ms)
 {
     for (size_t i = 0; i < ms->n; i++)
         module_free(ms, ms->items[i]);
-    for (size_t i = 0; i < MODULES_GONE; i++)
-        ms->gone[i] = module_free(ms, ms->gone[i]);
+    for (size_t i = 0; i < MODULES_UNLOADED; i++)
+        ms->unloaded[i] = module_free(ms, ms->unloaded[i]);
     free(ms->items);
     ms->items = NULL;
     ms->n = ms->cap = 0;
@@ -47,13 +47,13 @@ static void add_range(struct module_range *ranges, size_t *n, addr_t start, addr
         ranges[(*n)++] = (struct module_range){start, end};
 }
 
-static void take_phdr(struct module *mod, const Elf64_Phdr *ph)
+static void read_phdr(struct module *mod, const Elf64_Phdr *ph)
 {
     addr_t at = mod->bias + ph->p_vaddr;
 
     if (ph->p_type == PT_GNU_EH_FRAME) {
-        mod->header_at = at;
-        mod->header_len = ph->p_memsz;
+        mod->eh_frame_hdr = at;
+        mod->eh_frame_hdr_len = ph->p_memsz;
     }
     if (ph->p_type != PT_LOAD || ph->p_memsz > INT64_MAX || at + ph->p_memsz < at)
         return;
@@ -74,7 +74,8 @@ static bool find_bias(struct module *mod, const Elf64_Phdr *phdrs, size_t n)
     return false;
 }
 
-/* They follow the header; some tools that edit files put them elsewhere, in the same piece of memory at best. */
+/* Program headers normally follow the ELF header. Tools that edit ELF files may move them; we find them if they are in
+ * the same mapping. */
 static bool read_phdrs(const struct module *mod, struct mem *m, const unsigned char page[HEADER_BYTES],
                        const Elf64_Ehdr *eh, Elf64_Phdr ret[MAX_PHDRS])
 {
@@ -89,7 +90,7 @@ static bool read_phdrs(const struct module *mod, struct mem *m, const unsigned c
     return eh->e_phoff < mod->end - mod->start && mem_read(m, mod->start + eh->e_phoff, ret, len) == 0;
 }
 
-/* The ELF file whose first page is mapped at mod->start. */
+/* Reads the ELF and program headers at mod->start. */
 static bool read_headers(struct module *mod, struct mem *m)
 {
     unsigned char page[HEADER_BYTES];
@@ -104,7 +105,7 @@ static bool read_headers(struct module *mod, struct mem *m)
         !find_bias(mod, phdrs, eh.e_phnum))
         return false;
     for (size_t i = 0; i < eh.e_phnum; i++)
-        take_phdr(mod, &phdrs[i]);
+        read_phdr(mod, &phdrs[i]);
     mod->is_elf = true;
     return true;
 }
@@ -114,8 +115,8 @@ static bool is_same_file(const struct module *mod, const struct proc_map *map)
     return mod->device == map->device && mod->inode == map->inode && strcmp(mod->path, map->path) == 0;
 }
 
-/* Not all that the headers speak of need be there: a file can be mapped to be read, not to be run. */
-static void trim(struct module *mod, const struct proc_maps *maps, size_t i)
+/* Cuts the module down to what is mapped. A program may map just a part of an ELF file, to read it. */
+static void trim_to_maps(struct module *mod, const struct proc_maps *maps, size_t i)
 {
     addr_t seen = maps->items[i].end;
     size_t n = 0;
@@ -138,7 +139,7 @@ static void trim(struct module *mod, const struct proc_maps *maps, size_t i)
     mod->n_code = n;
 }
 
-/* Where the first page has the build id. */
+/* Finds the build ID in the first page. */
 static void find_build_id(struct module *mod)
 {
     struct elf_file head = {mod->first_page, MODULE_PAGE};
@@ -147,12 +148,12 @@ static void find_build_id(struct module *mod)
     if (build_id_from_file(&head, &mod->id) < 0)
         return;
     at = memmem(mod->first_page, MODULE_PAGE, mod->id.bytes, mod->id.len);
-    mod->id_at = mod->start + (addr_t)(at ? at - mod->first_page : 0);
+    mod->id_addr = mod->start + (addr_t)(at ? at - mod->first_page : 0);
     if (!at)
         mod->id.len = 0;
 }
 
-/* Another library can take the place of one that was unloaded, and so can another file of the same name. */
+/* Keeps a copy of the first page, to notice when another library, or a new file at the same path, replaces this one. */
 static void keep_first_page(struct module *mod, struct mem *m, const struct proc_map *map)
 {
     if (map->path[0] != '/' || map->writable || !(mod->first_page = malloc(MODULE_PAGE)))
@@ -175,7 +176,7 @@ static bool is_unchanged(const struct module *mod, struct mem *m, const struct p
     return !is_read || memcmp(page, mod->first_page, sizeof(page)) == 0;
 }
 
-static struct module *same_module(const struct modules *ms, const struct proc_map *map)
+static struct module *find_known(const struct modules *ms, const struct proc_map *map)
 {
     size_t low = 0, high = ms->n;
 
@@ -184,7 +185,7 @@ static struct module *same_module(const struct modules *ms, const struct proc_ma
         struct module *mod = ms->items[mid];
 
         if (mod->start == map->start)
-            return is_same_file(mod, map) && !mod->kept ? mod : NULL;
+            return is_same_file(mod, map) && !mod->seen ? mod : NULL;
         if (mod->start < map->start)
             low = mid + 1;
         else
@@ -193,25 +194,7 @@ static struct module *same_module(const struct modules *ms, const struct proc_ma
     return NULL;
 }
 
-static struct module *module_new(struct modules *ms, const struct proc_map *map)
-{
-    struct module *mod = calloc(1, sizeof(*mod));
-
-    if (!mod)
-        return NULL;
-    mod->path = strdup(map->path);
-    if (!mod->path)
-        return module_free(ms, mod);
-    mod->start = map->start;
-    mod->end = map->end;
-    mod->device = map->device;
-    mod->inode = map->inode;
-    mod->deleted = map->deleted;
-    mod->is_new = true;
-    return mod;
-}
-
-static bool holds_code(const struct module *mod, addr_t pc)
+static bool contains_code(const struct module *mod, addr_t pc)
 {
     for (size_t i = 0; i < mod->n_code; i++)
         if (pc >= mod->code[i].start && pc < mod->code[i].end)
@@ -219,64 +202,63 @@ static bool holds_code(const struct module *mod, addr_t pc)
     return false;
 }
 
-/* A part of a module that began before it. Code of somebody else can be in a hole of it. */
-static bool is_part(const struct modules *ms, const struct proc_map *map)
+/* True if `map` belongs to a module that starts before it. A mapping in a gap between that module's segments does
+ * not. */
+static bool is_part_of_module(const struct modules *ms, const struct proc_map *map)
 {
     for (size_t i = ms->n; i > 0 && i + MAX_NESTED > ms->n; i--) {
         const struct module *mod = ms->items[i - 1];
 
         if (map->start >= mod->start && map->start < mod->end &&
-            (is_same_file(mod, map) || holds_code(mod, map->start) || (!map->executable && map->path[0] != '/')))
+            (is_same_file(mod, map) || contains_code(mod, map->start) || (!map->executable && map->path[0] != '/')))
             return true;
     }
     return false;
 }
 
-/* Its names and tables are good still. */
-static struct module *take_gone(struct modules *ms, struct mem *m, const struct proc_map *map)
+/* Takes back a module that was unloaded and is now mapped again: its symbols and tables are still valid. */
+static struct module *revive_unloaded(struct modules *ms, struct mem *m, const struct proc_map *map)
 {
-    for (size_t i = 0; i < MODULES_GONE; i++) {
-        struct module *mod = ms->gone[i];
+    for (size_t i = 0; i < MODULES_UNLOADED; i++) {
+        struct module *mod = ms->unloaded[i];
 
         if (!mod || mod->start != map->start || !is_same_file(mod, map) || !is_unchanged(mod, m, map))
             continue;
-        ms->gone[i] = NULL;
-        mod->is_new = mod->shares = true;
+        ms->unloaded[i] = NULL;
+        mod->is_new = mod->address_reused = true;
         return mod;
     }
     return NULL;
 }
 
-static void put_gone(struct modules *ms, struct module *mod)
+static bool overlaps_unloaded(const struct modules *ms, const struct module *mod)
 {
-    struct module **place = &ms->gone[ms->next_gone++ % MODULES_GONE];
-
-    log_debug("unwind", "module %s at %#llx is gone", mod->path, (unsigned long long)mod->start);
-    mod->stale = false;
-    module_free(ms, *place);
-    *place = mod;
-}
-
-static bool shares_place(const struct modules *ms, const struct module *mod)
-{
-    for (size_t i = 0; i < MODULES_GONE; i++)
-        if (ms->gone[i] && ms->gone[i]->start < mod->end && mod->start < ms->gone[i]->end)
+    for (size_t i = 0; i < MODULES_UNLOADED; i++)
+        if (ms->unloaded[i] && ms->unloaded[i]->start < mod->end && mod->start < ms->unloaded[i]->end)
             return true;
     return false;
 }
 
-/* A module that was not known; NULL: nothing begins here. */
+/* Makes the module that starts with map `i`. NULL if none does, or if out of memory. */
 static struct module *module_make(struct modules *ms, struct mem *m, const struct proc_maps *maps, size_t i,
                                   bool may_be_elf, bool *ret_nomem)
 {
     const struct proc_map *map = &maps->items[i];
-    struct module *mod = module_new(ms, map);
+    struct module *mod = calloc(1, sizeof(*mod));
 
-    *ret_nomem = !mod;
-    if (!mod)
-        return NULL;
+    if (mod)
+        mod->path = strdup(map->path);
+    *ret_nomem = !mod || !mod->path;
+    if (*ret_nomem)
+        return module_free(ms, mod);
+    mod->start = map->start;
+    mod->end = map->end;
+    mod->device = map->device;
+    mod->inode = map->inode;
+    mod->deleted = map->deleted;
+    mod->is_new = true;
     if (may_be_elf && read_headers(mod, m))
-        trim(mod, maps, i);
+        trim_to_maps(mod, maps, i);
     else if (map->executable)
         add_range(mod->code, &mod->n_code, map->start, map->end);
     else
@@ -284,15 +266,15 @@ static struct module *module_make(struct modules *ms, struct mem *m, const struc
     keep_first_page(mod, m, map);
     log_debug("unwind", "module %s at %#llx-%#llx, build ID %s, %s", mod->path[0] ? mod->path : "without a file",
               (unsigned long long)mod->start, (unsigned long long)mod->end, build_id_show(&mod->id).text,
-              !mod->is_elf     ? "not ELF: generated code"
-              : mod->header_at ? "has .eh_frame_hdr"
-                               : "no .eh_frame_hdr");
+              !mod->is_elf        ? "not ELF: generated code"
+              : mod->eh_frame_hdr ? "has .eh_frame_hdr"
+                                  : "no .eh_frame_hdr");
     return mod;
 }
 
-/* The module that begins with map `i`, the one that was known or a new one; NULL: none does. */
-static struct module *module_of(struct modules *ms, struct mem *m, const struct proc_maps *maps, size_t i,
-                                bool *ret_nomem)
+/* Finds or makes the module that starts with map `i`. NULL if none does, or if out of memory. */
+static struct module *find_or_make(struct modules *ms, struct mem *m, const struct proc_maps *maps, size_t i,
+                                   bool *ret_nomem)
 {
     const struct proc_map *map = &maps->items[i];
     bool may_be_elf = map->readable && map->offset == 0 && (map->path[0] == '/' || strncmp(map->path, "[v", 2) == 0);
@@ -300,27 +282,33 @@ static struct module *module_of(struct modules *ms, struct mem *m, const struct 
 
     if (!may_be_elf && !map->executable)
         return NULL;
-    mod = same_module(ms, map);
+    mod = find_known(ms, map);
     if (!mod || !is_unchanged(mod, m, map))
-        mod = take_gone(ms, m, map);
+        mod = revive_unloaded(ms, m, map);
     if (!mod)
         return module_make(ms, m, maps, i, may_be_elf, ret_nomem);
     if (!mod->is_elf)
-        mod->end = mod->code[0].end = map->end; /* a JIT compiler's memory grows */
+        mod->end = mod->code[0].end = map->end; /* JIT memory may have grown */
     return mod;
 }
 
-/* Takes the new list; what is not in it is kept for a while. */
-static void replace(struct modules *ms, const struct modules *fresh, bool *ret_changed)
+/* Installs the new list and moves modules that are missing from it to `unloaded`. */
+static void replace_list(struct modules *ms, const struct modules *fresh, bool *ret_changed)
 {
-    ms->lost = false;
+    ms->any_unloaded = false;
     for (size_t i = 0; i < ms->n; i++)
-        if (!ms->items[i]->kept) {
-            ms->lost = *ret_changed = true;
-            put_gone(ms, ms->items[i]);
+        if (!ms->items[i]->seen) {
+            struct module **slot = &ms->unloaded[ms->next_unloaded++ % MODULES_UNLOADED];
+
+            log_debug("unwind", "module %s at %#llx is gone", ms->items[i]->path,
+                      (unsigned long long)ms->items[i]->start);
+            ms->any_unloaded = *ret_changed = true;
+            ms->items[i]->stale = false;
+            module_free(ms, *slot);
+            *slot = ms->items[i];
         }
     for (size_t i = 0; *ret_changed && i < fresh->n; i++)
-        fresh->items[i]->shares |= shares_place(ms, fresh->items[i]);
+        fresh->items[i]->address_reused |= overlaps_unloaded(ms, fresh->items[i]);
     free(ms->items);
     ms->items = fresh->items;
     ms->n = fresh->n;
@@ -333,7 +321,7 @@ int modules_update(struct modules *ms, struct mem *m, const struct proc_maps *ma
     bool nomem = false, changed = false;
 
     for (size_t i = 0; i < ms->n; i++)
-        ms->items[i]->kept = false;
+        ms->items[i]->seen = false;
     for (size_t i = 0; i < maps->n && fresh.n < MAX_MODULES && !nomem; i++) {
         struct module *mod;
 
@@ -341,15 +329,15 @@ int modules_update(struct modules *ms, struct mem *m, const struct proc_maps *ma
             nomem = true;
             break;
         }
-        mod = is_part(&fresh, &maps->items[i]) ? NULL : module_of(ms, m, maps, i, &nomem);
+        mod = is_part_of_module(&fresh, &maps->items[i]) ? NULL : find_or_make(ms, m, maps, i, &nomem);
         if (!mod)
             continue;
         changed |= mod->is_new;
         mod->is_new = false;
-        mod->kept = true;
+        mod->seen = true;
         fresh.items[fresh.n++] = mod;
     }
-    replace(ms, &fresh, &changed);
+    replace_list(ms, &fresh, &changed);
     *ret_changed = changed;
     return nomem ? ERR_NOMEM : 0;
 }
@@ -367,7 +355,7 @@ struct module *modules_find(const struct modules *ms, addr_t pc)
             high = mid;
     }
     for (size_t i = low; i > 0 && i + MAX_NESTED > low; i--)
-        if (holds_code(ms->items[i - 1], pc))
+        if (contains_code(ms->items[i - 1], pc))
             return ms->items[i - 1];
     return NULL;
 }

@@ -1,6 +1,6 @@
 /*
- * The programs and libraries in a process's memory, found by their ELF headers there: where their code is, and the
- * headers of the tables to unwind it with. Files are not needed.
+ * The modules of a process: the program, its shared libraries, the vdso and JIT code. Found by their ELF headers in
+ * memory, so their files are not needed.
  */
 #ifndef UNWIND_MODULES_H
 #define UNWIND_MODULES_H
@@ -10,73 +10,74 @@
 #include "target/proc.h"
 #include "unwind/cfi.h"
 
-#define MODULE_RANGES 16
+#define MODULE_RANGES    16
+#define MODULE_PAGE      4096
+#define MODULES_UNLOADED 16
 
 struct module_range {
     addr_t start, end;
 };
 
 struct module {
-    addr_t start, end; /* from its first byte to its last */
-    addr_t bias;       /* what to add to the addresses in its file */
-    char *path;        /* as in maps: "" for memory without a file, "[vdso]" */
+    addr_t start, end;
+    addr_t bias; /* load bias: address in memory minus address in the ELF file */
+    char *path;  /* as in /proc/PID/maps: "" for anonymous memory, "[vdso]" */
     uint64_t device, inode;
     bool deleted;
-    bool is_elf; /* otherwise code that somebody made: a JIT compiler */
+    bool is_elf; /* false for executable memory without an ELF header, such as JIT code */
     struct module_range code[MODULE_RANGES];
     size_t n_code;
-    addr_t header_at; /* .eh_frame_hdr in memory, 0 when there is none */
-    uint64_t header_len;
-    struct module_range segments[MODULE_RANGES]; /* as the file has them: what is in memory of it */
+    addr_t eh_frame_hdr; /* address of .eh_frame_hdr in memory; 0 if there is none */
+    uint64_t eh_frame_hdr_len;
+    struct module_range segments[MODULE_RANGES]; /* the parts of PT_LOAD segments that come from the file */
     size_t n_segments;
-    /* Of module_tables.c: what was made of .eh_frame and .debug_frame, and the bytes behind it. */
-    bool tried_eh, tried_debug;
-    struct cfi_table eh, debug;
-    unsigned char *frame_bytes, *header_bytes, *debug_bytes;
-    bool *pieces; /* of `frame_bytes`: which are there */
-    uint64_t held;
+    /* For module_tables.c. */
+    bool tried_eh_frame, tried_debug_frame;
+    struct cfi_table eh_table, debug_table;
+    unsigned char *eh_frame_bytes, *hdr_bytes, *debug_frame_bytes;
+    bool *chunk_loaded; /* which chunks of `eh_frame_bytes` were read */
+    uint64_t table_bytes;
     struct modules *owner;
     struct mem *mem;
-    bool kept, is_new;  /* for modules_update */
-    bool stale;         /* it was seen that it is not there any more */
-    struct build_id id; /* at `id_at` in memory; none: its first page has none */
-    addr_t id_at;
-    uint64_t vouched;          /* for marks.c */
-    unsigned char *first_page; /* as it was when the module was found; NULL: not compared */
-    bool fixed;                /* the caller knows that it is never unloaded: unwind_still passes over it */
-    bool shares;               /* another one was seen in its place before */
-    uint64_t round;            /* for unwind_still */
-    void *user;                /* the caller's */
+    /* For modules.c. */
+    bool seen, is_new;
+    /* To notice that another module took its place. */
+    bool stale;                /* its memory has changed since it was found */
+    struct build_id id;        /* empty if the first page holds no build ID */
+    addr_t id_addr;            /* of the build ID in memory */
+    uint64_t confirmed_round;  /* for module_identity.c */
+    unsigned char *first_page; /* as it was when the module was found; NULL if it may change */
+    bool never_unloaded;       /* set by the caller: skip the checks */
+    bool address_reused;       /* another module was seen at its address before */
+    uint64_t visit_round;      /* for unwind.c */
+    void *user;                /* for the caller */
 };
 
-/* Where the files of modules are. */
+/* How to open the files of modules. */
 struct module_files {
-    /* A descriptor or -1; the path is as the target sees it. NULL: files are not looked at. */
+    /* Returns a descriptor or -1, and sets `*ret_path` to the path as the target sees it. NULL to use no files. */
     int (*open)(void *arg, const struct module *mod, const char **ret_path);
     void *arg;
-    int root_fd; /* as in symbols.h */
+    int root_fd; /* see symbols.h */
 };
 
-#define MODULE_PAGE  4096
-#define MODULES_GONE 16
-
 struct modules {
-    struct module **items; /* by their start */
+    struct module **items; /* sorted by start */
     size_t n, cap;
-    struct module *gone[MODULES_GONE]; /* those that went last, in case that they come back: a ring */
-    size_t next_gone;
-    bool lost;                     /* the last update found that some have gone */
-    uint64_t held;                 /* bytes of their tables */
-    void (*free_user)(void *user); /* NULL: nothing to free */
+    struct module *unloaded[MODULES_UNLOADED]; /* ring of the modules unloaded last, in case they are loaded again */
+    size_t next_unloaded;
+    bool any_unloaded;             /* the last update found modules missing */
+    uint64_t table_bytes;          /* memory used by unwind tables */
+    void (*free_user)(void *user); /* frees module->user; may be NULL */
     struct module_files files;
 };
 
-/* Brings the list up to date with the maps. `ret_changed` is set when one has come or gone: pointers to those
- * that have gone are bad. 0 or ERR_NOMEM. */
+/* Updates the list from the memory map. Sets `*ret_changed` if modules came or went; pointers to modules that went are
+ * invalid then. Returns 0 or ERR_NOMEM. */
 int modules_update(struct modules *ms, struct mem *m, const struct proc_maps *maps, bool *ret_changed);
 void modules_free(struct modules *ms);
 
-/* The module whose code is at `pc`, or NULL. */
+/* The module whose code contains `pc`, or NULL. */
 struct module *modules_find(const struct modules *ms, addr_t pc);
 
 #endif

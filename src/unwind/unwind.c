@@ -1,6 +1,6 @@
 /*
- * The walk over native frames. Called by sample/native.c for each stack, after the thread was let go. Each address is
- * looked up in the tables once: its row is kept.
+ * The unwinder: walks from frame to frame by the rows of the unwind tables, by signal frames and, without a table, by
+ * heuristics. Caches what it finds for each pc.
  */
 #include "unwind/unwind.h"
 
@@ -15,36 +15,36 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_FRAMES  262144
-#define MAX_SIGNALS 64 /* frames of signal handlers in one stack: behind each the stack may be anywhere */
-#define MAX_PLACES  32768
-#define MAX_FILL    (2 * MAX_PLACES) /* one walk can add many */
-#define FIRST_SLOTS 1024
-#define MAX_PAGES   64
+#define MAX_FRAMES       262144
+#define MAX_SIGNALS      64 /* signal frames in one stack; only they can move sp down, and so form a loop */
+#define MAX_ENTRIES      32768
+#define MAX_ENTRIES_PEAK (2 * MAX_ENTRIES) /* while a stack is unwound, when entries cannot be freed */
+#define FIRST_SLOTS      1024
+#define MAX_CHECKED      64 /* modules of one stack */
 
 struct unwind {
     struct modules modules;
-    struct module_identities marks;
-    bool is_fresh; /* places were made since the marks were read: by what was in memory later */
-    uint64_t round;
-    unsigned char (*pages)[MODULE_PAGE]; /* for unwind_still */
-    struct unwind_place **slots;
-    size_t n, cap;               /* cap is a power of two */
-    size_t n_made;               /* of them in code that a program made: it may be other code by now */
-    struct unwind_place nowhere; /* for all addresses that are in no module: not kept */
+    struct module_identities identities;
+    bool has_new_entries; /* since the identities were read: these entries come from memory that was read later */
+    uint64_t round;       /* of list_modules */
+    unsigned char (*first_pages)[MODULE_PAGE]; /* for unwind_modules_unchanged */
+    struct pc_entry **slots;
+    size_t n, cap;            /* cap is a power of two */
+    size_t n_jit;             /* entries that are not in an ELF file; a JIT may overwrite its code */
+    struct pc_entry unmapped; /* the entry of a pc outside all modules; never cached, as a module may be mapped there */
 };
 
-/* Where the walk is. */
+/* The state of one walk. */
 struct walk {
     struct unwind *u;
     struct mem *m;
     const struct stack_copy *copy;
     struct cfi_expr_env env;
-    bool inside; /* the address is that of an instruction, not of the one behind a call */
-    int signals; /* so many signal frames were passed */
+    bool pc_is_exact; /* pc is the current instruction, not a return address */
+    int signals;      /* signal frames passed so far */
 };
 
-static size_t slot_of(struct unwind_place *const *slots, size_t cap, addr_t pc)
+static size_t slot_of(struct pc_entry *const *slots, size_t cap, addr_t pc)
 {
     size_t at = hash_mix(0, pc) & (cap - 1);
 
@@ -55,7 +55,7 @@ static size_t slot_of(struct unwind_place *const *slots, size_t cap, addr_t pc)
 
 static int table_grow(struct unwind *u, size_t cap)
 {
-    struct unwind_place **slots = calloc(cap, sizeof(struct unwind_place *));
+    struct pc_entry **slots = calloc(cap, sizeof(struct pc_entry *));
 
     if (!slots)
         return ERR_NOMEM;
@@ -68,18 +68,18 @@ static int table_grow(struct unwind *u, size_t cap)
     return 0;
 }
 
-static void places_forget(struct unwind *u)
+static void entries_clear(struct unwind *u)
 {
     for (size_t i = 0; i < u->cap; i++) {
         free(u->slots[i]);
         u->slots[i] = NULL;
     }
-    u->n = u->n_made = 0;
+    u->n = u->n_jit = 0;
 }
 
-static void places_forget_made(struct unwind *u)
+static void entries_clear_jit_names(struct unwind *u)
 {
-    for (size_t i = 0; u->n_made && i < u->cap; i++)
+    for (size_t i = 0; u->n_jit && i < u->cap; i++)
         if (u->slots[i] && !u->slots[i]->module->is_elf)
             u->slots[i]->user = NULL;
 }
@@ -89,17 +89,17 @@ struct unwind *unwind_new(void)
     struct unwind *u = calloc(1, sizeof(*u));
 
     if (u)
-        u->pages = malloc(MAX_PAGES * sizeof(*u->pages));
-    return u && u->pages && table_grow(u, FIRST_SLOTS) == 0 ? u : unwind_free(u);
+        u->first_pages = malloc(MAX_CHECKED * sizeof(*u->first_pages));
+    return u && u->first_pages && table_grow(u, FIRST_SLOTS) == 0 ? u : unwind_free(u);
 }
 
 struct unwind *unwind_free(struct unwind *u)
 {
     if (!u)
         return NULL;
-    places_forget(u);
+    entries_clear(u);
     free(u->slots);
-    free(u->pages);
+    free(u->first_pages);
     modules_free(&u->modules);
     free(u);
     return NULL;
@@ -120,66 +120,60 @@ void unwind_set_files(struct unwind *u, const struct module_files *files)
     u->modules.files = *files;
 }
 
-static void place_fill(struct unwind *u, struct mem *m, struct unwind_place *p)
-{
-    p->module = modules_find(&u->modules, p->pc);
-    p->has_row = p->module && module_tables_row(&u->modules, p->module, m, p->pc, &p->row, &p->section) == 0;
-}
-
 int unwind_update(struct unwind *u, struct mem *m, const struct proc_maps *maps, bool *ret_changed)
 {
     int r = modules_update(&u->modules, m, maps, ret_changed);
 
-    /* What is known of code in a file stays true while the file is mapped. */
-    if (u->modules.lost) {
-        places_forget(u);
-        module_identity_update(&u->marks, u->modules.items, u->modules.n);
+    /* Entries in an ELF file stay valid as long as the file is mapped. */
+    if (u->modules.any_unloaded) {
+        entries_clear(u);
+        module_identity_update(&u->identities, u->modules.items, u->modules.n);
     } else {
-        places_forget_made(u);
+        entries_clear_jit_names(u);
     }
     return r;
 }
 
-/* What is in no module is not kept: it may be in one the next time. */
-static struct unwind_place *place_new(struct unwind *u, struct mem *m, addr_t pc)
+/* Looks up a pc and caches the result. NULL if out of memory. */
+static struct pc_entry *entry_new(struct unwind *u, struct mem *m, addr_t pc)
 {
-    struct unwind_place found = {.pc = pc}, *p;
+    struct pc_entry found = {.pc = pc, .module = modules_find(&u->modules, pc)}, *p;
 
-    place_fill(u, m, &found);
     if (!found.module) {
-        u->nowhere = found;
-        return &u->nowhere;
+        u->unmapped = found;
+        return &u->unmapped;
     }
+    found.has_row = module_tables_row(&u->modules, found.module, m, pc, &found.row, &found.section) == 0;
     p = malloc(sizeof(*p));
     if (!p)
         return NULL;
     *p = found;
     u->slots[slot_of(u->slots, u->cap, pc)] = p;
-    u->is_fresh = true;
+    u->has_new_entries = true;
     u->n++;
-    u->n_made += !found.module->is_elf;
+    u->n_jit += !found.module->is_elf;
     return p;
 }
 
-/* NULL when there is no memory or no room for it. */
-static struct unwind_place *place_of(struct unwind *u, struct mem *m, addr_t pc)
+/* Finds or makes the entry of a pc. NULL if out of memory or if there are too many. */
+static struct pc_entry *entry_find(struct unwind *u, struct mem *m, addr_t pc)
 {
-    struct unwind_place *p = u->slots[slot_of(u->slots, u->cap, pc)];
+    struct pc_entry *p = u->slots[slot_of(u->slots, u->cap, pc)];
 
     if (p)
         return p;
-    if (u->n >= MAX_FILL || (u->n * 2 >= u->cap && table_grow(u, u->cap * 2) < 0))
+    if (u->n >= MAX_ENTRIES_PEAK || (u->n * 2 >= u->cap && table_grow(u, u->cap * 2) < 0))
         return NULL;
-    return place_new(u, m, pc);
+    return entry_new(u, m, pc);
 }
 
-static int stack_word(void *arg, uint64_t addr, uint64_t *ret)
+static int read_stack_word(void *arg, uint64_t addr, uint64_t *ret)
 {
     const struct stack_copy *c = arg;
 
-    if (addr < c->at || c->len < 8 || addr - c->at > c->len - 8)
-        return c->rest ? mem_read_addr(c->rest, addr, ret) : ERR_READ;
-    memcpy(ret, c->bytes + (addr - c->at), sizeof(*ret));
+    if (addr < c->addr || c->len < 8 || addr - c->addr > c->len - 8)
+        return c->fallback ? mem_read_addr(c->fallback, addr, ret) : ERR_READ;
+    memcpy(ret, c->bytes + (addr - c->addr), sizeof(*ret));
     return 0;
 }
 
@@ -188,60 +182,60 @@ static bool is_known(const struct cfi_expr_env *env, unsigned reg)
     return env->known >> reg & 1;
 }
 
-static int cfa_of(const struct walk *w, const struct unwind_place *p, uint64_t *ret)
+static int compute_cfa(const struct walk *w, const struct pc_entry *p, uint64_t *ret)
 {
     const struct cfi_rule *rule = &p->row.cfa;
 
-    if (rule->kind == CFI_IS_EXPR)
+    if (rule->kind == CFI_VAL_EXPRESSION)
         return cfi_expr_eval(p->section, rule, &w->env, NULL, ret);
-    if (rule->kind != CFI_REG_OFFSET || rule->reg >= CFI_REGS || !is_known(&w->env, rule->reg))
+    if (rule->kind != CFI_CFA_REG_OFFSET || rule->reg >= CFI_REGS || !is_known(&w->env, rule->reg))
         return ERR_READ;
     *ret = w->env.regs[rule->reg] + (uint64_t)(int64_t)rule->value;
     return 0;
 }
 
-/* A register in the caller; ERR_READ when it is lost. */
-static int reg_of(const struct walk *w, const struct unwind_place *p, unsigned reg, uint64_t cfa, uint64_t *ret)
+/* Computes the value of a register in the caller. Returns ERR_READ if the value is lost. */
+static int restore_reg(const struct walk *w, const struct pc_entry *p, unsigned reg, uint64_t cfa, uint64_t *ret)
 {
     const struct cfi_rule *rule = &p->row.regs[reg];
     uint64_t at = cfa + (uint64_t)(int64_t)rule->value;
     int r;
 
     switch (rule->kind) {
-    case CFI_SAME:
+    case CFI_SAME_VALUE:
         *ret = w->env.regs[reg];
         return reg != CFI_RA && is_known(&w->env, reg) ? 0 : ERR_READ;
-    case CFI_AT_CFA:
-        return stack_word(w->env.arg, at, ret);
-    case CFI_IS_CFA:
+    case CFI_OFFSET:
+        return read_stack_word(w->env.arg, at, ret);
+    case CFI_VAL_OFFSET:
         *ret = at;
         return 0;
-    case CFI_REG:
+    case CFI_REGISTER:
         if (rule->value < 0 || rule->value >= CFI_REGS || !is_known(&w->env, (unsigned)rule->value))
             return ERR_READ;
         *ret = w->env.regs[rule->value];
         return 0;
-    case CFI_AT_EXPR:
-    case CFI_IS_EXPR:
+    case CFI_EXPRESSION:
+    case CFI_VAL_EXPRESSION:
         r = cfi_expr_eval(p->section, rule, &w->env, &cfa, ret);
-        return r == 0 && rule->kind == CFI_AT_EXPR ? stack_word(w->env.arg, *ret, ret) : r;
+        return r == 0 && rule->kind == CFI_EXPRESSION ? read_stack_word(w->env.arg, *ret, ret) : r;
     default:
         return ERR_READ;
     }
 }
 
-/* From a frame to its caller by its row. */
-static int step_by_row(struct walk *w, const struct unwind_place *p, uint64_t *ret_cfa)
+/* Steps to the caller by the rules of the row. */
+static int step_by_row(struct walk *w, const struct pc_entry *p, uint64_t *ret_cfa)
 {
     struct cfi_expr_env next = w->env;
     uint64_t cfa;
-    int r = cfa_of(w, p, &cfa);
+    int r = compute_cfa(w, p, &cfa);
 
     if (r < 0 || cfa <= w->env.regs[REGS_SP])
         return ERR_READ;
     next.known = 0;
     for (unsigned reg = 0; reg < CFI_REGS; reg++)
-        if (cpu_is_saved(reg) && reg_of(w, p, reg, cfa, &next.regs[reg]) == 0)
+        if (cpu_is_callee_saved(reg) && restore_reg(w, p, reg, cfa, &next.regs[reg]) == 0)
             next.known |= 1u << reg;
     next.regs[REGS_SP] = cfa;
     next.known |= 1u << REGS_SP;
@@ -259,90 +253,79 @@ static bool is_code(void *arg, uint64_t pc)
     return modules_find(&w->u->modules, pc) != NULL;
 }
 
-static bool ends_signal(void *arg, uint64_t pc)
+static bool is_signal_return(void *arg, uint64_t pc)
 {
     struct walk *w = arg;
-    const struct unwind_place *p = place_of(w->u, w->m, pc - 1);
+    const struct pc_entry *p = entry_find(w->u, w->m, pc - 1);
 
     return p && p->has_row && p->row.is_signal;
 }
 
-static struct cpu_guess guess_of(struct walk *w)
+static struct cpu_guess make_guess(struct walk *w)
 {
-    return (struct cpu_guess){.is_code = is_code, .ends_signal = ends_signal, .arg = w, .mem = w->m};
+    return (struct cpu_guess){.is_code = is_code, .is_signal_return = is_signal_return, .arg = w, .mem = w->m};
 }
 
-/* A call of a bad address is where many programs crash. Code that is new may look the same: the caller of all this is
- * told, and looks at the maps again. */
-static void leave_bad_call(struct walk *w, struct native_stack *s)
+/* Many programs crash in a call through a bad function pointer: go on from its caller. The pc may also be in code that
+ * was just mapped, so unknown_pc asks our caller to update the modules. */
+static void skip_bad_call(struct walk *w, struct native_stack *s)
 {
-    struct cpu_guess guess = guess_of(w);
+    struct cpu_guess guess = make_guess(w);
 
     if (modules_find(&w->u->modules, w->env.regs[REGS_PC]))
         return;
-    s->unknown = true;
-    if (cpu_undo_call(&guess, &w->env) == 0)
-        w->inside = false;
+    s->unknown_pc = true;
+    if (cpu_unwind_bad_call(&guess, &w->env) == 0)
+        w->pc_is_exact = false;
 }
 
-static int step_to_caller(struct walk *w, const struct unwind_place *p, uint64_t *ret_cfa)
+static int step_to_caller(struct walk *w, const struct pc_entry *p, uint64_t *ret_cfa)
 {
-    struct cpu_guess guess = guess_of(w);
+    struct cpu_guess guess = make_guess(w);
 
     if (p->has_row && p->row.is_signal) {
-        w->inside = true; /* it was interrupted there, and has not called */
+        w->pc_is_exact = true; /* the signal interrupted this instruction */
         *ret_cfa = w->env.regs[REGS_SP];
-        return w->signals++ < MAX_SIGNALS ? cpu_signal_frame(&w->env) : ERR_READ;
+        return w->signals++ < MAX_SIGNALS ? cpu_unwind_signal_frame(&w->env) : ERR_READ;
     }
-    if (p->has_row && step_by_row(w, p, ret_cfa) == 0) {
-        w->inside = false;
-        return 0;
-    }
-    if (p->has_row || cpu_guess_caller(&guess, &w->env, ret_cfa) < 0)
-        return ERR_READ;
-    w->inside = false;
-    return 0;
+    w->pc_is_exact = false;
+    return p->has_row ? step_by_row(w, p, ret_cfa) : cpu_guess_caller(&guess, &w->env, ret_cfa);
 }
 
-/* _start, and where a thread begins: the tables say that there is no caller. */
-static bool is_first(const struct unwind_place *p)
+/* True for _start and clone: their unwind tables mark the return address as undefined. */
+static bool is_outermost(const struct pc_entry *p)
 {
     return p->has_row && !p->row.is_signal && p->row.regs[CFI_RA].kind == CFI_UNDEFINED;
 }
 
-static void note_saved(const struct walk *w, struct native_frame *f)
-{
-    for (size_t i = 0; i < CPU_SAVED; i++)
-        if (is_known(&w->env, cpu_saved_reg(i)))
-            f->saved[i] = w->env.regs[cpu_saved_reg(i)];
-}
-
 static int walk_frames(struct walk *w, struct native_stack *s)
 {
-    while (s->n < MAX_FRAMES && w->u->n < MAX_FILL) {
-        struct unwind_place *p;
+    while (s->n < MAX_FRAMES && w->u->n < MAX_ENTRIES_PEAK) {
+        struct pc_entry *p;
         struct native_frame *f;
         uint64_t pc;
 
-        if (w->inside)
-            leave_bad_call(w, s);
+        if (w->pc_is_exact)
+            skip_bad_call(w, s);
         pc = w->env.regs[REGS_PC];
-        p = pc ? place_of(w->u, w->m, pc - !w->inside) : NULL;
+        p = pc ? entry_find(w->u, w->m, pc - !w->pc_is_exact) : NULL;
         if (!p)
             return pc ? ERR_NOMEM : 0;
         if (!p->module) {
             log_often(LOG_LEVEL_DEBUG, "unwind", 0, "frame %zu: %#llx is in no module", s->n, (unsigned long long)pc);
-            s->unknown = true;
+            s->unknown_pc = true;
             return 0;
         }
         if (grow_array((void **)&s->items, &s->cap, s->n + 1, sizeof(*s->items)) < 0)
             return ERR_NOMEM;
         f = &s->items[s->n++];
-        *f = (struct native_frame){.place = p, .sp = w->env.regs[REGS_SP]};
-        note_saved(w, f);
-        if (is_first(p)) {
-            f->cfa = w->copy->at + w->copy->len;
-            s->whole = true;
+        *f = (struct native_frame){.pc_entry = p, .sp = w->env.regs[REGS_SP]};
+        for (size_t i = 0; i < CPU_CALLEE_SAVED; i++)
+            if (is_known(&w->env, cpu_callee_saved_reg(i)))
+                f->saved[i] = w->env.regs[cpu_callee_saved_reg(i)];
+        if (is_outermost(p)) {
+            f->cfa = w->copy->addr + w->copy->len;
+            s->complete = true;
             return 0;
         }
         if (step_to_caller(w, p, &f->cfa) < 0) {
@@ -359,82 +342,82 @@ int unwind_stack(struct unwind *u, struct mem *m, const struct regs *regs, const
                  struct native_stack *ret)
 {
     struct stack_copy mine = *copy;
-    struct walk w = {.u = u, .m = m, .copy = copy, .inside = true};
+    struct walk w = {.u = u, .m = m, .copy = copy, .pc_is_exact = true};
 
-    if (u->n > MAX_PLACES)
-        places_forget(u);
-    w.env = (struct cfi_expr_env){.known = (1u << CFI_REGS) - 1, .read = stack_word, .arg = &mine};
+    if (u->n > MAX_ENTRIES)
+        entries_clear(u);
+    w.env = (struct cfi_expr_env){.known = (1u << CFI_REGS) - 1, .read_word = read_stack_word, .arg = &mine};
     memcpy(w.env.regs, regs->r, sizeof(w.env.regs));
     ret->n = 0;
-    ret->whole = ret->unknown = false;
+    ret->complete = ret->unknown_pc = false;
     return walk_frames(&w, ret);
 }
 
 size_t unwind_identity_spans(struct unwind *u, struct mem_span *spans)
 {
-    u->is_fresh = false;
-    return module_identity_spans(&u->marks, spans);
+    u->has_new_entries = false;
+    return module_identity_spans(&u->identities, spans);
 }
 
-void unwind_identities_check(struct unwind *u, size_t n)
+void unwind_identity_check(struct unwind *u, size_t n)
 {
-    module_identity_check(&u->marks, n);
+    module_identity_check(&u->identities, n);
 }
 
-/* The modules of a stack that may be another's place, each once. */
+/* Lists the distinct modules of a stack that might have been replaced by others. */
 static size_t list_modules(struct unwind *u, const struct native_stack *s, struct module **mods)
 {
     size_t n = 0;
 
     u->round++;
-    for (size_t i = 0; i < s->n && n < MAX_PAGES; i++) {
-        struct module *mod = s->items[i].place->module;
+    for (size_t i = 0; i < s->n && n < MAX_CHECKED; i++) {
+        struct module *mod = s->items[i].pc_entry->module;
 
-        if (mod->first_page && !mod->fixed && mod->round != u->round)
+        if (mod->first_page && !mod->never_unloaded && mod->visit_round != u->round)
             mods[n++] = mod;
-        mod->round = u->round;
+        mod->visit_round = u->round;
     }
     return n;
 }
 
-/* But for those that were seen to be there in the instant of the stack. */
-static size_t list_doubtful(struct unwind *u, const struct native_stack *s, struct module **mods)
+/* The same, without modules that were confirmed when the stack was read. */
+static size_t list_unconfirmed(struct unwind *u, const struct native_stack *s, struct module **mods)
 {
     size_t n = list_modules(u, s, mods), kept = 0;
 
     for (size_t i = 0; i < n; i++)
-        if (mods[i]->stale || u->is_fresh || !module_identity_is_confirmed(&u->marks, mods[i]))
+        if (mods[i]->stale || u->has_new_entries || !module_identity_is_confirmed(&u->identities, mods[i]))
             mods[kept++] = mods[i];
     return kept;
 }
 
 bool unwind_is_confirmed(struct unwind *u, const struct native_stack *s)
 {
-    struct module *mods[MAX_PAGES];
+    struct module *mods[MAX_CHECKED];
     size_t n = list_modules(u, s, mods);
     bool all = true;
 
     for (size_t i = 0; i < n && n <= MODULE_IDENTITY_MAX; i++) {
-        all &= module_identity_is_confirmed(&u->marks, mods[i]);
-        module_identity_add(&u->marks, mods[i]);
+        all &= module_identity_is_confirmed(&u->identities, mods[i]);
+        module_identity_add(&u->identities, mods[i]);
     }
     return all;
 }
 
-bool unwind_still(struct unwind *u, struct mem *m, const struct native_stack *s, bool *ret_shares)
+bool unwind_modules_unchanged(struct unwind *u, struct mem *m, const struct native_stack *s, bool *ret_reused)
 {
-    struct mem_span spans[MAX_PAGES] = {0};
-    struct module *mods[MAX_PAGES];
-    size_t n = list_doubtful(u, s, mods), got;
+    struct mem_span spans[MAX_CHECKED] = {0};
+    struct module *mods[MAX_CHECKED];
+    size_t n = list_unconfirmed(u, s, mods), got;
     bool still = true;
 
     for (size_t i = 0; i < n; i++)
-        spans[i] = (struct mem_span){mods[i]->start, u->pages[i], MODULE_PAGE};
+        spans[i] = (struct mem_span){mods[i]->start, u->first_pages[i], MODULE_PAGE};
     got = n ? mem_readv(m, spans, n) : 0;
-    *ret_shares = false;
+    *ret_reused = false;
     for (size_t i = 0; i < n; i++) {
-        *ret_shares |= mods[i]->shares;
-        mods[i]->stale |= i >= got || memcmp(u->pages[i], mods[i]->first_page, MODULE_PAGE) != 0;
+        *ret_reused |= mods[i]->address_reused;
+        mods[i]->stale |= i >= got || memcmp(u->first_pages[i], mods[i]->first_page, MODULE_PAGE) != 0;
         still &= !mods[i]->stale;
     }
     return still;

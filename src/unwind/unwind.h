@@ -1,10 +1,11 @@
 /*
- * Registers and a copy of the stack -> the native frames, innermost first. The thread may run on meanwhile: all that
- * moves was copied.
+ * Unwinds a thread: registers and a copy of its stack in, native frames out, innermost first. The thread may keep
+ * running meanwhile, because everything that changes was copied.
  *
- *     unwind_update(u, mem, maps);
+ *     unwind_update(u, mem, maps, &changed);
  *     unwind_stack(u, mem, &regs, &copy, &stack);
- *     for (size_t i = 0; i < stack.n; i++) … stack.items[i].pc …
+ *     for (size_t i = 0; i < stack.n; i++)
+ *         printf("%" PRIx64 "\n", stack.items[i].pc_entry->pc);
  */
 #ifndef UNWIND_UNWIND_H
 #define UNWIND_UNWIND_H
@@ -16,69 +17,74 @@
 
 struct unwind;
 
-/* The used part of a thread's stack. */
+/* A copy of the used part of a thread's stack. */
 struct stack_copy {
-    addr_t at;
+    addr_t addr; /* of bytes[0] in the target */
     const unsigned char *bytes;
     size_t len;
-    struct mem *rest; /* what is elsewhere, if it stands still, too: that of a core file. NULL: nothing else is read */
+    struct mem
+        *fallback; /* read for addresses outside the copy; NULL if the target is running, since memory may change */
 };
 
-/* An address of code that was met: how to unwind it, and what the caller notes of it. */
-struct unwind_place {
-    addr_t pc; /* to look up: inside of the call, not behind it */
+/* What is known about one pc: its module, its unwind row, and the caller's data. Cached, so each pc is looked up
+ * once. */
+struct pc_entry {
+    addr_t pc; /* for a frame that made a call: inside the call instruction, not the return address */
     struct module *module;
     bool has_row;
     struct cfi_row row;
-    const struct cfi_section *section; /* that the expressions of `row` are in */
-    const void *user;                  /* the caller's; NULL at first */
+    const struct cfi_section *section; /* holds the DWARF expressions of `row` */
+    const void *user;                  /* for the caller; initially NULL */
 };
 
 struct native_frame {
-    struct unwind_place *place; /* good until the next unwind_update or unwind_stack */
-    addr_t sp, cfa;             /* its part of the stack */
-    uint64_t saved[CPU_SAVED];  /* the registers of cpu_saved_reg as it has them; 0: not known */
+    struct pc_entry *pc_entry;        /* valid until the next unwind_update or unwind_stack */
+    addr_t sp, cfa;                   /* the bounds of the frame */
+    uint64_t saved[CPU_CALLEE_SAVED]; /* values of the callee-saved registers in this frame; 0 if unknown */
 };
 
 struct native_stack {
     struct native_frame *items;
     size_t n, cap;
-    bool whole;   /* it ends where a thread begins */
-    bool unknown; /* it met an address that is in no module: the maps may have changed */
+    bool complete;   /* reached the outermost frame of the thread */
+    bool unknown_pc; /* met a pc outside all modules: the memory map may have changed */
 };
 
-struct unwind *unwind_new(void);
+struct unwind *unwind_new(void);              /* NULL if out of memory */
 struct unwind *unwind_free(struct unwind *u); /* accepts NULL, returns NULL */
 
-/* For the caller's `user` of modules. */
+/* Sets the function that frees module->user. */
 void unwind_set_free(struct unwind *u, void (*free_user)(void *user));
 
-/* Where tables are looked for that are not in memory. */
+/* Sets where to look for unwind tables that are not in memory. */
 void unwind_set_files(struct unwind *u, const struct module_files *files);
 
-/* Looks at the maps: at first, and again whenever they may have changed. `ret_changed`: modules came or went. `user` of
- * places that are not in an ELF file is NULL again. 0 or ERR_NOMEM. */
+/* Updates the list of modules. Call it before the first unwind_stack and whenever the memory map may have changed. Sets
+ * `*ret_changed` if modules came or went. Clears pc_entry->user for code that is not in an ELF file. Returns 0 or
+ * ERR_NOMEM. */
 int unwind_update(struct unwind *u, struct mem *m, const struct proc_maps *maps, bool *ret_changed);
 
-/* 0 (also when it could not be followed to the end) or ERR_NOMEM. `m` is read for tables only. */
+/* Unwinds as far as possible. Reads only unwind tables and code from `m`. Returns 0, also for an incomplete stack, or
+ * ERR_NOMEM. */
 int unwind_stack(struct unwind *u, struct mem *m, const struct regs *regs, const struct stack_copy *copy,
                  struct native_stack *ret);
 void native_stack_free(struct native_stack *s);
 
 /*
- * What to read in the same instant as the stack, MODULE_IDENTITY_MAX spans at most, and how many of them could be: for
- * unwind_still, which else can only look later.
+ * Another library can be mapped at the address of one that was unloaded. To notice, read the spans of
+ * unwind_identity_spans (at most MODULE_IDENTITY_MAX) together with the stack, then pass how many of them could be read
+ * to unwind_identity_check.
  */
 size_t unwind_identity_spans(struct unwind *u, struct mem_span *spans);
-void unwind_identities_check(struct unwind *u, size_t n);
+void unwind_identity_check(struct unwind *u, size_t n);
 
-/* False when one of the stack's modules was not among the marks, so that another one may have been in its place: the next
- * stack tells, since now it is. True as well when there are too many of them. */
+/* True if the identity of every module in the stack was read together with the stack, or if there are too many modules
+ * to do that. If false, the modules are added to the spans, so the next sample can be confirmed. */
 bool unwind_is_confirmed(struct unwind *u, const struct native_stack *s);
 
-/* True when the modules of the stack are in memory as they were when they were found: what was unwound after their
- * names and tables were read means the same now. `ret_shares`: one of them takes turns with another at its place. */
-bool unwind_still(struct unwind *u, struct mem *m, const struct native_stack *s, bool *ret_shares);
+/* True if the modules of the stack have not changed in memory since they were found, so their symbols and unwind tables
+ * apply to this stack. `*ret_reused` is set if one of them shares its address with a module seen earlier. */
+bool unwind_modules_unchanged(struct unwind *u, struct mem *m, const struct native_stack *s, bool *ret_reused);
 
 const struct modules *unwind_modules(const struct unwind *u);
 

@@ -24,10 +24,10 @@ static int read_word(void *arg, uint64_t addr, uint64_t *ret)
 
 static void evaluate(const struct cfi_section *s, const struct cfi_rule *rule)
 {
-    struct cfi_expr_env env = {.known = 0x1ffff, .read = read_word};
+    struct cfi_expr_env env = {.known = 0x1ffff, .read_word = read_word};
     uint64_t value, cfa = 0x7000;
 
-    if (rule->kind != CFI_AT_EXPR && rule->kind != CFI_IS_EXPR)
+    if (rule->kind != CFI_EXPRESSION && rule->kind != CFI_VAL_EXPRESSION)
         return;
     for (unsigned i = 0; i < CFI_REGS; i++)
         env.regs[i] = 0x1000 * i;
@@ -41,12 +41,13 @@ static void look(struct cfi_table *t, uint64_t pc)
 
     if (cfi_find(t, pc, &row) < 0)
         return;
-    if (pc < row.start || pc >= row.end || row.function > row.start || row.cfa.kind == CFI_SAME ||
-        (row.cfa.kind == CFI_REG_OFFSET && row.cfa.reg >= CFI_RA))
+    if (pc < row.start || pc >= row.end || row.function > row.start || row.cfa.kind == CFI_SAME_VALUE ||
+        (row.cfa.kind == CFI_CFA_REG_OFFSET && row.cfa.reg >= CFI_RA))
         abort();
     evaluate(&t->frame, &row.cfa);
     for (unsigned i = 0; i < CFI_REGS; i++) {
-        if (row.regs[i].kind > CFI_IS_EXPR || (row.regs[i].kind == CFI_REG && row.regs[i].value >= CFI_REGS))
+        if (row.regs[i].kind > CFI_VAL_EXPRESSION ||
+            (row.regs[i].kind == CFI_REGISTER && row.regs[i].value >= CFI_REGS))
             abort();
         evaluate(&t->frame, &row.regs[i]);
     }
@@ -64,7 +65,7 @@ static void look_around(struct cfi_table *t)
         look(t, t->entries[i].start + 20);
     }
     look(t, 0);
-    look(t, t->frame.at);
+    look(t, t->frame.addr);
     look(t, UINT64_MAX);
 }
 
@@ -78,10 +79,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         return 0;
     memcpy(&head, data, sizeof(head));
     size -= sizeof(head);
-    header = (struct cfi_section){.bytes = data + sizeof(head), .len = head.header_len, .at = head.header_at};
+    header = (struct cfi_section){.bytes = data + sizeof(head), .len = head.header_len, .addr = head.header_at};
     if (header.len > size)
         header.len = size;
-    frame = (struct cfi_section){.bytes = header.bytes + header.len, .len = size - header.len, .at = head.frame_at};
+    frame = (struct cfi_section){.bytes = header.bytes + header.len, .len = size - header.len, .addr = head.frame_at};
     if (head.is_debug ? cfi_table_make_debug(&by_scan, &frame, 0x7f0000000000) : cfi_table_make(&by_scan, &frame, NULL))
         return 0;
     look_around(&by_scan);

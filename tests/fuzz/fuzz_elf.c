@@ -43,11 +43,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct proc_map map = {.start = START, .end = START + 4096, .readable = true, .inode = 1, .path = ""};
     struct image img;
     addr_t at;
-    size_t len;
 
     elf_file_symbol(&f, "_PyRuntime", &at);
     elf_file_symbol(&f, "interp_head", &at);
-    elf_file_section(&f, ".PyRuntime", &at, &len);
     if (image_open(&m.mem, &map, &img) == 0)
         image_symbol(&m.mem, &img, "_PyRuntime", &at);
     return 0;

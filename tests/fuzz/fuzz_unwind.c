@@ -38,7 +38,7 @@ static void walk(struct unwind *u, struct mem *m, const struct regs *regs, const
 
     if (unwind_stack(u, m, regs, copy, &stack) == 0)
         for (size_t i = 0; i < stack.n; i++)
-            if (!stack.items[i].place->module || stack.items[i].cfa < stack.items[i].sp)
+            if (!stack.items[i].pc_entry->module || stack.items[i].cfa < stack.items[i].sp)
                 abort();
     native_stack_free(&stack);
 }
@@ -47,7 +47,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static const struct mem_ops ops = {.readv = bytes_readv};
     struct regs regs;
-    struct stack_copy copy = {.at = STACK, .len = ROOM};
+    struct stack_copy copy = {.addr = STACK, .len = ROOM};
     struct bytes_mem m = {.mem = {&ops}};
     struct proc_map maps[] = {
         {.start = BASE, .readable = true, .executable = true, .inode = 1, .path = "/bin/a"},

@@ -28,7 +28,7 @@ static int row_at(const struct fake_cie *cie, const char *program, size_t len, u
     fake_cfi_cie(&f, cie);
     fake_cfi_fde(&f, START, SIZE, program, len);
     fake_cfi_end(&f);
-    s = (struct cfi_section){.bytes = f.bytes, .len = f.len, .at = AT};
+    s = (struct cfi_section){.bytes = f.bytes, .len = f.len, .addr = AT};
     if (!CHECK_INT(cfi_table_make(&t, &s, NULL), 0))
         return ERR_READ;
     r = cfi_find(&t, pc, ret);
@@ -36,9 +36,9 @@ static int row_at(const struct fake_cie *cie, const char *program, size_t len, u
     return r;
 }
 
-static void check_rule(const struct cfi_rule *rule, enum cfi_kind kind, int64_t value, const char *what)
+static void check_rule(const struct cfi_rule *rule, enum cfi_rule_kind kind, int64_t value, const char *what)
 {
-    if (!CHECK(rule->kind == kind && (kind == CFI_AT_EXPR || kind == CFI_IS_EXPR || rule->value == value)))
+    if (!CHECK(rule->kind == kind && (kind == CFI_EXPRESSION || kind == CFI_VAL_EXPRESSION || rule->value == value)))
         fprintf(stderr, "    %s: kind %d, value %d\n", what, rule->kind, (int)rule->value);
 }
 
@@ -47,39 +47,39 @@ struct step_case {
     const char *program;
     size_t len;
     unsigned reg; /* the register that the rule is for; 99: the CFA */
-    enum cfi_kind kind;
+    enum cfi_rule_kind kind;
     int64_t value;
     unsigned cfa_reg;
 };
 
 /* For each operation: its effect on a register or on the CFA. */
 static const struct step_case steps[] = {
-    {"offset", BYTES("\x86\x02"), 6, CFI_AT_CFA, -16, 7},
-    {"offset_extended", BYTES("\x05\x0f\x81\x01"), 15, CFI_AT_CFA, -1032, 7},
-    {"offset_extended_sf", BYTES("\x11\x03\x7e"), 3, CFI_AT_CFA, 16, 7},
-    {"GNU_negative_offset", BYTES("\x2f\x03\x02"), 3, CFI_AT_CFA, 16, 7},
-    {"val_offset", BYTES("\x14\x0c\x02"), 12, CFI_IS_CFA, -16, 7},
-    {"val_offset_sf", BYTES("\x15\x0c\x7f"), 12, CFI_IS_CFA, 8, 7},
-    {"register", BYTES("\x09\x10\x0b"), 16, CFI_REG, 11, 7},
+    {"offset", BYTES("\x86\x02"), 6, CFI_OFFSET, -16, 7},
+    {"offset_extended", BYTES("\x05\x0f\x81\x01"), 15, CFI_OFFSET, -1032, 7},
+    {"offset_extended_sf", BYTES("\x11\x03\x7e"), 3, CFI_OFFSET, 16, 7},
+    {"GNU_negative_offset", BYTES("\x2f\x03\x02"), 3, CFI_OFFSET, 16, 7},
+    {"val_offset", BYTES("\x14\x0c\x02"), 12, CFI_VAL_OFFSET, -16, 7},
+    {"val_offset_sf", BYTES("\x15\x0c\x7f"), 12, CFI_VAL_OFFSET, 8, 7},
+    {"register", BYTES("\x09\x10\x0b"), 16, CFI_REGISTER, 11, 7},
     {"register, not followed", BYTES("\x09\x03\x11"), 3, CFI_UNDEFINED, 0, 7},
     {"undefined", BYTES("\x07\x10"), 16, CFI_UNDEFINED, 0, 7},
-    {"same_value", BYTES("\x86\x02\x08\x06"), 6, CFI_SAME, 0, 7},
-    {"restore", BYTES("\x90\x03\xd0"), 16, CFI_AT_CFA, -8, 7},
-    {"restore_extended", BYTES("\x86\x03\x06\x06"), 6, CFI_SAME, 0, 7},
-    {"expression", BYTES("\x10\x06\x02\x77\x08"), 6, CFI_AT_EXPR, 0, 7},
-    {"val_expression", BYTES("\x16\x06\x02\x77\x08"), 6, CFI_IS_EXPR, 0, 7},
-    {"a register that is none", BYTES("\x05\x20\x01\x86\x02"), 6, CFI_AT_CFA, -16, 7},
-    {"def_cfa", BYTES("\x0c\x06\x10"), 99, CFI_REG_OFFSET, 16, 6},
-    {"def_cfa_sf", BYTES("\x12\x06\x7e"), 99, CFI_REG_OFFSET, 16, 6},
-    {"def_cfa_register", BYTES("\x0d\x06"), 99, CFI_REG_OFFSET, 8, 6},
-    {"def_cfa_offset", BYTES("\x0e\x80\x08"), 99, CFI_REG_OFFSET, 1024, 7},
-    {"def_cfa_offset_sf", BYTES("\x13\x7e"), 99, CFI_REG_OFFSET, 16, 7},
-    {"def_cfa_expression", BYTES("\x0f\x02\x76\x78"), 99, CFI_IS_EXPR, 0, 0},
-    {"nop, GNU_args_size", BYTES("\x00\x2e\x10\x0e\x18"), 99, CFI_REG_OFFSET, 24, 7},
-    {"remember, restore", BYTES("\x86\x02\x0a\x0c\x06\x10\xc6\x0b"), 99, CFI_REG_OFFSET, 8, 7},
-    {"remember, restore a register", BYTES("\x86\x02\x0a\x0c\x06\x10\xc6\x0b"), 6, CFI_AT_CFA, -16, 7},
-    {"the return address", BYTES(""), 16, CFI_AT_CFA, -8, 7},
-    {"nothing said", BYTES(""), 3, CFI_SAME, 0, 7},
+    {"same_value", BYTES("\x86\x02\x08\x06"), 6, CFI_SAME_VALUE, 0, 7},
+    {"restore", BYTES("\x90\x03\xd0"), 16, CFI_OFFSET, -8, 7},
+    {"restore_extended", BYTES("\x86\x03\x06\x06"), 6, CFI_SAME_VALUE, 0, 7},
+    {"expression", BYTES("\x10\x06\x02\x77\x08"), 6, CFI_EXPRESSION, 0, 7},
+    {"val_expression", BYTES("\x16\x06\x02\x77\x08"), 6, CFI_VAL_EXPRESSION, 0, 7},
+    {"a register that is none", BYTES("\x05\x20\x01\x86\x02"), 6, CFI_OFFSET, -16, 7},
+    {"def_cfa", BYTES("\x0c\x06\x10"), 99, CFI_CFA_REG_OFFSET, 16, 6},
+    {"def_cfa_sf", BYTES("\x12\x06\x7e"), 99, CFI_CFA_REG_OFFSET, 16, 6},
+    {"def_cfa_register", BYTES("\x0d\x06"), 99, CFI_CFA_REG_OFFSET, 8, 6},
+    {"def_cfa_offset", BYTES("\x0e\x80\x08"), 99, CFI_CFA_REG_OFFSET, 1024, 7},
+    {"def_cfa_offset_sf", BYTES("\x13\x7e"), 99, CFI_CFA_REG_OFFSET, 16, 7},
+    {"def_cfa_expression", BYTES("\x0f\x02\x76\x78"), 99, CFI_VAL_EXPRESSION, 0, 0},
+    {"nop, GNU_args_size", BYTES("\x00\x2e\x10\x0e\x18"), 99, CFI_CFA_REG_OFFSET, 24, 7},
+    {"remember, restore", BYTES("\x86\x02\x0a\x0c\x06\x10\xc6\x0b"), 99, CFI_CFA_REG_OFFSET, 8, 7},
+    {"remember, restore a register", BYTES("\x86\x02\x0a\x0c\x06\x10\xc6\x0b"), 6, CFI_OFFSET, -16, 7},
+    {"the return address", BYTES(""), 16, CFI_OFFSET, -8, 7},
+    {"nothing said", BYTES(""), 3, CFI_SAME_VALUE, 0, 7},
 };
 
 static void test_steps(void)
@@ -142,10 +142,10 @@ static void test_remember(void)
         uint64_t at;
         unsigned reg;
         int value;
-        enum cfi_kind rbp;
-    } want[] = {{0, 7, 8, CFI_SAME},     {1, 7, 16, CFI_AT_CFA},  {4, 6, 16, CFI_AT_CFA},
-                {15, 6, 16, CFI_AT_CFA}, {16, 7, 8, CFI_SAME},    {17, 6, 16, CFI_AT_CFA},
-                {21, 6, 16, CFI_AT_CFA}, {22, 6, 16, CFI_AT_CFA}, {SIZE - 1, 6, 16, CFI_AT_CFA}};
+        enum cfi_rule_kind rbp;
+    } want[] = {{0, 7, 8, CFI_SAME_VALUE}, {1, 7, 16, CFI_OFFSET},     {4, 6, 16, CFI_OFFSET},
+                {15, 6, 16, CFI_OFFSET},   {16, 7, 8, CFI_SAME_VALUE}, {17, 6, 16, CFI_OFFSET},
+                {21, 6, 16, CFI_OFFSET},   {22, 6, 16, CFI_OFFSET},    {SIZE - 1, 6, 16, CFI_OFFSET}};
     struct cfi_row row;
 
     for (size_t i = 0; i < sizeof(want) / sizeof(want[0]); i++) {
@@ -217,7 +217,7 @@ static void make_three(struct made *m, const struct fake_cie *cie, bool has_no_e
 
 static struct cfi_section section_of(const struct fake_cfi *f)
 {
-    return (struct cfi_section){.bytes = f->bytes, .len = f->len, .at = f->at};
+    return (struct cfi_section){.bytes = f->bytes, .len = f->len, .addr = f->at};
 }
 
 /* The CFA's offset at `pc`; -1 if there is no row. */
@@ -359,7 +359,7 @@ static void check_by_header(struct made *m, bool uses_it)
     struct cfi_section frame = section_of(&m->frame), header = section_of(&m->header);
 
     CHECK_INT(cfi_table_make(&m->table, &frame, &header), 0);
-    CHECK((m->table.n_header != 0) == uses_it);
+    CHECK((m->table.n_hdr_pairs != 0) == uses_it);
     check_three(m, 0);
     cfi_table_free(&m->table);
 }
@@ -464,7 +464,7 @@ static void test_load(void)
     fake_cfi_end(&m.frame);
     fake_cfi_header(&m.header, 0x4000, 0x1b, &m.frame, m.starts, m.fdes, 3);
     l = (struct lazy){.from = &m.frame};
-    frame = (struct cfi_section){.bytes = l.bytes, .len = m.frame.len, .at = AT, .load = lazy_load, .arg = &l};
+    frame = (struct cfi_section){.bytes = l.bytes, .len = m.frame.len, .addr = AT, .load = lazy_load, .arg = &l};
     header = section_of(&m.header);
     CHECK_INT(cfi_table_make(&m.table, &frame, &header), 0);
     CHECK_INT(l.most, 0); /* nothing was loaded */
@@ -492,7 +492,7 @@ static void test_truncated(void)
     make_three(&m, &(struct fake_cie){.letters = "zPLR"}, false);
     for (size_t len = 0; len < m.frame.len; len++) {
         unsigned char *copy = malloc(len + 1);
-        struct cfi_section frame = {.bytes = copy, .len = len, .at = AT};
+        struct cfi_section frame = {.bytes = copy, .len = len, .addr = AT};
 
         if (!copy)
             abort();
@@ -511,7 +511,7 @@ static void test_cost(void)
 {
     size_t room = (size_t)8 << 20, len = 0;
     unsigned char *bytes = malloc(room);
-    struct cfi_section frame = {.bytes = bytes, .at = AT};
+    struct cfi_section frame = {.bytes = bytes, .addr = AT};
     struct made m;
     struct fake_cfi f = {.at = AT};
     double begin = cost_seconds();
@@ -554,7 +554,7 @@ static void test_long_program(void)
     size_t len = 200000;
     unsigned char *bytes = calloc(1, len + 64);
     struct fake_cfi f = {.at = AT};
-    struct cfi_section frame = {.bytes = bytes, .at = AT};
+    struct cfi_section frame = {.bytes = bytes, .addr = AT};
     struct made m;
 
     if (!bytes)

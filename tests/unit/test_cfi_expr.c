@@ -21,7 +21,7 @@ static int eval(const char *text, size_t len, const uint64_t *first, uint64_t *r
 {
     struct cfi_section s = {.bytes = (const unsigned char *)text, .len = len};
     struct cfi_rule rule = {.expr_len = (uint16_t)len};
-    struct cfi_expr_env env = {.known = 0x1ffff & ~(1u << 3), .read = word_of};
+    struct cfi_expr_env env = {.known = 0x1ffff & ~(1u << 3), .read_word = word_of};
 
     for (unsigned i = 0; i < CFI_REGS; i++)
         env.regs[i] = 0x9000 + 8 * i;
@@ -110,7 +110,7 @@ static void test_plt_expression(void)
     static const char program[] = "\x77\x08\x80\x00\x3f\x1a\x3b\x2a\x33\x24\x22";
     struct cfi_section s = {.bytes = (const unsigned char *)program, .len = sizeof(program) - 1};
     struct cfi_rule rule = {.expr_len = sizeof(program) - 1};
-    struct cfi_expr_env env = {.known = 0x1ffff, .read = word_of};
+    struct cfi_expr_env env = {.known = 0x1ffff, .read_word = word_of};
     uint64_t got;
 
     env.regs[7] = 0x8000;

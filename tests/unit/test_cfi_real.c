@@ -40,9 +40,9 @@ static bool load(struct library *l, const char *name, struct cfi_section *ret, u
     size_t len;
 
     if (!elf_module_section(&l->module, name, &section) ||
-        elf_module_load(&l->module, &section, (size_t)1 << 28, ret_bytes, &len) < 0)
+        elf_module_read_section(&l->module, &section, (size_t)1 << 28, ret_bytes, &len) < 0)
         return false;
-    *ret = (struct cfi_section){.bytes = *ret_bytes, .len = len, .at = section.sh_addr};
+    *ret = (struct cfi_section){.bytes = *ret_bytes, .len = len, .addr = section.sh_addr};
     return true;
 }
 
@@ -53,16 +53,16 @@ static bool same_rule(const struct cfi_rule *rule, const Dwarf_Op *ops, size_t n
     int64_t offset = n > 1 && ops[1].atom == DW_OP_plus_uconst ? (int64_t)ops[1].number : 0;
 
     switch (rule->kind) {
-    case CFI_SAME:
+    case CFI_SAME_VALUE:
         return n == 0 && !undefined;
     case CFI_UNDEFINED:
         return n == 0 && undefined;
-    case CFI_AT_CFA:
+    case CFI_OFFSET:
         return n >= 1 && ops[0].atom == DW_OP_call_frame_cfa && n == (offset ? 2 : 1) && offset == rule->value;
-    case CFI_IS_CFA:
+    case CFI_VAL_OFFSET:
         return n >= 2 && ops[0].atom == DW_OP_call_frame_cfa && ops[n - 1].atom == DW_OP_stack_value &&
                offset == rule->value;
-    case CFI_REG:
+    case CFI_REGISTER:
         return n == 1 && ops[0].atom == DW_OP_regx && (int64_t)ops[0].number == rule->value;
     default:
         return n > 1;
@@ -71,10 +71,10 @@ static bool same_rule(const struct cfi_rule *rule, const Dwarf_Op *ops, size_t n
 
 static bool same_cfa(const struct cfi_section *s, const struct cfi_rule *rule, const Dwarf_Op *ops, size_t n)
 {
-    if (rule->kind == CFI_REG_OFFSET)
+    if (rule->kind == CFI_CFA_REG_OFFSET)
         return n == 1 && ops[0].atom == DW_OP_bregx && ops[0].number == rule->reg &&
                (int64_t)ops[0].number2 == rule->value;
-    return n >= 1 && rule->kind == CFI_IS_EXPR && s->bytes[rule->value] == ops[0].atom;
+    return n >= 1 && rule->kind == CFI_VAL_EXPRESSION && s->bytes[rule->value] == ops[0].atom;
 }
 
 static bool same_row(const struct library *l, const struct cfi_section *s, uint64_t pc, const struct cfi_row *row,
@@ -93,7 +93,8 @@ static bool same_row(const struct library *l, const struct cfi_section *s, uint6
     same = same && dwarf_frame_cfa(frame, &ops, &n) == 0 && same_cfa(s, &row->cfa, ops, n);
     for (size_t i = 0; same && i < sizeof(saved) / sizeof(saved[0]); i++)
         same = dwarf_frame_register(frame, saved[i], room, &ops, &n) == 0 &&
-               same_rule(&row->regs[saved[i]], ops, n, ops == room && (saved[i] != 3 || row->regs[3].kind != CFI_SAME));
+               same_rule(&row->regs[saved[i]], ops, n,
+                         ops == room && (saved[i] != 3 || row->regs[3].kind != CFI_SAME_VALUE));
     free(frame);
     return same;
 }
@@ -104,7 +105,7 @@ static bool check_pc(struct library *l, struct cfi_table *t, uint64_t pc, uint64
     bool good = cfi_find(t, pc, row) == 0;
 
     good = good && row->start <= pc && pc < row->end && same_row(l, &t->frame, pc, row, bias);
-    if (good && l->by_header.n_header)
+    if (good && l->by_header.n_hdr_pairs)
         good = cfi_find(&l->by_header, pc, &other) == 0 && memcmp(row, &other, sizeof(other)) == 0;
     if (!good && l->pcs < 100)
         fprintf(stderr, "    %s: %#" PRIx64 " differs: %" PRIx64 " %" PRIx64 " cfa %d %d\n", l->path, pc, row->start,
@@ -156,7 +157,7 @@ static void check_library(const char *path)
         CHECK_INT(cfi_table_make(&l.by_scan, &l.frame, NULL), 0);
         if (has_header) {
             CHECK_INT(cfi_table_make(&l.by_header, &l.frame, &l.header), 0);
-            CHECK(l.by_header.n_header && cfi_header_frame(&l.header) == l.frame.at);
+            CHECK(l.by_header.n_hdr_pairs && cfi_header_frame(&l.header) == l.frame.addr);
         }
         check_table(&l, &l.by_scan, 0);
         dwarf_cfi_end(l.theirs);

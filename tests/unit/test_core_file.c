@@ -115,8 +115,6 @@ static void test_build_id(void)
     struct build_id id = {0}, other = {0};
 
     CHECK(build_id_from_notes(notes, sizeof(notes) - 1, &id) == 0 && id.len == 3);
-    CHECK_STR(build_id_show(&id).text, "abcdef");
-    CHECK_STR(build_id_show(&other).text, "none");
     CHECK(build_id_equal(&id, &id) && !build_id_equal(&id, &other));
     for (size_t len = 0; len < 20 + 16 + 3; len++) {
         unsigned char *cut = malloc(len + 1);

@@ -21,7 +21,7 @@ enum kind { IS_OTHER, IS_LOOP, IS_COLD, IS_CREATOR, IS_SMALL, IS_LIBRARY };
 struct fake {
     struct native native;
     struct native_frame items[MAX];
-    struct unwind_place places[MAX];
+    struct pc_entry places[MAX];
     struct module python, library;
     uint64_t words[MAX * WORDS];
     struct frames frames;
@@ -48,7 +48,7 @@ static struct fake *fake_new(bool named)
     f->python.start = f->native.names.interpreter = PYTHON;
     f->library.start = 0x900000;
     f->native.stack.items = f->items;
-    f->native.stack.whole = true;
+    f->native.stack.complete = true;
     f->frames.items = f->py;
     return f;
 }
@@ -72,21 +72,21 @@ static addr_t function_of(enum kind kind)
 static size_t add(struct fake *f, enum kind kind, addr_t holds)
 {
     size_t i = f->native.stack.n++;
-    struct unwind_place *p = &f->places[i];
+    struct pc_entry *p = &f->places[i];
     struct native_frame *nf = &f->items[i];
 
-    nf->place = p;
+    nf->pc_entry = p;
     nf->sp = STACK + 8 * WORDS * i;
     nf->cfa = nf->sp + 8 * WORDS;
     p->module = kind == IS_LIBRARY ? &f->library : &f->python;
     p->has_row = true;
     p->row.function = function_of(kind);
-    p->row.regs[CFI_RA] = (struct cfi_rule){.kind = CFI_AT_CFA, .value = -8};
+    p->row.regs[CFI_RA] = (struct cfi_rule){.kind = CFI_OFFSET, .value = -8};
     for (size_t k = 0; kind != IS_SMALL && k < SAVED_REGS; k++)
-        p->row.regs[cpu_saved_reg(k)] = (struct cfi_rule){.kind = CFI_AT_CFA, .value = AT_REG(k)};
+        p->row.regs[cpu_callee_saved_reg(k)] = (struct cfi_rule){.kind = CFI_OFFSET, .value = AT_REG(k)};
     p->user = chain_new(kind == IS_LOOP && f->named);
     f->words[i * WORDS + 3] = holds;
-    f->native.copy = (struct stack_copy){.at = STACK, .bytes = (unsigned char *)f->words, .len = 8 * WORDS * (i + 1)};
+    f->native.copy = (struct stack_copy){.addr = STACK, .bytes = (unsigned char *)f->words, .len = 8 * WORDS * (i + 1)};
     return i;
 }
 
@@ -240,7 +240,7 @@ static void test_truncated(void)
 {
     struct fake *f = fake_new(true);
 
-    f->native.stack.whole = false;
+    f->native.stack.complete = false;
     add(f, IS_LOOP, FRAME(0));
     add(f, IS_LOOP, FRAME(1));
     place(f, 5);
@@ -261,7 +261,7 @@ static void test_matched_by_count(void)
     place(f, 2);
     CHECK_PLACE(f, 0, 1);
     CHECK_PLACE(f, 1, 2);
-    f->native.stack.whole = false;
+    f->native.stack.complete = false;
     place(f, 2);
     CHECK_PLACE(f, 0, 0);
     CHECK_PLACE(f, 1, 1);

@@ -18,7 +18,7 @@ struct fixture {
     struct sampler *s;
     struct native n;
     struct native_frame native[MAX];
-    struct unwind_place places[MAX];
+    struct pc_entry places[MAX];
     struct module interpreter, other;
     unsigned char bytes[MAX * SLOT];
     struct frames frames;
@@ -45,10 +45,10 @@ static struct fixture *fixture_new(int major, int minor)
     w->interpreter = (struct module){.start = 0x400000, .is_elf = true};
     w->other = (struct module){.start = 0x800000, .is_elf = true};
     w->n = (struct native){.sampler = w->s, .captured = true};
-    w->n.copy = (struct stack_copy){.at = STACK, .bytes = w->bytes, .len = sizeof(w->bytes)};
+    w->n.copy = (struct stack_copy){.addr = STACK, .bytes = w->bytes, .len = sizeof(w->bytes)};
     w->n.names.interpreter = w->interpreter.start;
     w->n.stack.items = w->native;
-    w->n.stack.whole = true;
+    w->n.stack.complete = true;
     w->frames.items = w->py_frames;
     return w;
 }
@@ -82,8 +82,8 @@ static struct native_func native_func(struct fixture *w, const char *name, int k
         .func = func(w, name), .is_eval = kind == EVAL, .hidden = kind == HIDDEN, .hidden_at_root = kind == AT_ROOT};
 
     if (kind == CYTHON_WRAPPER_OF || kind == CYTHON_FUNCTION)
-        f.symbols_id = (struct symbols_name){
-            .name = f.func->name, .is_cython = true, .layer = kind == CYTHON_FUNCTION ? CYTHON_DEF : CYTHON_WRAPPER};
+        f.symbols_id =
+            (struct symbols_name){.name = f.func->name, .layer = kind == CYTHON_FUNCTION ? CYTHON_DEF : CYTHON_WRAPPER};
     else
         f.symbols_id = (struct symbols_name){.name = f.func->name};
     return f;
@@ -102,8 +102,9 @@ static size_t add_chain(struct fixture *w, const char *name, int kind, const cha
     c->items[0] = native_func(w, name, kind);
     if (inlined)
         c->items[1] = native_func(w, inlined, inlined_kind);
-    w->places[i] = (struct unwind_place){.module = kind == PLAIN ? &w->other : &w->interpreter, .user = c};
-    w->native[i] = (struct native_frame){.place = &w->places[i], .sp = STACK + SLOT * i, .cfa = STACK + SLOT * (i + 1)};
+    w->places[i] = (struct pc_entry){.module = kind == PLAIN ? &w->other : &w->interpreter, .user = c};
+    w->native[i] =
+        (struct native_frame){.pc_entry = &w->places[i], .sp = STACK + SLOT * i, .cfa = STACK + SLOT * (i + 1)};
     return i;
 }
 
@@ -260,7 +261,7 @@ static void test_truncated(void)
         struct fixture *w = fixture_new(versions[i].major, versions[i].minor);
 
         fill_usual(w);
-        w->n.stack.whole = false;
+        w->n.stack.complete = false;
         w->n.stack.n = 5; /* not as far as the outer loop */
         check(w, "c_leaf c_func b [missing native frames] a", true);
         w->n.stack.n = 2;

@@ -9,7 +9,7 @@ static unsigned char page[MODULE_PAGE];
 
 static struct module make(addr_t at, unsigned char id)
 {
-    struct module mod = {.start = at, .id = {.len = 20}, .id_at = at + 0x200, .first_page = page};
+    struct module mod = {.start = at, .id = {.len = 20}, .id_addr = at + 0x200, .first_page = page};
 
     memset(mod.id.bytes, id, mod.id.len);
     return mod;
@@ -75,7 +75,7 @@ static void test_ring(void)
     }
     CHECK_INT(module_identity_spans(&marks, spans), MODULE_IDENTITY_MAX);
     for (size_t i = 0; i < MODULE_IDENTITY_MAX; i++)
-        CHECK(spans[i].addr == mods[MODULE_IDENTITY_MAX + i].id_at);
+        CHECK(spans[i].addr == mods[MODULE_IDENTITY_MAX + i].id_addr);
 }
 
 /* Libraries that are gone are no longer read. Libraries that alternate with others are, before they are used. */
@@ -88,10 +88,10 @@ static void test_update(void)
 
     module_identity_add(&marks, &a);
     module_identity_add(&marks, &b);
-    c.shares = true;
+    c.address_reused = true;
     module_identity_update(&marks, mods, 3);
     CHECK_INT(module_identity_spans(&marks, spans), 2);
-    CHECK(spans[0].addr == b.id_at && spans[1].addr == c.id_at);
+    CHECK(spans[0].addr == b.id_addr && spans[1].addr == c.id_addr);
     module_identity_update(&marks, mods, 0);
     CHECK_INT(module_identity_spans(&marks, spans), 0);
 }

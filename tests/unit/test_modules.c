@@ -163,23 +163,23 @@ static void test_update(void)
     fake_module_put(m, BASE);
     fake_module_put(m, LIB);
     update(&ms, m, PROGRAM "500000-501000 rwxp 00000000 00:00 0\n", &changed);
-    CHECK(ms.n == 2 && changed && !ms.lost);
+    CHECK(ms.n == 2 && changed && !ms.any_unloaded);
     program = ms.items[0];
     made = ms.items[1];
     program->user = &one;
     update(&ms, m, PROGRAM "500000-501000 rwxp 00000000 00:00 0\n", &changed);
-    CHECK(ms.n == 2 && !changed && !ms.lost && ms.items[0] == program && ms.items[1] == made);
+    CHECK(ms.n == 2 && !changed && !ms.any_unloaded && ms.items[0] == program && ms.items[1] == made);
     /* A new library, and JIT-compiled code that has grown. */
     update(&ms, m, PROGRAM "500000-509000 rwxp 00000000 00:00 0\n" LIBRARY, &changed);
-    CHECK(ms.n == 3 && changed && !ms.lost && ms.items[0] == program && ms.items[1] == made && freed == 0);
+    CHECK(ms.n == 3 && changed && !ms.any_unloaded && ms.items[0] == program && ms.items[1] == made && freed == 0);
     CHECK(modules_find(&ms, 0x508fff) == made && !modules_find(&ms, 0x509000));
     /* Gone; then another file at the same address. */
     update(&ms, m, PROGRAM, &changed);
-    CHECK(ms.n == 1 && changed && ms.lost && ms.items[0] == program);
+    CHECK(ms.n == 1 && changed && ms.any_unloaded && ms.items[0] == program);
     update(&ms, m, "400000-408000 r-xp 00000000 08:01 99 /bin/a\n", &changed);
-    CHECK(ms.n == 1 && changed && ms.lost && ms.items[0]->inode == 99 && ms.items[0]->shares);
+    CHECK(ms.n == 1 && changed && ms.any_unloaded && ms.items[0]->inode == 99 && ms.items[0]->address_reused);
     update(&ms, m, "400000-408000 r-xp 00000000 08:01 99 /bin/b\n", &changed);
-    CHECK(ms.n == 1 && changed && ms.lost);
+    CHECK(ms.n == 1 && changed && ms.any_unloaded);
     /* The same mapping twice, which no kernel reports. */
     update(&ms, m, "400000-408000 r-xp 00000000 08:01 99 /bin/b\n400000-408000 r-xp 00000000 08:01 99 /bin/b\n",
            &changed);
@@ -209,11 +209,11 @@ static void test_alternating_libraries(void)
     /* The same name, file and address, but other bytes: another library. */
     fake_mem_put(m, LIB + 0x800, 42);
     update(&ms, m, LIBRARY, &changed);
-    CHECK(changed && ms.lost && ms.items[0] != mod && ms.items[0]->shares && !ms.items[0]->user);
+    CHECK(changed && ms.any_unloaded && ms.items[0] != mod && ms.items[0]->address_reused && !ms.items[0]->user);
     /* The first one again, with everything that was known about it. */
     fake_mem_put(m, LIB + 0x800, 0);
     update(&ms, m, LIBRARY, &changed);
-    CHECK(changed && ms.items[0] == mod && mod->user == &one && mod->shares && freed == 0);
+    CHECK(changed && ms.items[0] == mod && mod->user == &one && mod->address_reused && freed == 0);
     update(&ms, m, "", NULL);
     update(&ms, m, LIBRARY, NULL);
     CHECK(ms.items[0] == mod);
@@ -222,7 +222,7 @@ static void test_alternating_libraries(void)
     update(&ms, m, LIBRARY, NULL);
     CHECK(ms.items[0] != mod);
     /* Only a limited number of unloaded modules is kept. */
-    for (unsigned i = 0; i < 3 * MODULES_GONE; i++) {
+    for (unsigned i = 0; i < 3 * MODULES_UNLOADED; i++) {
         snprintf(text, sizeof(text), "7f0000000000-7f0000008000 r-xp 00000000 08:01 %u /lib/%u.so\n", 100 + i, i);
         update(&ms, m, text, NULL);
     }
@@ -250,7 +250,7 @@ static void test_table_of_replaced_library(void)
     update(&ms, m, LIBRARY, NULL);
     fake_mem_put(m, LIB + 0x800, 42);
     CHECK(module_tables_row(&ms, ms.items[0], &m->mem, start, &row, &section) < 0);
-    CHECK_INT(ms.held, 0);
+    CHECK_INT(ms.table_bytes, 0);
     fake_mem_put(m, LIB + 0x800, 0);
     CHECK_INT(module_tables_row(&ms, ms.items[0], &m->mem, start, &row, &section), 0);
     modules_free(&ms);
@@ -322,7 +322,7 @@ static void test_absurd_sizes(void)
         }
         CHECK(modules_find(&ms, LIB) == ms.items[ms.n - 1]);
         modules_free(&ms);
-        CHECK_INT(ms.held, 0);
+        CHECK_INT(ms.table_bytes, 0);
         mem_close(&m->mem);
     }
 }
@@ -385,13 +385,13 @@ static void test_pieces(void)
     fake_mem_put_bytes(m, frame.at, frame.bytes, frame.len);
     update(&ms, m, "400000-4400000 r-xp 00000000 08:01 11 /bin/a\n", NULL);
     CHECK_INT(module_tables_row(&ms, ms.items[0], &m->mem, starts[0], &row, &section), 0);
-    CHECK(row.cfa.value == 16 && section == &ms.items[0]->eh.frame);
-    CHECK(ms.held > 0 && ms.held < 65536);
+    CHECK(row.cfa.value == 16 && section == &ms.items[0]->eh_table.frame);
+    CHECK(ms.table_bytes > 0 && ms.table_bytes < 65536);
     CHECK_INT(module_tables_row(&ms, ms.items[0], &m->mem, starts[1] + 5, &row, &section), 0);
-    CHECK(row.cfa.value == 48 && ms.held < 2 * 65536);
+    CHECK(row.cfa.value == 48 && ms.table_bytes < 2 * 65536);
     CHECK(module_tables_row(&ms, ms.items[0], &m->mem, BASE + 0x3000, &row, &section) < 0);
     modules_free(&ms);
-    CHECK_INT(ms.held, 0);
+    CHECK_INT(ms.table_bytes, 0);
     mem_close(&m->mem);
 }
 
@@ -399,7 +399,7 @@ static void test_pieces(void)
 static void test_budget(void)
 {
     struct fake_mem *m = fake_mem_new();
-    struct modules ms = {.held = (uint64_t)512 << 20};
+    struct modules ms = {.table_bytes = (uint64_t)512 << 20};
     static struct fake_cfi frame;
     uint64_t start = BASE + 0x1000;
     const struct cfi_section *section;
@@ -413,13 +413,13 @@ static void test_budget(void)
     fake_module_tables(m, BASE, &frame, &start, &offset, 1);
     update(&ms, m, PROGRAM, NULL);
     CHECK(module_tables_row(&ms, ms.items[0], &m->mem, start, &row, &section) < 0);
-    CHECK(ms.held == (uint64_t)512 << 20);
+    CHECK(ms.table_bytes == (uint64_t)512 << 20);
     modules_free(&ms);
-    ms.held -= 8192; /* room for the header, but not for the rest */
+    ms.table_bytes -= 8192; /* room for the header, but not for the rest */
     update(&ms, m, PROGRAM, NULL);
     CHECK(module_tables_row(&ms, ms.items[0], &m->mem, start, &row, &section) < 0);
     modules_free(&ms);
-    CHECK(ms.held == ((uint64_t)512 << 20) - 8192);
+    CHECK(ms.table_bytes == ((uint64_t)512 << 20) - 8192);
     mem_close(&m->mem);
 }
 

@@ -85,7 +85,7 @@ static struct fixture *fixture_new(void)
     make_functions(w);
     fake_module_tables(w->m, BASE, &w->frame, w->starts, w->offsets, N_FUNCTIONS);
     update(w, MAPS);
-    w->copy = (struct stack_copy){.at = STACK, .bytes = w->bytes, .len = ROOM};
+    w->copy = (struct stack_copy){.addr = STACK, .bytes = w->bytes, .len = ROOM};
     w->regs.r[REGS_SP] = STACK;
     return w;
 }
@@ -115,8 +115,9 @@ static void check_frame(const struct fixture *w, size_t i, uint64_t pc, uint64_t
 {
     const struct native_frame *f = &w->stack.items[i];
 
-    if (!CHECK(i < w->stack.n && f->place->pc == pc && f->sp == STACK + sp && f->cfa == STACK + cfa) && i < w->stack.n)
-        fprintf(stderr, "    frame %zu: pc %llx, %llx to %llx\n", i, (unsigned long long)f->place->pc,
+    if (!CHECK(i < w->stack.n && f->pc_entry->pc == pc && f->sp == STACK + sp && f->cfa == STACK + cfa) &&
+        i < w->stack.n)
+        fprintf(stderr, "    frame %zu: pc %llx, %llx to %llx\n", i, (unsigned long long)f->pc_entry->pc,
                 (unsigned long long)(f->sp - STACK), (unsigned long long)(f->cfa - STACK));
 }
 
@@ -135,9 +136,9 @@ static void test_rows(void)
     check_frame(w, 1, AT(LARGE) + 0x1f, 16, 16 + 256);
     check_frame(w, 2, AT(SMALL), 16 + 256, 16 + 256 + 16);
     check_frame(w, 3, AT(FIRST) + 0x2f, 16 + 256 + 16, ROOM);
-    CHECK(w->stack.whole && !w->stack.unknown);
-    CHECK(w->stack.items[0].place == w->stack.items[2].place); /* one cached address, used twice */
-    CHECK(w->stack.items[0].place->row.function == AT(SMALL));
+    CHECK(w->stack.complete && !w->stack.unknown_pc);
+    CHECK(w->stack.items[0].pc_entry == w->stack.items[2].pc_entry); /* one cached address, used twice */
+    CHECK(w->stack.items[0].pc_entry->row.function == AT(SMALL));
     fixture_free(w);
 }
 
@@ -156,7 +157,7 @@ static void test_saved_registers(void)
     CHECK_INT(w->stack.n, 4);
     check_frame(w, 1, AT(POINTER) + 8, 256, 0x810);
     check_frame(w, 2, AT(POINTER) + 8, 0x810, 0x910);
-    CHECK(w->stack.whole);
+    CHECK(w->stack.complete);
     fixture_free(w);
 }
 
@@ -171,23 +172,23 @@ static void test_rules(void)
     walk(w, AT(RULES));
     CHECK_INT(w->stack.n, 3);
     check_frame(w, 1, AT(POINTER) + 8, 64, 0x710);
-    CHECK(w->stack.whole);
+    CHECK(w->stack.complete);
     /* The CFA is the word at rsp: it must be higher than the last one. */
     word(w, 0, STACK + 0x40);
     word(w, 0x38, AT(FIRST) + 1);
     walk(w, AT(EXPR));
-    CHECK(w->stack.n == 2 && w->stack.whole);
+    CHECK(w->stack.n == 2 && w->stack.complete);
     check_frame(w, 0, AT(EXPR), 0, 0x40);
     word(w, 0, STACK);
     walk(w, AT(EXPR));
-    CHECK(w->stack.n == 1 && !w->stack.whole);
+    CHECK(w->stack.n == 1 && !w->stack.complete);
     check_frame(w, 0, AT(EXPR), 0, 0); /* it has no known value */
     word(w, 0, STACK - 8);
     walk(w, AT(EXPR));
-    CHECK(w->stack.n == 1 && !w->stack.whole);
+    CHECK(w->stack.n == 1 && !w->stack.complete);
     word(w, 0, UINT64_MAX);
     walk(w, AT(EXPR));
-    CHECK(w->stack.n == 1 && !w->stack.whole);
+    CHECK(w->stack.n == 1 && !w->stack.complete);
     fixture_free(w);
 }
 
@@ -208,7 +209,7 @@ static void test_lost_registers(void)
     word(w, 0x108, AT(SMALL) + 9);
     walk(w, AT(SMALL));
     CHECK_INT(w->stack.n, 2); /* in the caller r10 is unknown */
-    CHECK(!w->stack.whole);
+    CHECK(!w->stack.complete);
     fixture_free(w);
 }
 
@@ -233,15 +234,15 @@ static void test_signal(void)
     CHECK_INT(w->stack.n, 4);
     check_frame(w, 1, AT(SIGNAL), 16, 16);
     check_frame(w, 2, AT(POINTER), 0x400, 0x510); /* that very instruction: it is not a call */
-    CHECK(w->stack.whole);
+    CHECK(w->stack.complete);
     /* Interrupted at the very first instruction. */
     put_signal(w, 16, AT(FIRST), STACK + 0x400, 0);
     walk(w, AT(SMALL));
-    CHECK(w->stack.n == 3 && w->stack.whole && w->stack.items[2].place->pc == AT(FIRST));
+    CHECK(w->stack.n == 3 && w->stack.complete && w->stack.items[2].pc_entry->pc == AT(FIRST));
     /* Its frame is incomplete. */
     w->copy.len = 16 + 40 + 8 * 16;
     walk(w, AT(SMALL));
-    CHECK(w->stack.n == 2 && !w->stack.whole);
+    CHECK(w->stack.n == 2 && !w->stack.complete);
     fixture_free(w);
 }
 
@@ -254,7 +255,7 @@ static void test_signal_cycle(void)
     word(w, 8, AT(SIGNAL) + 1);
     put_signal(w, 16, AT(SMALL), STACK, 0);
     walk(w, AT(SMALL));
-    CHECK(w->stack.n > 2 && w->stack.n < 1000 && !w->stack.whole);
+    CHECK(w->stack.n > 2 && w->stack.n < 1000 && !w->stack.complete);
     CHECK(cost_seconds() - begin < COST_MAX);
     fixture_free(w);
 }
@@ -277,8 +278,8 @@ static void test_frame_pointer(void)
     check_frame(w, 0, LIB + 0x3000, 0, 0x110);
     check_frame(w, 1, LIB + 0x1fff, 0x110, 0x210);
     check_frame(w, 2, AT(POINTER) + 4, 0x210, 0x310);
-    CHECK(w->stack.whole);
-    CHECK(!w->stack.items[0].place->has_row && w->stack.items[0].place->module->is_elf);
+    CHECK(w->stack.complete);
+    CHECK(!w->stack.items[0].pc_entry->has_row && w->stack.items[0].pc_entry->module->is_elf);
     fixture_free(w);
 }
 
@@ -292,7 +293,7 @@ static void test_wrong_frame_pointer(void)
     for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
         w->regs.r[REGS_BP] = wrong[i];
         walk(w, LIB + 0x3000);
-        CHECK(w->stack.n == 1 && !w->stack.whole && !w->stack.unknown);
+        CHECK(w->stack.n == 1 && !w->stack.complete && !w->stack.unknown_pc);
     }
     w->regs.r[REGS_BP] = STACK + 0x100;
     word(w, 0x108, STACK); /* not code */
@@ -356,7 +357,7 @@ static void test_scan(void)
         memset(fake_mem_at(w->m, AT(POINTER), 16), 0xe8, 16);
         word(w, at, AT(POINTER) + 9);
         walk(w, LIB + 0x3000);
-        CHECK(w->stack.n == 3 && w->stack.whole);
+        CHECK(w->stack.n == 3 && w->stack.complete);
         check_frame(w, 0, LIB + 0x3000, 0, at + 8);
         check_frame(w, 1, AT(POINTER) + 8, at + 8, 0x210);
         word(w, at, 0);
@@ -367,8 +368,8 @@ static void test_scan(void)
     word(w, 0, AT(SIGNAL) + 1); /* a handler without tables: it has no caller */
     put_signal(w, 8, AT(FIRST) + 1, STACK + 0x700, 0);
     walk(w, MADE + 0x3000);
-    CHECK(w->stack.n == 3 && w->stack.whole);
-    CHECK(!w->stack.items[0].place->module->is_elf);
+    CHECK(w->stack.n == 3 && w->stack.complete);
+    CHECK(!w->stack.items[0].pc_entry->module->is_elf);
     fixture_free(w);
 }
 
@@ -384,29 +385,29 @@ static void test_unmapped(void)
     word(w, 8 + 8, AT(FIRST) + 1);
     for (int i = 0; i < 2; i++) {
         walk(w, i ? 0xdeadbeef000 : 0);
-        CHECK(w->stack.n == 2 && w->stack.whole && w->stack.unknown); /* it may be new code */
+        CHECK(w->stack.n == 2 && w->stack.complete && w->stack.unknown_pc); /* it may be new code */
         check_frame(w, 0, AT(SMALL) + 8, 8, 24);
     }
     /* A jump to it: nothing shows the origin. */
     word(w, 0, STACK + 5);
     walk(w, 0);
-    CHECK(w->stack.n == 0 && !w->stack.whole && w->stack.unknown);
+    CHECK(w->stack.n == 0 && !w->stack.complete && w->stack.unknown_pc);
     walk(w, 0xdeadbeef000);
-    CHECK(w->stack.n == 0 && !w->stack.whole && w->stack.unknown);
+    CHECK(w->stack.n == 0 && !w->stack.complete && w->stack.unknown_pc);
     /* A caller that is in no module; a stack that ends with 0. */
     word(w, 8, 0xdeadbeef000);
     walk(w, AT(SMALL));
-    CHECK(w->stack.n == 1 && w->stack.unknown && !w->stack.whole);
+    CHECK(w->stack.n == 1 && w->stack.unknown_pc && !w->stack.complete);
     word(w, 8, 0);
     walk(w, AT(SMALL));
-    CHECK(w->stack.n == 1 && !w->stack.unknown && !w->stack.whole);
+    CHECK(w->stack.n == 1 && !w->stack.unknown_pc && !w->stack.complete);
     /* The same after a signal: the handler of the crash. */
     word(w, 8, AT(SIGNAL) + 1);
     put_signal(w, 16, 0, STACK + 0x400, 0);
     word(w, 0x400, AT(SMALL) + 9);
     word(w, 0x400 + 8 + 8, AT(FIRST) + 1);
     walk(w, AT(SMALL));
-    CHECK(w->stack.n == 4 && w->stack.whole && w->stack.unknown);
+    CHECK(w->stack.n == 4 && w->stack.complete && w->stack.unknown_pc);
     check_frame(w, 2, AT(SMALL) + 8, 0x408, 0x418);
     fixture_free(w);
 }
@@ -420,14 +421,14 @@ static void test_truncated(void)
         word(w, 16 * i + 8, AT(SMALL) + 9);
     word(w, 16 * 40 + 8, AT(FIRST) + 9);
     walk(w, AT(SMALL));
-    CHECK(w->stack.n == 42 && w->stack.whole);
+    CHECK(w->stack.n == 42 && w->stack.complete);
     for (size_t len = 0; len < 16 * 41; len += 5) {
         w->copy.len = len;
         walk(w, AT(SMALL));
-        CHECK(!w->stack.whole && w->stack.n == len / 16 + 1);
+        CHECK(!w->stack.complete && w->stack.n == len / 16 + 1);
         CHECK(w->stack.items[w->stack.n - 1].cfa == w->stack.items[w->stack.n - 1].sp);
     }
-    w->copy = (struct stack_copy){.at = UINT64_MAX - 8, .bytes = w->bytes, .len = ROOM};
+    w->copy = (struct stack_copy){.addr = UINT64_MAX - 8, .bytes = w->bytes, .len = ROOM};
     walk(w, AT(SMALL));
     CHECK_INT(w->stack.n, 1);
     w->regs.r[REGS_SP] = UINT64_MAX - 4;
@@ -449,10 +450,10 @@ static void test_core_file_reads(void)
     fake_mem_add(w->m, 0x20000000, 0x1000);
     fake_mem_put(w->m, 0x20000008, AT(FIRST) + 1);
     walk(w, AT(SMALL));
-    CHECK(w->stack.n == 3 && !w->stack.whole);
-    w->copy.rest = &w->m->mem;
+    CHECK(w->stack.n == 3 && !w->stack.complete);
+    w->copy.fallback = &w->m->mem;
     walk(w, AT(SMALL));
-    CHECK(w->stack.n == 4 && w->stack.whole && w->stack.items[2].sp == 0x20000000);
+    CHECK(w->stack.n == 4 && w->stack.complete && w->stack.items[2].sp == 0x20000000);
     fixture_free(w);
 }
 
@@ -470,9 +471,9 @@ static void test_deep(void)
         abort();
     for (size_t i = 0; i <= n; i++)
         memcpy(bytes + i * 16 + 8, i < n ? &pc : &last, 8);
-    w->copy = (struct stack_copy){.at = STACK, .bytes = bytes, .len = (n + 2) * 16};
+    w->copy = (struct stack_copy){.addr = STACK, .bytes = bytes, .len = (n + 2) * 16};
     walk(w, AT(SMALL));
-    CHECK(w->stack.n == n + 2 && w->stack.whole);
+    CHECK(w->stack.n == n + 2 && w->stack.complete);
     fixture_free(w);
     free(bytes);
 }
@@ -489,16 +490,16 @@ static void test_many_addresses(void)
         abort();
     for (size_t i = 0; i < n; i++)
         words[i] = MADE + 16 + i % 0xfff00;
-    w->copy = (struct stack_copy){.at = STACK, .bytes = (unsigned char *)words, .len = n * 8};
+    w->copy = (struct stack_copy){.addr = STACK, .bytes = (unsigned char *)words, .len = n * 8};
     for (int i = 0; i < 3; i++) {
         walk(w, MADE);
-        CHECK(w->stack.n > 10000 && w->stack.n <= 262144 && !w->stack.whole);
+        CHECK(w->stack.n > 10000 && w->stack.n <= 262144 && !w->stack.complete);
     }
     CHECK(cost_seconds() - begin < COST_MAX);
     word(w, 8, AT(FIRST) + 1); /* and works as before */
-    w->copy = (struct stack_copy){.at = STACK, .bytes = w->bytes, .len = ROOM};
+    w->copy = (struct stack_copy){.addr = STACK, .bytes = w->bytes, .len = ROOM};
     walk(w, AT(SMALL));
-    CHECK(w->stack.n == 2 && w->stack.whole);
+    CHECK(w->stack.n == 2 && w->stack.complete);
     fixture_free(w);
     free(words);
 }
@@ -524,7 +525,7 @@ static void test_random(void)
         w->regs.r[REGS_SP] = STACK + random % 0x1000;
         walk(w, AT(random % N_FUNCTIONS) + random % 0x100);
         for (size_t i = 0; i < w->stack.n; i++)
-            if (!w->stack.items[i].place->module || w->stack.items[i].cfa < w->stack.items[i].sp)
+            if (!w->stack.items[i].pc_entry->module || w->stack.items[i].cfa < w->stack.items[i].sp)
                 CHECK(!"a frame that cannot be");
     }
     CHECK(cost_seconds() - begin < COST_MAX);
@@ -540,24 +541,24 @@ static void test_notes(void)
 
     word(w, 8, MADE + 0x100);
     walk(w, AT(SMALL));
-    CHECK(w->stack.n == 2 && !w->stack.items[0].place->user);
-    w->stack.items[0].place->user = &note;
-    w->stack.items[1].place->user = &note;
+    CHECK(w->stack.n == 2 && !w->stack.items[0].pc_entry->user);
+    w->stack.items[0].pc_entry->user = &note;
+    w->stack.items[1].pc_entry->user = &note;
     walk(w, AT(SMALL));
-    CHECK(w->stack.items[0].place->user == &note && w->stack.items[1].place->user == &note);
+    CHECK(w->stack.items[0].pc_entry->user == &note && w->stack.items[1].pc_entry->user == &note);
     /* No module is gone: notes on files stay, notes on JIT-compiled code may be stale. */
     update(w, MAPS "c00000-c01000 rwxp 00000000 00:00 0\n");
     walk(w, AT(SMALL));
-    CHECK(w->stack.items[0].place->user == &note && !w->stack.items[1].place->user);
+    CHECK(w->stack.items[0].pc_entry->user == &note && !w->stack.items[1].pc_entry->user);
     /* A module is gone: all notes are dropped. */
     update(w, "400000-408000 r-xp 00000000 08:01 11 /bin/a\n");
     walk(w, AT(SMALL));
-    CHECK(w->stack.n == 1 && w->stack.unknown && !w->stack.items[0].place->user);
+    CHECK(w->stack.n == 1 && w->stack.unknown_pc && !w->stack.items[0].pc_entry->user);
     /* It is back: what was in no module is in one. */
-    w->stack.items[0].place->user = &note;
+    w->stack.items[0].pc_entry->user = &note;
     update(w, MAPS);
     walk(w, AT(SMALL));
-    CHECK(w->stack.n == 2 && w->stack.items[0].place->user == &note && w->stack.items[1].place->module);
+    CHECK(w->stack.n == 2 && w->stack.items[0].pc_entry->user == &note && w->stack.items[1].pc_entry->module);
     CHECK(unwind_modules(w->u)->n == 3);
     fixture_free(w);
 }
@@ -570,10 +571,10 @@ static void test_loaded_later(void)
     update(w, "7f0000-7f8000 r-xp 00000000 08:01 12 /lib/b.so\n");
     word(w, 8, AT(FIRST) + 1);
     walk(w, AT(SMALL));
-    CHECK(w->stack.n == 0 && w->stack.unknown);
+    CHECK(w->stack.n == 0 && w->stack.unknown_pc);
     update(w, MAPS);
     walk(w, AT(SMALL));
-    CHECK(w->stack.n == 2 && w->stack.whole);
+    CHECK(w->stack.n == 2 && w->stack.complete);
     fixture_free(w);
 }
 
@@ -587,17 +588,17 @@ static void test_still_valid(void)
     word(w, 16, AT(FIRST) + 9);
     memset(fake_mem_at(w->m, AT(FIRST), 16), 0xe8, 16);
     walk(w, AT(SMALL));
-    CHECK(w->stack.n == 3 && w->stack.whole);
-    CHECK(unwind_still(w->u, &w->m->mem, &w->stack, &shares) && !shares);
+    CHECK(w->stack.n == 3 && w->stack.complete);
+    CHECK(unwind_modules_unchanged(w->u, &w->m->mem, &w->stack, &shares) && !shares);
     fake_mem_put(w->m, LIB + 0x800, 42); /* another library */
-    CHECK(!unwind_still(w->u, &w->m->mem, &w->stack, &shares));
+    CHECK(!unwind_modules_unchanged(w->u, &w->m->mem, &w->stack, &shares));
     update(w, MAPS);
     walk(w, AT(SMALL));
-    CHECK(w->stack.n == 3 && unwind_still(w->u, &w->m->mem, &w->stack, &shares) && shares);
+    CHECK(w->stack.n == 3 && unwind_modules_unchanged(w->u, &w->m->mem, &w->stack, &shares) && shares);
     fake_mem_remove(w->m, LIB);
-    CHECK(!unwind_still(w->u, &w->m->mem, &w->stack, &shares));
+    CHECK(!unwind_modules_unchanged(w->u, &w->m->mem, &w->stack, &shares));
     w->stack.n = 0;
-    CHECK(unwind_still(w->u, &w->m->mem, &w->stack, &shares) && !shares);
+    CHECK(unwind_modules_unchanged(w->u, &w->m->mem, &w->stack, &shares) && !shares);
     fixture_free(w);
 }
 
