@@ -2,6 +2,7 @@
  * The program's beginning: argv and an inherited environment of any kind -> one command, one exit
  * status. Prepares what every command may rely on (cmd.h lists it) and checks standard output at the end.
  */
+#include "base/hash.h"
 #include "cmd/build_info.h"
 #include "cmd/cmd.h"
 #include "target/setuid_guard.h"
@@ -91,6 +92,7 @@ int main(int argc, char **argv)
     struct err_note note = {0};
     struct launch_origin origin;
 
+    hash_seed_randomize();
     launch_origin_read(&origin);
     open_standard_fds();
     reset_signals();

@@ -5,8 +5,8 @@
 #ifndef PROFILE_PROFILE_PRIVATE_H
 #define PROFILE_PROFILE_PRIVATE_H
 
+#include "base/hash_table.h"
 #include "profile/profile.h"
-#include "profile/table.h"
 
 /* The node of a stack that was added before, by its key: one place for each, the newest stays. */
 struct profile_key {
@@ -15,7 +15,7 @@ struct profile_key {
 };
 
 struct profile_index {
-    struct table nodes, frames, threads;
+    struct hash_table nodes, frames, threads;
     size_t cap_nodes, cap_frames, cap_threads;
     struct profile_key *keys; /* PROFILE_KEYS of them */
 };
@@ -24,7 +24,7 @@ struct profile_index {
 int profile_child(struct profile *p, uint32_t parent, uint32_t frame, uint32_t *ret_node);
 
 /* A new frame, filed under `hash` if it shall be found again; takes frame->label. 0 or ERR_NOMEM. */
-int profile_frame_append(struct profile *p, const struct profile_frame *frame, uint32_t hash, bool findable,
+int profile_frame_append(struct profile *p, const struct profile_frame *frame, uint64_t hash, bool findable,
                          uint32_t *ret_frame);
 
 /* Folds and joins what is too much. Node numbers change, except for 0. 0 or ERR_NOMEM. */

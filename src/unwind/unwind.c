@@ -7,6 +7,7 @@
 #include "base/err.h"
 #include "base/grow.h"
 #include "base/hash.h"
+#include "base/hash_table.h"
 #include "unwind/cfi_expr.h"
 #include "unwind/cpu.h"
 #include "unwind/module_tables.h"
@@ -18,7 +19,6 @@
 #define MAX_SIGNALS 64 /* frames of signal handlers in one stack: behind each the stack may be anywhere */
 #define MAX_PLACES  32768
 #define MAX_FILL    (2 * MAX_PLACES) /* one walk can add many */
-#define FIRST_SLOTS 1024
 #define MAX_PAGES   64
 
 struct unwind {
@@ -27,8 +27,9 @@ struct unwind {
     bool is_fresh; /* places were made since the marks were read: by what was in memory later */
     uint64_t round;
     unsigned char (*pages)[MODULE_PAGE]; /* for unwind_still */
-    struct unwind_place **slots;
-    size_t n, cap;               /* cap is a power of two */
+    struct unwind_place **places;
+    size_t n, cap;
+    struct hash_table by_pc;     /* index of `places` */
     size_t n_made;               /* of them in code that a program made: it may be other code by now */
     struct unwind_place nowhere; /* for all addresses that are in no module: not kept */
 };
@@ -43,44 +44,19 @@ struct walk {
     int signals; /* so many signal frames were passed */
 };
 
-static size_t slot_of(struct unwind_place *const *slots, size_t cap, addr_t pc)
-{
-    size_t at = hash_mix(0, pc) & (cap - 1);
-
-    while (slots[at] && slots[at]->pc != pc)
-        at = (at + 1) & (cap - 1);
-    return at;
-}
-
-static int table_grow(struct unwind *u, size_t cap)
-{
-    struct unwind_place **slots = calloc(cap, sizeof(struct unwind_place *));
-
-    if (!slots)
-        return ERR_NOMEM;
-    for (size_t i = 0; i < u->cap; i++)
-        if (u->slots[i])
-            slots[slot_of(slots, cap, u->slots[i]->pc)] = u->slots[i];
-    free(u->slots);
-    u->slots = slots;
-    u->cap = cap;
-    return 0;
-}
-
 static void places_forget(struct unwind *u)
 {
-    for (size_t i = 0; i < u->cap; i++) {
-        free(u->slots[i]);
-        u->slots[i] = NULL;
-    }
+    for (size_t i = 0; i < u->n; i++)
+        free(u->places[i]);
+    hash_table_clear(&u->by_pc);
     u->n = u->n_made = 0;
 }
 
 static void places_forget_made(struct unwind *u)
 {
-    for (size_t i = 0; u->n_made && i < u->cap; i++)
-        if (u->slots[i] && !u->slots[i]->module->is_elf)
-            u->slots[i]->user = NULL;
+    for (size_t i = 0; u->n_made && i < u->n; i++)
+        if (!u->places[i]->module->is_elf)
+            u->places[i]->user = NULL;
 }
 
 struct unwind *unwind_new(void)
@@ -89,7 +65,7 @@ struct unwind *unwind_new(void)
 
     if (u)
         u->pages = malloc(MAX_PAGES * sizeof(*u->pages));
-    return u && u->pages && table_grow(u, FIRST_SLOTS) == 0 ? u : unwind_free(u);
+    return u && u->pages ? u : unwind_free(u);
 }
 
 struct unwind *unwind_free(struct unwind *u)
@@ -97,7 +73,8 @@ struct unwind *unwind_free(struct unwind *u)
     if (!u)
         return NULL;
     places_forget(u);
-    free(u->slots);
+    free(u->places);
+    hash_table_free(&u->by_pc);
     free(u->pages);
     modules_free(&u->modules);
     free(u);
@@ -149,13 +126,15 @@ static struct unwind_place *place_new(struct unwind *u, struct mem *m, addr_t pc
         u->nowhere = found;
         return &u->nowhere;
     }
+    if (hash_table_reserve_item(&u->by_pc, (void **)&u->places, &u->cap, u->n, sizeof(struct unwind_place *)) < 0)
+        return NULL;
     p = malloc(sizeof(*p));
     if (!p)
         return NULL;
     *p = found;
-    u->slots[slot_of(u->slots, u->cap, pc)] = p;
+    u->places[u->n] = p;
+    hash_table_add(&u->by_pc, hash_mix(0, pc), (uint32_t)u->n++);
     u->is_fresh = true;
-    u->n++;
     u->n_made += !found.module->is_elf;
     return p;
 }
@@ -163,13 +142,14 @@ static struct unwind_place *place_new(struct unwind *u, struct mem *m, addr_t pc
 /* NULL when there is no memory or no room for it. */
 static struct unwind_place *place_of(struct unwind *u, struct mem *m, addr_t pc)
 {
-    struct unwind_place *p = u->slots[slot_of(u->slots, u->cap, pc)];
+    uint64_t hash = hash_mix(0, pc);
+    size_t step = 0;
+    uint32_t at;
 
-    if (p)
-        return p;
-    if (u->n >= MAX_FILL || (u->n * 2 >= u->cap && table_grow(u, u->cap * 2) < 0))
-        return NULL;
-    return place_new(u, m, pc);
+    while ((at = hash_table_next(&u->by_pc, hash, &step)) != HASH_TABLE_NONE)
+        if (u->places[at]->pc == pc)
+            return u->places[at];
+    return u->n < MAX_FILL ? place_new(u, m, pc) : NULL;
 }
 
 static int stack_word(void *arg, uint64_t addr, uint64_t *ret)

@@ -11,6 +11,7 @@
 #ifndef PYTHON_REPR_REPR_H
 #define PYTHON_REPR_REPR_H
 
+#include "base/hash_table.h"
 #include "python/python.h"
 #include "target/mem_cached.h"
 
@@ -54,10 +55,11 @@ struct repr {
     size_t stop;                 /* where the present value has to end */
     addr_t path[REPR_DEPTH_MAX]; /* the containers around the present value */
     size_t depth, nesting;
-    struct repr_type **types; /* hashed by address; good for one moment of the target */
+    struct repr_type **types; /* good for one moment of the target */
     size_t n_types, cap_types;
-    uint64_t work;        /* steps of long arithmetic that may still be done */
-    uint64_t max_unicode; /* of a 2.7: 0xffff or 0x10ffff; 0 when not looked up yet */
+    struct hash_table types_by_addr; /* index of `types` */
+    uint64_t work;                   /* steps of long arithmetic that may still be done */
+    uint64_t max_unicode;            /* of a 2.7: 0xffff or 0x10ffff; 0 when not looked up yet */
     bool no_memory;
 };
 
