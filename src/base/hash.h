@@ -22,12 +22,21 @@ void hash_seed_set(struct hash_seed seed);
 /* Takes a seed from the kernel. main() does this once, before anything is hashed. */
 void hash_seed_randomize(void);
 
-/* Both halves of the 128-bit product: each bit of the result depends on all bits of `h`, `v` and the seed. */
-static inline uint64_t hash_mix(uint64_t h, uint64_t v)
+/* Both halves of the 128-bit product: every bit of `h`, `v` and the seed counts. */
+static inline uint64_t hash_fold(uint64_t h, uint64_t v)
 {
     __extension__ unsigned __int128 product = (unsigned __int128)(h ^ hash_seed.a) * (v ^ hash_seed.b);
 
     return (uint64_t)product ^ (uint64_t)(product >> 64);
+}
+
+/* The product alone takes evenly spaced keys, such as pages, to evenly spaced hashes, which with some seeds are all
+ * neighbours. The second multiplication scatters them. */
+static inline uint64_t hash_mix(uint64_t h, uint64_t v)
+{
+    h = hash_fold(h, v);
+    h = (h ^ (h >> 32)) * 0x9e3779b97f4a7c15ull;
+    return h ^ (h >> 32);
 }
 
 static inline uint64_t hash_bytes(const void *data, size_t len)
@@ -37,7 +46,7 @@ static inline uint64_t hash_bytes(const void *data, size_t len)
 
     for (; len >= 8; len -= 8, p += 8) {
         memcpy(&w, p, 8);
-        h = hash_mix(h, w);
+        h = hash_fold(h, w);
     }
     w = 0;
     memcpy(&w, p, len);
