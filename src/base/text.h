@@ -12,14 +12,6 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#define TEXT_REPLACEMENT 0xfffdu
-
-/*
- * Decodes the character at `s`, which ends with NUL, and returns its length in bytes; 0 at the end. A
- * byte that is not valid UTF-8 gives TEXT_REPLACEMENT and length 1.
- */
-size_t text_utf8_next(const char *s, uint32_t *ret_cp);
-
 /* Control characters, C1, marks that turn the direction of text, line separators, the byte order mark. */
 bool text_is_control(uint32_t cp);
 
@@ -31,5 +23,11 @@ size_t text_fit(const char *s, size_t max);
 
 /* Prints `s` with the characters above, and bytes that are not UTF-8, as \n, \x1b or \u202e. */
 void text_print_safe(FILE *out, const char *s);
+
+/* The same as a value, for the arguments of printf: text_safe(path).s. A long text is cut and ends with "...". */
+struct text_safe {
+    char s[320]; /* two of them fit into an err_note */
+};
+struct text_safe text_safe(const char *s);
 
 #endif

@@ -4,6 +4,7 @@
  */
 #include "cmd/args.h"
 
+#include "base/text.h"
 #include "cmd/cmd.h"
 #include "cmd/suggest.h"
 
@@ -103,24 +104,6 @@ struct parser {
     struct err_note *note;
 };
 
-/* A word as messages may show it: short, and printable whatever it holds. */
-struct shown {
-    char text[96];
-};
-
-static struct shown show(const char *word)
-{
-    struct shown s;
-    size_t i;
-
-    for (i = 0; word[i] && i < sizeof(s.text) - 1; i++)
-        s.text[i] = word[i] >= ' ' && word[i] < 0x7f ? word[i] : '?';
-    s.text[i] = '\0';
-    if (word[i])
-        memcpy(s.text + i - 3, "...", 3);
-    return s;
-}
-
 const struct args_flag *args_flags(void)
 {
     return flags;
@@ -175,9 +158,9 @@ static int set_pid(struct parser *p, void *field, const char *value)
     errno = 0;
     unsigned long long pid = strtoull(digits, &end, hex ? 16 : 10);
     if (!isxdigit((unsigned char)*digits) || *end)
-        return err_note_what(p->note, ERR_USAGE, "'%s' is not a process id", show(value).text);
+        return err_note_what(p->note, ERR_USAGE, "'%s' is not a process id", text_safe(value).s);
     if (errno || pid == 0 || pid > INT_MAX)
-        return err_note_what(p->note, ERR_USAGE, "no process can have the id %s", show(value).text);
+        return err_note_what(p->note, ERR_USAGE, "no process can have the id %s", text_safe(value).s);
     *(pid_t *)field = (pid_t)pid;
     return 0;
 }
@@ -200,7 +183,7 @@ static int set_depth(struct parser *p, void *field, const char *value)
     if (!depth || errno || depth > UINT_MAX)
         return err_note_what(p->note, ERR_USAGE,
                              "'%s' is not a number of generations: 1 is the children, 2 their children too",
-                             show(value).text);
+                             text_safe(value).s);
     *(unsigned *)field = (unsigned)depth;
     p->o->subprocesses = true;
     return 0;
@@ -212,13 +195,13 @@ static int set_rate(struct parser *p, void *field, const char *value)
 
     if (!read_number(value, &rate))
         return err_note_what(p->note, ERR_USAGE, "'%s' is not a rate: give a number of samples a second",
-                             show(value).text);
+                             text_safe(value).s);
     if (rate <= 0)
-        return err_note_what(p->note, ERR_USAGE, "the rate must be more than 0, not %s", show(value).text);
+        return err_note_what(p->note, ERR_USAGE, "the rate must be more than 0, not %s", text_safe(value).s);
     /* Beyond these an interval in whole nanoseconds makes no sense. */
     if (rate < 1e-6 || rate > 1e6)
         return err_note_what(p->note, ERR_USAGE, "the rate must lie between 0.000001 and 1000000, not %s",
-                             show(value).text);
+                             text_safe(value).s);
     *(double *)field = rate;
     return 0;
 }
@@ -233,9 +216,10 @@ static int set_duration(struct parser *p, void *field, const char *value)
     }
     if (!read_number(value, &seconds))
         return err_note_what(p->note, ERR_USAGE, "'%s' is not a duration: give seconds, or 'unlimited'",
-                             show(value).text);
+                             text_safe(value).s);
     if (seconds < 1e-9)
-        return err_note_what(p->note, ERR_USAGE, "the duration must be more than 0 seconds, not %s", show(value).text);
+        return err_note_what(p->note, ERR_USAGE, "the duration must be more than 0 seconds, not %s",
+                             text_safe(value).s);
     /* Thirty years are no limit, and more would not fit into nanoseconds. */
     *(double *)field = seconds > 1e9 ? 0 : seconds;
     return 0;
@@ -244,7 +228,7 @@ static int set_duration(struct parser *p, void *field, const char *value)
 /* A word that is none of the `kind`s that `g` was tried with. */
 static int fail_choice(struct parser *p, const char *kind, const struct suggest *g)
 {
-    err_note_what(p->note, ERR_USAGE, "unknown %s '%s'", kind, show(g->word).text);
+    err_note_what(p->note, ERR_USAGE, "unknown %s '%s'", kind, text_safe(g->word).s);
     if (g->best)
         err_note_hint(p->note, "Did you mean '%s'? The %ss are %s.", g->best, kind, g->all);
     else
@@ -311,15 +295,15 @@ static const struct args_flag *find_flag(const char *name, size_t n, char letter
 /* A flag that is not one of this command's: `name` is its long name, or NULL for `letter`. */
 static int fail_unknown(struct parser *p, const char *name, char letter)
 {
-    char word[104];
+    char word[sizeof(struct text_safe) + 2];
     const char *close = NULL;
     const struct args_flag *elsewhere = find_flag(name, name ? strlen(name) : 0, letter, IN_ALL);
     const char *here = commands[p->o->command].name;
 
     if (name)
-        snprintf(word, sizeof(word), "--%s", show(name).text);
+        snprintf(word, sizeof(word), "--%s", text_safe(name).s);
     else
-        snprintf(word, sizeof(word), "-%s", show((char[]){letter, '\0'}).text);
+        snprintf(word, sizeof(word), "-%s", text_safe((char[]){letter, '\0'}).s);
     if (elsewhere && here) {
         err_note_what(p->note, ERR_USAGE, "%s takes no flag '%s'", here, word);
         err_note_hint(p->note, "See the flags it takes with: %s %s --help", args_name(p->o), here);
@@ -337,8 +321,8 @@ static int fail_value(struct parser *p, const struct args_flag *f, const char *f
 {
     if (!found)
         return err_note_what(p->note, ERR_USAGE, "--%s needs a value: --%s %s", f->name, f->name, f->value);
-    err_note_what(p->note, ERR_USAGE, "--%s needs a value, but '%s' follows", f->name, show(found).text);
-    err_note_hint(p->note, "A value that begins with a dash is given as: --%s=%s", f->name, show(found).text);
+    err_note_what(p->note, ERR_USAGE, "--%s needs a value, but '%s' follows", f->name, text_safe(found).s);
+    err_note_hint(p->note, "A value that begins with a dash is given as: --%s=%s", f->name, text_safe(found).s);
     return ERR_USAGE;
 }
 
@@ -373,7 +357,7 @@ static int apply_flag(struct parser *p, const struct args_flag *f, const char *v
             return err_note_what(p->note, ERR_USAGE, "--%s may be given only once", f->name);
         p->seen |= bit;
     } else if (value) {
-        return err_note_what(p->note, ERR_USAGE, "--%s takes no value, but got '%s'", f->name, show(value).text);
+        return err_note_what(p->note, ERR_USAGE, "--%s takes no value, but got '%s'", f->name, text_safe(value).s);
     }
     return setters[f->kind](p, (char *)p->o + f->offset, value);
 }
@@ -399,8 +383,8 @@ static int parse_short(struct parser *p, const char *word)
     int r = 0;
 
     if (strlen(word) > 1 && find_flag(word, strlen(word), 0, IN(p->o->command))) {
-        err_note_what(p->note, ERR_USAGE, "unknown flag '-%s'", show(word).text);
-        err_note_hint(p->note, "Did you mean '--%s'?", show(word).text);
+        err_note_what(p->note, ERR_USAGE, "unknown flag '-%s'", text_safe(word).s);
+        err_note_hint(p->note, "Did you mean '--%s'?", text_safe(word).s);
         return ERR_USAGE;
     }
     while (*word && r == 0) {
@@ -421,8 +405,8 @@ static int parse_short(struct parser *p, const char *word)
 static int take_program(struct parser *p, const char *word)
 {
     if (is_number(word)) {
-        err_note_what(p->note, ERR_USAGE, "'%s' is not a program", show(word).text);
-        err_note_hint(p->note, "For the process of that id: %s record --pid %s", args_name(p->o), show(word).text);
+        err_note_what(p->note, ERR_USAGE, "'%s' is not a program", text_safe(word).s);
+        err_note_hint(p->note, "For the process of that id: %s record --pid %s", args_name(p->o), text_safe(word).s);
         return ERR_USAGE;
     }
     p->o->program = p->argv + p->next - 1;
@@ -435,7 +419,7 @@ static int take_shell(struct parser *p, const char *word)
     struct suggest g = {.word = word};
 
     if (p->o->shell)
-        return err_note_what(p->note, ERR_USAGE, "completions takes one shell, but '%s' follows", show(word).text);
+        return err_note_what(p->note, ERR_USAGE, "completions takes one shell, but '%s' follows", text_safe(word).s);
     for (size_t i = 0; completions_shell(i); i++) {
         if (strcasecmp(completions_shell(i), word) == 0) {
             p->o->shell = completions_shell(i);
@@ -462,11 +446,11 @@ static int take_word(struct parser *p, const char *word)
         p->o->show_help = true;
         return find_command(p, word, &p->o->command);
     default:
-        err_note_what(p->note, ERR_USAGE, "unexpected word '%s'", show(word).text);
+        err_note_what(p->note, ERR_USAGE, "unexpected word '%s'", text_safe(word).s);
         if (is_number(word))
-            err_note_hint(p->note, "For the process of that id: %s dump --pid %s", args_name(p->o), show(word).text);
+            err_note_hint(p->note, "For the process of that id: %s dump --pid %s", args_name(p->o), text_safe(word).s);
         else if (p->o->command == ARGS_NONE && p->o->verbose)
-            err_note_hint(p->note, "A command comes before its flags: %s %s FLAGS", args_name(p->o), show(word).text);
+            err_note_hint(p->note, "A command comes before its flags: %s %s FLAGS", args_name(p->o), text_safe(word).s);
         return ERR_USAGE;
     }
 }
@@ -504,7 +488,7 @@ static int find_command(struct parser *p, const char *word, enum args_command *r
         if (found != ARGS_NONE && commands[c].yields)
             continue;
         if (found != ARGS_NONE && !commands[found].yields)
-            return err_note_what(p->note, ERR_USAGE, "'%s' may mean %s or %s", show(word).text, commands[found].name,
+            return err_note_what(p->note, ERR_USAGE, "'%s' may mean %s or %s", text_safe(word).s, commands[found].name,
                                  commands[c].name);
         found = c;
     }
@@ -537,7 +521,7 @@ static int check_whole(struct parser *p)
         return 0;
     if (o->pid && o->program) {
         err_note_what(p->note, ERR_USAGE, "--pid and a program to launch ('%s') exclude each other",
-                      show(o->program[0]).text);
+                      text_safe(o->program[0]).s);
         err_note_hint(p->note, "Leave one of them out.");
         return ERR_USAGE;
     }

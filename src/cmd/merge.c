@@ -2,6 +2,7 @@
  * merge: raw profiles -> one file in any of record's formats, each profile below the roots that it was given.
  */
 #include "base/clock.h"
+#include "base/text.h"
 #include "base/utf8.h"
 #include "cmd/cmd.h"
 #include "cmd/report.h"
@@ -26,7 +27,7 @@ struct merge {
     struct folded *folded;
     struct output_file *place;
     FILE *messages;
-    char title[256];
+    char title[sizeof(struct text_safe)];
     bool stdin_taken;
     struct err_note *note;
 };
@@ -41,29 +42,6 @@ struct source {
     uint64_t line; /* of the last one taken, from 1 on */
 };
 
-/* A word of the command line as messages may show it. */
-struct shown {
-    char text[256];
-};
-
-static struct shown show(const char *word)
-{
-    struct shown s = {0};
-    size_t n = strlen(word), used = 0, step;
-    uint32_t cp;
-
-    for (size_t i = 0; i < n && used < sizeof(s.text) - 8; i += step) {
-        step = utf8_decode(word + i, n - i, &cp);
-        if (cp < ' ' || (cp >= 0x7f && cp < 0xa0) || cp == UTF8_REPLACEMENT || (cp >= 0x2028 && cp <= 0x202e))
-            s.text[used++] = '?';
-        else {
-            memcpy(s.text + used, word + i, step);
-            used += step;
-        }
-    }
-    return s;
-}
-
 __attribute__((format(printf, 2, 3))) static void say(struct merge *m, const char *fmt, ...)
 {
     va_list args;
@@ -77,7 +55,7 @@ __attribute__((format(printf, 2, 3))) static void say(struct merge *m, const cha
 
 static int fail_line(struct merge *m, const struct source *s, const char *why)
 {
-    return err_note_what(m->note, ERR_PROFILE, "%s, line %llu: %s", show(s->path).text, (unsigned long long)s->line,
+    return err_note_what(m->note, ERR_PROFILE, "%s, line %llu: %s", text_safe(s->path).s, (unsigned long long)s->line,
                          why);
 }
 
@@ -141,7 +119,7 @@ static int read_source(struct merge *m, struct source *s)
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0)
-            return err_note_what(m->note, ERR_PROFILE, "%s: %s", show(s->path).text, strerror(errno));
+            return err_note_what(m->note, ERR_PROFILE, "%s: %s", text_safe(s->path).s, strerror(errno));
         s->used += (size_t)n;
         if (memchr(s->buf + old, '\n', (size_t)n) != NULL)
             r = take_lines(m, s);
@@ -185,9 +163,9 @@ static int open_source(struct merge *m, struct source *s)
         s->fd = open(s->path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
     }
     if (s->fd < 0)
-        return err_note_what(m->note, ERR_PROFILE, "%s: %s", show(s->path).text, strerror(errno));
+        return err_note_what(m->note, ERR_PROFILE, "%s: %s", text_safe(s->path).s, strerror(errno));
     if (fstat(s->fd, &st) == 0 && S_ISDIR(st.st_mode))
-        return err_note_what(m->note, ERR_PROFILE, "%s: it is a directory", show(s->path).text);
+        return err_note_what(m->note, ERR_PROFILE, "%s: it is a directory", text_safe(s->path).s);
     return 0;
 }
 
@@ -238,7 +216,7 @@ static int prepare(struct merge *m)
     m->format = o->format ? o->format : by_path ? by_path : format_by_name("flamegraph");
     options.timeline = m->format->timeline;
     if (o->title)
-        snprintf(m->title, sizeof(m->title), "%s", show(o->title).text);
+        snprintf(m->title, sizeof(m->title), "%s", text_safe(o->title).s);
     else
         snprintf(m->title, sizeof(m->title), "%zu profile%s", o->n_files, o->n_files == 1 ? "" : "s");
     r = open_place(m);
@@ -266,10 +244,10 @@ static int write_result(struct merge *m)
     if (p->coarsened)
         say(m, "The stacks outgrew their memory: neighbouring ones were joined %llu time(s).",
             (unsigned long long)p->coarsened);
-    say(m, "Wrote %s to '%s'. Samples: %llu", m->format->wrote, show(output_file_path(m->place)).text,
+    say(m, "Wrote %s to '%s'. Samples: %llu", m->format->wrote, output_file_path(m->place),
         (unsigned long long)p->samples);
     if (at && !output_file_is_stdout(m->place))
-        say(m, "%.*s%s%s", (int)(at - m->format->look), m->format->look, show(output_file_path(m->place)).text, at + 2);
+        say(m, "%.*s%s%s", (int)(at - m->format->look), m->format->look, output_file_path(m->place), at + 2);
     return 0;
 }
 

@@ -45,16 +45,9 @@ static int open_files(struct postmortem *pm, const char *root, const char *exe, 
     return pm->files.exe_path ? 0 : ERR_NOMEM;
 }
 
-/* The name comes from the file, and an error's text is printed as it is. */
 static void hint_not_python(const struct core_file *core, struct err_note *note)
 {
-    char name[sizeof(core->name)];
-    size_t i;
-
-    for (i = 0; core->name[i]; i++)
-        name[i] = core->name[i] > ' ' && core->name[i] < 0x7f ? core->name[i] : '?';
-    name[i] = '\0';
-    err_note_hint(note, "It is of the program '%s'. Give the core file of a Python process.", name);
+    err_note_hint(note, "It is of the program '%s'. Give the core file of a Python process.", text_safe(core->name).s);
 }
 
 /* What a live process would do next does not come here: says what that means for a core file. */

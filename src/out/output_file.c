@@ -6,7 +6,7 @@
 #include "out/output_file.h"
 
 #include "base/clock.h"
-#include "base/utf8.h"
+#include "base/text.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -49,36 +49,6 @@ struct sink {
     int error;
 };
 
-/* A path as a message may show it. */
-struct shown {
-    char text[400];
-};
-
-/* Controls, among them C1 and the marks that turn the direction of writing, must not reach a terminal. */
-static bool is_printable(uint32_t cp)
-{
-    if (cp < 0x20 || (cp >= 0x7f && cp < 0xa0) || cp == UTF8_REPLACEMENT)
-        return false;
-    return !((cp >= 0x200b && cp <= 0x200f) || (cp >= 0x2028 && cp <= 0x202e) || (cp >= 0x2066 && cp <= 0x2069));
-}
-
-static struct shown show(const char *path)
-{
-    struct shown s = {0};
-    size_t len = strlen(path), used = 0, n;
-    uint32_t cp;
-
-    for (size_t i = 0; i < len && used < sizeof(s.text) - 8; i += n) {
-        n = utf8_decode(path + i, len - i, &cp);
-        if (is_printable(cp))
-            memcpy(s.text + used, path + i, n);
-        else
-            s.text[used] = '?';
-        used += is_printable(cp) ? n : 1;
-    }
-    return s;
-}
-
 /* ---- writing ---- */
 
 static ssize_t sink_write(void *cookie, const char *buf, size_t n)
@@ -102,7 +72,7 @@ static ssize_t sink_write(void *cookie, const char *buf, size_t n)
 
 static int fail_write(const struct output_file *pl, int error, struct err_note *note)
 {
-    err_note_what(note, ERR_DISK, "'%s': %s", show(pl->path).text, strerror(error));
+    err_note_what(note, ERR_DISK, "'%s': %s", text_safe(pl->path).s, strerror(error));
     if (error == EPIPE)
         err_note_hint(note, "Who read from it has gone away.");
     else if (pl->way != OUTPUT_FILE_RENAME)
@@ -112,7 +82,7 @@ static int fail_write(const struct output_file *pl, int error, struct err_note *
 
 static int fail_place(const struct output_file *pl, const char *why, struct err_note *note)
 {
-    return err_note_what(note, ERR_OUTPUT, "'%s': %s", show(pl->path).text, why);
+    return err_note_what(note, ERR_OUTPUT, "'%s': %s", text_safe(pl->path).s, why);
 }
 
 /* Content -> fd, and from there to the disk. */
@@ -122,7 +92,7 @@ static int write_all(struct output_file *pl, int fd, int (*fill)(FILE *, void *)
     FILE *out = fopencookie(&sink, "w", (cookie_io_functions_t){.write = sink_write});
 
     if (!out)
-        return err_note_what(note, ERR_NOMEM, "no buffer for '%s'", show(pl->path).text);
+        return err_note_what(note, ERR_NOMEM, "no buffer for '%s'", text_safe(pl->path).s);
     setvbuf(out, NULL, _IOFBF, 1 << 16);
     int r = fill(out, arg);
     bool failed = ferror(out);
@@ -406,7 +376,7 @@ static bool is_handed_over(const struct stat *file, const struct stat *dir)
 
 static int fail_dir(const struct output_file *pl, int error, struct err_note *note)
 {
-    err_note_what(note, ERR_OUTPUT, "'%s': the directory '%s' %s%s", show(pl->path).text, show(pl->dir).text,
+    err_note_what(note, ERR_OUTPUT, "'%s': the directory '%s' %s%s", text_safe(pl->path).s, text_safe(pl->dir).s,
                   error == ENOENT ? "does not exist" : "cannot be used: ", error == ENOENT ? "" : strerror(error));
     if (error == ENOENT)
         err_note_hint(note, "Create it, or give another place with -o FILE.");
