@@ -425,7 +425,7 @@ static void test_unknown_words(void)
 
 static void test_long_words_are_cut(void)
 {
-    char word[300], line[400];
+    char word[480], line[500];
 
     memset(word, 'x', sizeof(word) - 1);
     word[sizeof(word) - 1] = '\0';
