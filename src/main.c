@@ -2,6 +2,7 @@
  * Entry point: sets up the process state that every command relies on (see cmd.h), runs one command, and checks
  * standard output at the end.
  */
+#include "base/hash.h"
 #include "cmd/build_info.h"
 #include "cmd/cmd.h"
 #include "cmd/log_session.h"
@@ -92,6 +93,7 @@ int main(int argc, char **argv)
     struct err_note note = {0};
     struct launch_origin origin;
 
+    hash_seed_randomize();
     launch_origin_read(&origin);
     open_standard_fds();
     reset_signals();

@@ -3,7 +3,10 @@
  */
 #include "base/err.h"
 
+#include "base/text.h"
+
 #include <stdarg.h>
+#include <stdbool.h>
 #include <string.h>
 
 struct err_row {
@@ -93,13 +96,18 @@ int err_print(FILE *out, int code, const struct err_note *note)
     const struct err_row *row = row_of(code);
     const char *hint = note && note->hint[0] ? note->hint : row->hint;
 
-    if (note && note->what[0] && row->message[strlen(row->message) - 1] == '.')
-        fprintf(out, "%s%s (%s)\n", row->prefix, row->message, note->what);
-    else if (note && note->what[0])
-        fprintf(out, "%s%s: %s\n", row->prefix, row->message, note->what);
-    else
-        fprintf(out, "%s%s\n", row->prefix, row->message);
-    if (hint)
-        fprintf(out, "%s\n", hint);
+    fprintf(out, "%s%s", row->prefix, row->message);
+    if (note && note->what[0]) {
+        bool is_sentence = row->message[strlen(row->message) - 1] == '.';
+
+        fputs(is_sentence ? " (" : ": ", out);
+        text_print_safe(out, note->what); /* it may hold paths and names that a target chose */
+        fputs(is_sentence ? ")" : "", out);
+    }
+    fputc('\n', out);
+    if (hint) {
+        text_print_safe(out, hint);
+        fputc('\n', out);
+    }
     return row->status;
 }

@@ -1,10 +1,11 @@
 /*
- * Interned strings: an open-addressing table over bytes in chunks that never move, so pointers stay valid until
- * intern_free.
+ * Interned strings: a hash table over bytes kept in chunks that are never moved.
+ * Called by whoever reads names from a target; pointers stay good until intern_free.
  */
 #include "base/intern.h"
 
 #include "base/hash.h"
+#include "base/hash_table.h"
 
 #include <stdlib.h>
 
@@ -21,30 +22,22 @@ struct chunk {
     char bytes[];
 };
 
-struct slot {
-    uint64_t hash;
-    const char *s; /* NULL if the slot is free */
+struct interned {
+    const char *s;
     size_t len;
 };
 
 struct intern {
     struct chunk *chunks;
-    struct slot *slots;
-    size_t n, cap; /* cap is a power of two */
-    size_t bytes;  /* total size of all chunks */
+    struct interned *items;
+    size_t n, cap;
+    struct hash_table index; /* of `items` */
+    size_t bytes;            /* of all chunks */
 };
 
 struct intern *intern_new(void)
 {
-    struct intern *in = calloc(1, sizeof(*in));
-
-    if (!in)
-        return NULL;
-    in->cap = 1024;
-    in->slots = calloc(in->cap, sizeof(*in->slots));
-    if (!in->slots)
-        return intern_free(in);
-    return in;
+    return calloc(1, sizeof(struct intern));
 }
 
 struct intern *intern_free(struct intern *in)
@@ -55,7 +48,8 @@ struct intern *intern_free(struct intern *in)
         next = c->next;
         free(c);
     }
-    free(in->slots);
+    free(in->items);
+    hash_table_free(&in->index);
     free(in);
     return NULL;
 }
@@ -77,51 +71,30 @@ static char *chunk_alloc(struct intern *in, size_t len)
     return c->bytes + c->used - len;
 }
 
-static int table_double(struct intern *in)
-{
-    size_t cap = in->cap * 2;
-    struct slot *slots = calloc(cap, sizeof(*slots));
-
-    if (!slots)
-        return -1;
-    for (size_t i = 0; i < in->cap; i++) {
-        size_t at = in->slots[i].hash & (cap - 1);
-
-        if (!in->slots[i].s)
-            continue;
-        while (slots[at].s)
-            at = (at + 1) & (cap - 1);
-        slots[at] = in->slots[i];
-    }
-    free(in->slots);
-    in->slots = slots;
-    in->cap = cap;
-    return 0;
-}
-
 const char *intern_bytes(struct intern *in, const char *s, size_t len)
 {
     uint64_t hash = hash_bytes(s, len);
-    size_t at;
+    size_t step = 0;
+    uint32_t at;
     char *copy;
 
-    if (in->n * 4 >= in->cap * 3 && table_double(in) < 0)
-        return NULL;
-    for (at = hash & (in->cap - 1); in->slots[at].s; at = (at + 1) & (in->cap - 1)) {
-        const struct slot *slot = &in->slots[at];
+    while ((at = hash_table_next(&in->index, hash, &step)) != HASH_TABLE_NONE) {
+        const struct interned *item = &in->items[at];
 
-        if (slot->hash == hash && slot->len == len && memcmp(slot->s, s, len) == 0)
-            return slot->s;
+        if (item->len == len && memcmp(item->s, s, len) == 0)
+            return item->s;
     }
     if (in->bytes > BYTES_MAX)
         return full;
+    if (hash_table_reserve_item(&in->index, (void **)&in->items, &in->cap, in->n, sizeof(*in->items)) < 0)
+        return NULL;
     copy = chunk_alloc(in, len + 1);
     if (!copy)
         return NULL;
     memcpy(copy, s, len);
     copy[len] = '\0';
-    in->slots[at] = (struct slot){hash, copy, len};
-    in->n++;
+    in->items[in->n] = (struct interned){copy, len};
+    hash_table_add(&in->index, hash, (uint32_t)in->n++);
     return copy;
 }
 

@@ -3,43 +3,9 @@
  */
 #include "base/text.h"
 
+#include "base/utf8.h"
+
 #include <string.h>
-
-/* Length of the sequence that starts with `c`; 0 if `c` cannot start one. */
-static size_t text_utf8_len(unsigned char c)
-{
-    if (c < 0x80)
-        return 1;
-    if (c >= 0xc2 && c <= 0xdf)
-        return 2;
-    if (c >= 0xe0 && c <= 0xef)
-        return 3;
-    return c >= 0xf0 && c <= 0xf4 ? 4 : 0;
-}
-
-size_t text_utf8_next(const char *s, uint32_t *ret_cp)
-{
-    static const unsigned char first_mask[] = {0, 0x7f, 0x1f, 0x0f, 0x07};
-    static const uint32_t lowest[] = {0, 0, 0x80, 0x800, 0x10000};
-    size_t len = text_utf8_len((unsigned char)s[0]);
-    uint32_t cp;
-
-    *ret_cp = TEXT_REPLACEMENT;
-    if (len == 0)
-        return 1;
-    cp = (unsigned char)s[0] & first_mask[len];
-    for (size_t i = 1; i < len; i++) {
-        unsigned char c = (unsigned char)s[i];
-
-        if ((c & 0xc0) != 0x80) /* also true for the final NUL, so nothing is read past it */
-            return 1;
-        cp = cp << 6 | (c & 0x3f);
-    }
-    if (cp < lowest[len] || cp > 0x10ffff || (cp >= 0xd800 && cp <= 0xdfff))
-        return 1;
-    *ret_cp = cp;
-    return cp == 0 ? 0 : len;
-}
 
 bool text_is_control(uint32_t cp)
 {
@@ -64,7 +30,7 @@ size_t text_fit(const char *s, size_t max)
     size_t bytes = 0, columns = 0, len;
     uint32_t cp;
 
-    while ((len = text_utf8_next(s + bytes, &cp)) > 0) {
+    while ((len = utf8_next(s + bytes, &cp)) > 0) {
         columns += text_columns(cp);
         if (columns > max)
             break;
@@ -73,33 +39,58 @@ size_t text_fit(const char *s, size_t max)
     return bytes;
 }
 
-static void text_print_escape(FILE *out, uint32_t cp)
-{
-    static const char named[] = "tn\0\0r"; /* from 9 (tab) to 13 (carriage return) */
+#define ESCAPE_ROOM 8 /* for the longest, \u2069, and its NUL */
 
+/* The escape of a character of `len` bytes that must not be shown as it is; 0 when it may be. */
+static size_t text_escape(const char *s, size_t len, uint32_t cp, char ret[ESCAPE_ROOM])
+{
+    static const char named[] = "tn\0\0r"; /* from 9, tab, to 13, carriage return */
+    bool invalid = cp == UTF8_REPLACEMENT && len == 1;
+
+    if (!invalid && !text_is_control(cp))
+        return 0;
     if (cp >= 9 && cp <= 13 && named[cp - 9] != 0)
-        fprintf(out, "\\%c", named[cp - 9]);
-    else
-        fprintf(out, cp < 0x80 ? "\\x%02x" : "\\u%04x", (unsigned)cp);
+        return (size_t)snprintf(ret, ESCAPE_ROOM, "\\%c", named[cp - 9]);
+    if (invalid || cp < 0x80)
+        return (size_t)snprintf(ret, ESCAPE_ROOM, "\\x%02x", (unsigned)(unsigned char)*s);
+    return (size_t)snprintf(ret, ESCAPE_ROOM, "\\u%04x", (unsigned)cp & 0xffff);
 }
 
 void text_print_safe(FILE *out, const char *s)
 {
-    const char *plain = s; /* start of the run that needs no escape */
+    const char *plain = s; /* start of what can be written as it is */
+    char escape[ESCAPE_ROOM];
+    size_t len, n;
     uint32_t cp;
-    size_t len;
 
-    for (; (len = text_utf8_next(s, &cp)) > 0; s += len) {
-        bool invalid = cp == TEXT_REPLACEMENT && len == 1;
-
-        if (!invalid && !text_is_control(cp))
+    for (; (len = utf8_next(s, &cp)) > 0; s += len) {
+        n = text_escape(s, len, cp, escape);
+        if (n == 0)
             continue;
         fwrite(plain, 1, (size_t)(s - plain), out);
-        if (invalid)
-            fprintf(out, "\\x%02x", (unsigned)(unsigned char)*s);
-        else
-            text_print_escape(out, cp);
+        fwrite(escape, 1, n, out);
         plain = s + len;
     }
     fwrite(plain, 1, (size_t)(s - plain), out);
+}
+
+struct text_safe text_safe(const char *s)
+{
+    struct text_safe ret = {0};
+    char escape[ESCAPE_ROOM];
+    size_t used = 0, len, n;
+    uint32_t cp;
+
+    for (; (len = utf8_next(s, &cp)) > 0; s += len) {
+        size_t escaped = text_escape(s, len, cp, escape);
+
+        n = escaped ? escaped : len;
+        if (used + n + sizeof("...") > sizeof(ret.s)) {
+            memcpy(ret.s + used, "...", 3);
+            break;
+        }
+        memcpy(ret.s + used, escaped ? escape : s, n);
+        used += n;
+    }
+    return ret;
 }

@@ -11,15 +11,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#define TEXT_REPLACEMENT 0xfffdu
-
-/*
- * Decodes the character at the start of the NUL-terminated string `s` and returns its length in bytes, or 0 at the end
- * of the string. An invalid byte yields TEXT_REPLACEMENT and length 1.
- */
-size_t text_utf8_next(const char *s, uint32_t *ret_cp);
-
-/* True for C0 and C1 control characters, bidirectional marks, line separators and the byte order mark. */
+/* Control characters, C1, marks that turn the direction of text, line separators, the byte order mark. */
 bool text_is_control(uint32_t cp);
 
 /* The width of the character in a terminal or a monospaced font: 1 or 2 columns. */
@@ -30,5 +22,11 @@ size_t text_fit(const char *s, size_t max);
 
 /* Prints `s`. Control characters (see text_is_control) and invalid bytes become escapes such as \n, \x1b or \u202e. */
 void text_print_safe(FILE *out, const char *s);
+
+/* The same as a value, for the arguments of printf: text_safe(path).s. A long text is cut and ends with "...". */
+struct text_safe {
+    char s[320]; /* two of them fit into an err_note */
+};
+struct text_safe text_safe(const char *s);
 
 #endif

@@ -50,6 +50,11 @@ size_t utf8_decode(const char *s, size_t len, uint32_t *ret_cp)
     return n;
 }
 
+size_t utf8_next(const char *s, uint32_t *ret_cp)
+{
+    return *s ? utf8_decode(s, 4, ret_cp) : 0; /* a NUL is no continuation: the decoder stops there */
+}
+
 size_t utf8_clean(const char *s, size_t len, char *out)
 {
     size_t n = 0;

@@ -4,6 +4,7 @@
  */
 #include "cmd/args.h"
 
+#include "base/text.h"
 #include "cmd/cmd.h"
 #include "cmd/suggest.h"
 
@@ -104,24 +105,6 @@ struct parser {
     struct err_note *note;
 };
 
-/* An argument as shown in messages: shortened, with unprintable bytes replaced. */
-struct shown {
-    char text[96];
-};
-
-static struct shown show(const char *word)
-{
-    struct shown s;
-    size_t i;
-
-    for (i = 0; word[i] && i < sizeof(s.text) - 1; i++)
-        s.text[i] = word[i] >= ' ' && word[i] < 0x7f ? word[i] : '?';
-    s.text[i] = '\0';
-    if (word[i])
-        memcpy(s.text + i - 3, "...", 3);
-    return s;
-}
-
 const struct args_flag *args_flags(void)
 {
     return flags;
@@ -176,9 +159,9 @@ static int set_pid(struct parser *p, void *field, const char *value)
     errno = 0;
     unsigned long long pid = strtoull(digits, &end, hex ? 16 : 10);
     if (!isxdigit((unsigned char)*digits) || *end)
-        return err_note_what(p->note, ERR_USAGE, "'%s' is not a process ID", show(value).text);
+        return err_note_what(p->note, ERR_USAGE, "'%s' is not a process ID", text_safe(value).s);
     if (errno || pid == 0 || pid > INT_MAX)
-        return err_note_what(p->note, ERR_USAGE, "process ID %s is out of range", show(value).text);
+        return err_note_what(p->note, ERR_USAGE, "process ID %s is out of range", text_safe(value).s);
     *(pid_t *)field = (pid_t)pid;
     return 0;
 }
@@ -201,7 +184,7 @@ static int set_depth(struct parser *p, void *field, const char *value)
     if (!depth || errno || depth > UINT_MAX)
         return err_note_what(p->note, ERR_USAGE,
                              "'%s' is not a number of generations: 1 is the children, 2 adds their children",
-                             show(value).text);
+                             text_safe(value).s);
     *(unsigned *)field = (unsigned)depth;
     p->o->subprocesses = true;
     return 0;
@@ -213,13 +196,13 @@ static int set_rate(struct parser *p, void *field, const char *value)
 
     if (!read_number(value, &rate))
         return err_note_what(p->note, ERR_USAGE, "'%s' is not a rate: use a number of samples per second",
-                             show(value).text);
+                             text_safe(value).s);
     if (rate <= 0)
-        return err_note_what(p->note, ERR_USAGE, "the rate must be greater than 0, not %s", show(value).text);
+        return err_note_what(p->note, ERR_USAGE, "the rate must be greater than 0, not %s", text_safe(value).s);
     /* Outside these limits the interval is not useful in whole nanoseconds. */
     if (rate < 1e-6 || rate > 1e6)
         return err_note_what(p->note, ERR_USAGE, "the rate must be between 0.000001 and 1000000, not %s",
-                             show(value).text);
+                             text_safe(value).s);
     *(double *)field = rate;
     return 0;
 }
@@ -234,10 +217,10 @@ static int set_duration(struct parser *p, void *field, const char *value)
     }
     if (!read_number(value, &seconds))
         return err_note_what(p->note, ERR_USAGE, "'%s' is not a duration: use a number of seconds, or 'unlimited'",
-                             show(value).text);
+                             text_safe(value).s);
     if (seconds < 1e-9)
         return err_note_what(p->note, ERR_USAGE, "the duration must be greater than 0 seconds, not %s",
-                             show(value).text);
+                             text_safe(value).s);
     /* More than 1e9 s (about 30 years) counts as unlimited; larger values overflow nanoseconds. */
     *(double *)field = seconds > 1e9 ? 0 : seconds;
     return 0;
@@ -246,7 +229,7 @@ static int set_duration(struct parser *p, void *field, const char *value)
 /* Reports that g->word is not a known `kind`. */
 static int fail_choice(struct parser *p, const char *kind, const struct suggest *g)
 {
-    err_note_what(p->note, ERR_USAGE, "unknown %s '%s'", kind, show(g->word).text);
+    err_note_what(p->note, ERR_USAGE, "unknown %s '%s'", kind, text_safe(g->word).s);
     if (g->best)
         err_note_hint(p->note, "Did you mean '%s'? Available %ss: %s.", g->best, kind, g->all);
     else
@@ -327,15 +310,15 @@ static const struct args_flag *find_flag(const char *name, size_t n, char letter
 /* Reports a flag that this command does not accept: its long `name`, or `letter` if `name` is NULL. */
 static int fail_unknown(struct parser *p, const char *name, char letter)
 {
-    char word[104];
+    char word[sizeof(struct text_safe) + 2];
     const char *close = NULL;
     const struct args_flag *elsewhere = find_flag(name, name ? strlen(name) : 0, letter, IN_ALL);
     const char *here = commands[p->o->command].name;
 
     if (name)
-        snprintf(word, sizeof(word), "--%s", show(name).text);
+        snprintf(word, sizeof(word), "--%s", text_safe(name).s);
     else
-        snprintf(word, sizeof(word), "-%s", show((char[]){letter, '\0'}).text);
+        snprintf(word, sizeof(word), "-%s", text_safe((char[]){letter, '\0'}).s);
     if (elsewhere && here) {
         err_note_what(p->note, ERR_USAGE, "%s does not accept the flag '%s'", here, word);
         err_note_hint(p->note, "For the flags it accepts, run: %s %s --help", args_name(p->o), here);
@@ -354,8 +337,8 @@ static int fail_value(struct parser *p, const struct args_flag *f, const char *f
     if (!found)
         return err_note_what(p->note, ERR_USAGE, "--%s requires a value: --%s %s", f->name, f->name, f->value);
     err_note_what(p->note, ERR_USAGE, "--%s requires a value, but the next argument is '%s'", f->name,
-                  show(found).text);
-    err_note_hint(p->note, "To pass a value that begins with a dash, write: --%s=%s", f->name, show(found).text);
+                  text_safe(found).s);
+    err_note_hint(p->note, "To pass a value that begins with a dash, write: --%s=%s", f->name, text_safe(found).s);
     return ERR_USAGE;
 }
 
@@ -390,7 +373,7 @@ static int apply_flag(struct parser *p, const struct args_flag *f, const char *v
             return err_note_what(p->note, ERR_USAGE, "--%s may be given only once", f->name);
         p->seen |= bit;
     } else if (value) {
-        return err_note_what(p->note, ERR_USAGE, "--%s takes no value, but got '%s'", f->name, show(value).text);
+        return err_note_what(p->note, ERR_USAGE, "--%s takes no value, but got '%s'", f->name, text_safe(value).s);
     }
     return setters[f->kind](p, (char *)p->o + f->offset, value);
 }
@@ -416,8 +399,8 @@ static int parse_short(struct parser *p, const char *word)
     int r = 0;
 
     if (strlen(word) > 1 && find_flag(word, strlen(word), 0, IN(p->o->command))) {
-        err_note_what(p->note, ERR_USAGE, "unknown flag '-%s'", show(word).text);
-        err_note_hint(p->note, "Did you mean '--%s'?", show(word).text);
+        err_note_what(p->note, ERR_USAGE, "unknown flag '-%s'", text_safe(word).s);
+        err_note_hint(p->note, "Did you mean '--%s'?", text_safe(word).s);
         return ERR_USAGE;
     }
     while (*word && r == 0) {
@@ -438,9 +421,9 @@ static int parse_short(struct parser *p, const char *word)
 static int take_program(struct parser *p, const char *word)
 {
     if (is_number(word)) {
-        err_note_what(p->note, ERR_USAGE, "'%s' is not a program", show(word).text);
+        err_note_what(p->note, ERR_USAGE, "'%s' is not a program", text_safe(word).s);
         err_note_hint(p->note, "To profile the process with that ID, run: %s record --pid %s", args_name(p->o),
-                      show(word).text);
+                      text_safe(word).s);
         return ERR_USAGE;
     }
     p->o->program = p->argv + p->next - 1;
@@ -454,7 +437,7 @@ static int take_shell(struct parser *p, const char *word)
 
     if (p->o->shell)
         return err_note_what(p->note, ERR_USAGE, "completions accepts one shell; unexpected argument '%s'",
-                             show(word).text);
+                             text_safe(word).s);
     for (size_t i = 0; completions_shell(i); i++) {
         if (strcasecmp(completions_shell(i), word) == 0) {
             p->o->shell = completions_shell(i);
@@ -481,12 +464,12 @@ static int take_word(struct parser *p, const char *word)
         p->o->show_help = true;
         return find_command(p, word, &p->o->command);
     default:
-        err_note_what(p->note, ERR_USAGE, "unexpected argument '%s'", show(word).text);
+        err_note_what(p->note, ERR_USAGE, "unexpected argument '%s'", text_safe(word).s);
         if (is_number(word))
             err_note_hint(p->note, "To dump the process with that ID, run: %s dump --pid %s", args_name(p->o),
-                          show(word).text);
+                          text_safe(word).s);
         else if (p->o->command == ARGS_NONE && p->o->verbose)
-            err_note_hint(p->note, "Put the command before its flags: %s %s FLAGS", args_name(p->o), show(word).text);
+            err_note_hint(p->note, "Put the command before its flags: %s %s FLAGS", args_name(p->o), text_safe(word).s);
         return ERR_USAGE;
     }
 }
@@ -524,7 +507,7 @@ static int find_command(struct parser *p, const char *word, enum args_command *r
         if (found != ARGS_NONE && commands[c].yields)
             continue;
         if (found != ARGS_NONE && !commands[found].yields)
-            return err_note_what(p->note, ERR_USAGE, "'%s' is ambiguous: it could be %s or %s", show(word).text,
+            return err_note_what(p->note, ERR_USAGE, "'%s' is ambiguous: it could be %s or %s", text_safe(word).s,
                                  commands[found].name, commands[c].name);
         found = c;
     }
@@ -557,7 +540,7 @@ static int check_whole(struct parser *p)
         return 0;
     if (o->pid && o->program) {
         err_note_what(p->note, ERR_USAGE, "--pid cannot be combined with a program to launch ('%s')",
-                      show(o->program[0]).text);
+                      text_safe(o->program[0]).s);
         err_note_hint(p->note, "Use one or the other.");
         return ERR_USAGE;
     }

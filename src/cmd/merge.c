@@ -3,6 +3,7 @@
  */
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "base/utf8.h"
 #include "cmd/cmd.h"
 #include "cmd/report.h"
@@ -27,7 +28,7 @@ struct merge {
     struct folded *folded;
     struct output_file *place;
     FILE *messages;
-    char title[256];
+    char title[sizeof(struct text_safe)];
     bool stdin_taken;
     struct err_note *note;
 };
@@ -42,29 +43,6 @@ struct source {
     uint64_t line; /* number of the last parsed line, from 1 */
 };
 
-/* An argument as shown in messages: valid UTF-8 without control characters. */
-struct shown {
-    char text[256];
-};
-
-static struct shown show(const char *word)
-{
-    struct shown s = {0};
-    size_t n = strlen(word), used = 0, step;
-    uint32_t cp;
-
-    for (size_t i = 0; i < n && used < sizeof(s.text) - 8; i += step) {
-        step = utf8_decode(word + i, n - i, &cp);
-        if (cp < ' ' || (cp >= 0x7f && cp < 0xa0) || cp == UTF8_REPLACEMENT || (cp >= 0x2028 && cp <= 0x202e))
-            s.text[used++] = '?';
-        else {
-            memcpy(s.text + used, word + i, step);
-            used += step;
-        }
-    }
-    return s;
-}
-
 __attribute__((format(printf, 2, 3))) static void say(struct merge *m, const char *fmt, ...)
 {
     va_list args;
@@ -78,7 +56,7 @@ __attribute__((format(printf, 2, 3))) static void say(struct merge *m, const cha
 
 static int fail_line(struct merge *m, const struct source *s, const char *why)
 {
-    return err_note_what(m->note, ERR_PROFILE, "%s, line %llu: %s", show(s->path).text, (unsigned long long)s->line,
+    return err_note_what(m->note, ERR_PROFILE, "%s, line %llu: %s", text_safe(s->path).s, (unsigned long long)s->line,
                          why);
 }
 
@@ -142,7 +120,7 @@ static int read_source(struct merge *m, struct source *s)
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0)
-            return err_note_what(m->note, ERR_PROFILE, "%s: %s", show(s->path).text, strerror(errno));
+            return err_note_what(m->note, ERR_PROFILE, "%s: %s", text_safe(s->path).s, strerror(errno));
         s->used += (size_t)n;
         if (memchr(s->buf + old, '\n', (size_t)n) != NULL)
             r = take_lines(m, s);
@@ -186,9 +164,9 @@ static int open_source(struct merge *m, struct source *s)
         s->fd = open(s->path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
     }
     if (s->fd < 0)
-        return err_note_what(m->note, ERR_PROFILE, "%s: %s", show(s->path).text, strerror(errno));
+        return err_note_what(m->note, ERR_PROFILE, "%s: %s", text_safe(s->path).s, strerror(errno));
     if (fstat(s->fd, &st) == 0 && S_ISDIR(st.st_mode))
-        return err_note_what(m->note, ERR_PROFILE, "%s: is a directory", show(s->path).text);
+        return err_note_what(m->note, ERR_PROFILE, "%s: is a directory", text_safe(s->path).s);
     return 0;
 }
 
@@ -241,7 +219,7 @@ static int prepare(struct merge *m)
     m->format = o->format ? o->format : by_path ? by_path : format_by_name("flamegraph");
     options.timeline = m->format->timeline;
     if (o->title)
-        snprintf(m->title, sizeof(m->title), "%s", show(o->title).text);
+        snprintf(m->title, sizeof(m->title), "%s", text_safe(o->title).s);
     else
         snprintf(m->title, sizeof(m->title), "%zu profile%s", o->n_files, o->n_files == 1 ? "" : "s");
     r = open_place(m);
@@ -270,12 +248,12 @@ static int write_result(struct merge *m)
     if (p->coarsened)
         say(m, "The stacks exceeded their memory limit: merged adjacent ones %llu time(s).",
             (unsigned long long)p->coarsened);
-    say(m, "Wrote %s to '%s'. Samples: %llu", m->format->wrote, show(output_file_path(m->place)).text,
+    say(m, "Wrote %s to '%s'. Samples: %llu", m->format->wrote, output_file_path(m->place),
         (unsigned long long)p->samples);
     if (m->format->look && !at && !output_file_is_stdout(m->place))
         say(m, "%s", m->format->look);
     if (at && !output_file_is_stdout(m->place))
-        say(m, "%.*s%s%s", (int)(at - m->format->look), m->format->look, show(output_file_path(m->place)).text, at + 2);
+        say(m, "%.*s%s%s", (int)(at - m->format->look), m->format->look, output_file_path(m->place), at + 2);
     return 0;
 }
 

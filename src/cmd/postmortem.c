@@ -45,16 +45,10 @@ static int open_files(struct postmortem *pm, const char *root, const char *exe, 
     return pm->files.exe_path ? 0 : ERR_NOMEM;
 }
 
-/* The name comes from the core file and error notes are printed verbatim, so replace unprintable bytes. */
 static void hint_not_python(const struct core_file *core, struct err_note *note)
 {
-    char name[sizeof(core->name)];
-    size_t i;
-
-    for (i = 0; core->name[i]; i++)
-        name[i] = core->name[i] > ' ' && core->name[i] < 0x7f ? core->name[i] : '?';
-    name[i] = '\0';
-    err_note_hint(note, "The core file is from the program '%s'. Use the core file of a Python process.", name);
+    err_note_hint(note, "The core file is from the program '%s'. Use the core file of a Python process.",
+                  text_safe(core->name).s);
 }
 
 /* Turns an error from reading the process into one about the core file, which cannot be retried. */

@@ -12,8 +12,13 @@
 
 void report_line(FILE *out, const struct options *o, const char *fmt, va_list args)
 {
+    char *line = NULL;
+
     fputs(args_prefix(o), out);
-    vfprintf(out, fmt, args);
+    if (vasprintf(&line, fmt, args) >= 0) {
+        text_print_safe(out, line); /* it may hold paths */
+        free(line);
+    }
     fputc('\n', out);
     fflush(out);
 }

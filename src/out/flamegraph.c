@@ -7,6 +7,7 @@
  */
 #include "base/err.h"
 #include "base/text.h"
+#include "base/utf8.h"
 #include "out/assets.h"
 #include "out/format.h"
 #include "profile/tree.h"
@@ -85,7 +86,7 @@ static void flame_xml(FILE *out, const char *s, size_t len)
     uint32_t cp;
     size_t n;
 
-    for (; s < end && (n = text_utf8_next(s, &cp)) > 0; s += n) {
+    for (; s < end && (n = utf8_next(s, &cp)) > 0; s += n) {
         if (cp == '&')
             fputs("&amp;", out);
         else if (cp == '<')
@@ -94,7 +95,7 @@ static void flame_xml(FILE *out, const char *s, size_t len)
             fputs("&gt;", out);
         else if (cp == '"')
             fputs("&quot;", out);
-        else if (cp == TEXT_REPLACEMENT || !flame_is_xml(cp))
+        else if (cp == UTF8_REPLACEMENT || !flame_is_xml(cp))
             fputs("\xef\xbf\xbd", out);
         else
             fwrite(s, 1, n, out);

@@ -4,6 +4,7 @@
 #include "out/json.h"
 
 #include "base/text.h"
+#include "base/utf8.h"
 
 #include <inttypes.h>
 #include <stdbool.h>
@@ -16,7 +17,7 @@ static void json_escape(FILE *out, uint32_t cp)
 
     if (named != NULL)
         fprintf(out, "\\%c", to[named - from]);
-    else if (cp == TEXT_REPLACEMENT)
+    else if (cp == UTF8_REPLACEMENT)
         fputs("\xef\xbf\xbd", out);
     else
         fprintf(out, "\\u%04x", (unsigned)cp);
@@ -33,8 +34,8 @@ void json_string(FILE *out, const char *s)
         return;
     }
     putc('"', out);
-    for (; (len = text_utf8_next(s, &cp)) > 0; s += len) {
-        if (cp != '"' && cp != '\\' && cp != TEXT_REPLACEMENT && !text_is_control(cp))
+    for (; (len = utf8_next(s, &cp)) > 0; s += len) {
+        if (cp != '"' && cp != '\\' && cp != UTF8_REPLACEMENT && !text_is_control(cp))
             continue;
         fwrite(plain, 1, (size_t)(s - plain), out);
         json_escape(out, cp);

@@ -5,7 +5,7 @@
 #include "out/output_file.h"
 
 #include "base/clock.h"
-#include "base/utf8.h"
+#include "base/text.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -48,36 +48,6 @@ struct sink {
     int error;
 };
 
-/* A path without control characters, for messages. */
-struct shown {
-    char text[400];
-};
-
-/* False for control characters, including C1 and bidirectional marks, which must not reach a terminal. */
-static bool is_printable(uint32_t cp)
-{
-    if (cp < 0x20 || (cp >= 0x7f && cp < 0xa0) || cp == UTF8_REPLACEMENT)
-        return false;
-    return !((cp >= 0x200b && cp <= 0x200f) || (cp >= 0x2028 && cp <= 0x202e) || (cp >= 0x2066 && cp <= 0x2069));
-}
-
-static struct shown show(const char *path)
-{
-    struct shown s = {0};
-    size_t len = strlen(path), used = 0, n;
-    uint32_t cp;
-
-    for (size_t i = 0; i < len && used < sizeof(s.text) - 8; i += n) {
-        n = utf8_decode(path + i, len - i, &cp);
-        if (is_printable(cp))
-            memcpy(s.text + used, path + i, n);
-        else
-            s.text[used] = '?';
-        used += is_printable(cp) ? n : 1;
-    }
-    return s;
-}
-
 /* ---- writing ---- */
 
 static ssize_t sink_write(void *cookie, const char *buf, size_t n)
@@ -101,7 +71,7 @@ static ssize_t sink_write(void *cookie, const char *buf, size_t n)
 
 static int fail_write(const struct output_file *file, int error, struct err_note *note)
 {
-    err_note_what(note, ERR_DISK, "'%s': %s", show(file->path).text, strerror(error));
+    err_note_what(note, ERR_DISK, "'%s': %s", text_safe(file->path).s, strerror(error));
     if (error == EPIPE)
         err_note_hint(note, "The process reading from it has exited.");
     else if (file->method != OUTPUT_FILE_RENAME)
@@ -111,7 +81,7 @@ static int fail_write(const struct output_file *file, int error, struct err_note
 
 static int fail_open(const struct output_file *file, const char *why, struct err_note *note)
 {
-    return err_note_what(note, ERR_OUTPUT, "'%s': %s", show(file->path).text, why);
+    return err_note_what(note, ERR_OUTPUT, "'%s': %s", text_safe(file->path).s, why);
 }
 
 /* Writes the content to `fd` and syncs it. */
@@ -121,7 +91,7 @@ static int write_all(struct output_file *file, int fd, int (*fill)(FILE *, void 
     FILE *out = fopencookie(&sink, "w", (cookie_io_functions_t){.write = sink_write});
 
     if (!out)
-        return err_note_what(note, ERR_NOMEM, "cannot allocate a buffer for '%s'", show(file->path).text);
+        return err_note_what(note, ERR_NOMEM, "cannot allocate a buffer for '%s'", text_safe(file->path).s);
     setvbuf(out, NULL, _IOFBF, 1 << 16);
     int r = fill(out, arg);
     bool failed = ferror(out);
@@ -392,7 +362,7 @@ static bool is_precreated(const struct stat *st, const struct stat *dir)
 
 static int fail_dir(const struct output_file *file, int error, struct err_note *note)
 {
-    err_note_what(note, ERR_OUTPUT, "'%s': the directory '%s' %s%s", show(file->path).text, show(file->dir).text,
+    err_note_what(note, ERR_OUTPUT, "'%s': the directory '%s' %s%s", text_safe(file->path).s, text_safe(file->dir).s,
                   error == ENOENT ? "does not exist" : "cannot be used: ", error == ENOENT ? "" : strerror(error));
     if (error == ENOENT)
         err_note_hint(note, "Create it, or choose another path with -o FILE.");

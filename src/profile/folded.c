@@ -43,10 +43,10 @@ struct folded {
     struct intern *texts;
     struct folded_name **names;
     size_t n_names, cap_names;
-    struct table by_text;
+    struct hash_table by_text;
     struct folded_root **roots;
     size_t n_roots, cap_roots;
-    struct table by_frames;
+    struct hash_table by_frames;
     char *text; /* the stack of the current line, as valid UTF-8 */
     size_t cap_text;
     uint32_t *frames; /* of the current line, roots first */
@@ -89,9 +89,9 @@ struct folded *folded_free(struct folded *f)
     }
     intern_free(f->texts);
     free(f->names);
-    free(f->by_text.slots);
+    hash_table_free(&f->by_text);
     free(f->roots);
-    free(f->by_frames.slots);
+    hash_table_free(&f->by_frames);
     free(f->text);
     free(f->frames);
     free(f);
@@ -249,14 +249,14 @@ static int name_fill(struct folded *f, struct folded_name *name, struct slice te
     return r;
 }
 
-static int name_add(struct folded *f, struct slice text, bool is_root, uint32_t hash, uint32_t *ret_frame)
+static int name_add(struct folded *f, struct slice text, bool is_root, uint64_t hash, uint32_t *ret_frame)
 {
     struct folded_name *name = calloc(1, sizeof(*name));
     int r = name == NULL ? ERR_NOMEM : 0;
 
     if (r == 0)
-        r = table_reserve_item((void **)&f->names, &f->cap_names, f->n_names, sizeof(struct folded_name *),
-                               &f->by_text);
+        r = hash_table_reserve_item(&f->by_text, (void **)&f->names, &f->cap_names, f->n_names,
+                                    sizeof(struct folded_name *));
     if (r == 0) {
         *name = (struct folded_name){.text = text.s, .is_root = is_root};
         r = name_fill(f, name, text);
@@ -265,7 +265,7 @@ static int name_add(struct folded *f, struct slice text, bool is_root, uint32_t 
         free(name);
         return r;
     }
-    table_add(&f->by_text, hash, (uint32_t)f->n_names);
+    hash_table_add(&f->by_text, hash, (uint32_t)f->n_names);
     f->names[f->n_names++] = name;
     *ret_frame = name->frame;
     return 0;
@@ -276,8 +276,9 @@ static int name_find(struct folded *f, struct slice text, bool is_root, uint32_t
 {
     static const char full[] = "[too many names]", unnamed[] = "?";
     const char *interned;
-    uint32_t hash, id;
-    size_t pos;
+    size_t step = 0;
+    uint64_t hash;
+    uint32_t id;
 
     if (text.len == 0)
         text = (struct slice){unnamed, sizeof(unnamed) - 1};
@@ -287,9 +288,8 @@ static int name_find(struct folded *f, struct slice text, bool is_root, uint32_t
     if (interned == NULL)
         return ERR_NOMEM;
     text = (struct slice){interned, strlen(interned)}; /* differs from `text` if the pool is full */
-    hash = table_hash((uintptr_t)interned, is_root);
-    pos = hash;
-    while ((id = table_next(&f->by_text, hash, &pos)) != TABLE_NONE)
+    hash = hash_mix((uintptr_t)interned, is_root);
+    while ((id = hash_table_next(&f->by_text, hash, &step)) != HASH_TABLE_NONE)
         if (f->names[id]->text == interned && f->names[id]->is_root == is_root) {
             *ret_frame = f->names[id]->frame;
             return 0;
@@ -311,13 +311,13 @@ static int name_push(struct folded *f, struct slice text, bool is_root)
 
 /* ---- roots ---- */
 
-static uint32_t roots_hash(const struct folded *f, size_t n)
+static uint64_t roots_hash(const struct folded *f, size_t n)
 {
     uint64_t hash = n;
 
     for (size_t i = 0; i < n; i++)
         hash = hash_mix(hash, f->frames[i]);
-    return (uint32_t)(hash >> 32);
+    return hash;
 }
 
 /* "node 1 / worker 3", or "all" if there is no root. */
@@ -364,14 +364,14 @@ static int roots_fill(struct folded *f, struct folded_root *root, size_t n)
     return roots_add_thread(f, root);
 }
 
-static int roots_add(struct folded *f, size_t n, uint32_t hash, uint32_t *ret_id)
+static int roots_add(struct folded *f, size_t n, uint64_t hash, uint32_t *ret_id)
 {
     struct folded_root *root = calloc(1, sizeof(*root));
     int r = root == NULL ? ERR_NOMEM : 0;
 
     if (r == 0)
-        r = table_reserve_item((void **)&f->roots, &f->cap_roots, f->n_roots, sizeof(struct folded_root *),
-                               &f->by_frames);
+        r = hash_table_reserve_item(&f->by_frames, (void **)&f->roots, &f->cap_roots, f->n_roots,
+                                    sizeof(struct folded_root *));
     if (r == 0)
         r = roots_fill(f, root, n);
     if (r < 0) {
@@ -383,7 +383,7 @@ static int roots_add(struct folded *f, size_t n, uint32_t hash, uint32_t *ret_id
         return r;
     }
     *ret_id = (uint32_t)f->n_roots;
-    table_add(&f->by_frames, hash, *ret_id);
+    hash_table_add(&f->by_frames, hash, *ret_id);
     f->roots[f->n_roots++] = root;
     return 0;
 }
@@ -391,10 +391,11 @@ static int roots_add(struct folded *f, size_t n, uint32_t hash, uint32_t *ret_id
 /* Finds or adds the thread whose roots are the first `n` frames of the current line. */
 static int roots_find(struct folded *f, size_t n, uint32_t *ret_id)
 {
-    uint32_t hash = roots_hash(f, n), id;
-    size_t pos = hash;
+    uint64_t hash = roots_hash(f, n);
+    uint32_t id;
+    size_t step = 0;
 
-    while ((id = table_next(&f->by_frames, hash, &pos)) != TABLE_NONE) {
+    while ((id = hash_table_next(&f->by_frames, hash, &step)) != HASH_TABLE_NONE) {
         const struct folded_root *root = f->roots[id];
 
         if (root->n == n && (n == 0 || memcmp(root->frames, f->frames, n * sizeof(*f->frames)) == 0)) {

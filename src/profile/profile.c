@@ -8,9 +8,9 @@
 
 #include "base/err.h"
 #include "base/grow.h"
+#include "base/hash.h"
 #include "profile/profile_private.h"
 #include "profile/prune.h"
-#include "profile/table.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -23,47 +23,49 @@
 int profile_child(struct profile *p, uint32_t parent, uint32_t frame, uint32_t *ret_node)
 {
     struct profile_index *index = p->index;
-    uint32_t hash = table_hash(parent, frame), id;
-    size_t pos = hash;
+    uint64_t hash = hash_mix(parent, frame);
+    uint32_t id;
+    size_t step = 0;
     int r;
 
-    while ((id = table_next(&index->nodes, hash, &pos)) != TABLE_NONE)
+    while ((id = hash_table_next(&index->nodes, hash, &step)) != HASH_TABLE_NONE)
         if (p->nodes[id].parent == parent && p->nodes[id].frame == frame) {
             *ret_node = id;
             return 0;
         }
-    r = table_reserve_item((void **)&p->nodes, &index->cap_nodes, p->n_nodes, sizeof(*p->nodes), &index->nodes);
+    r = hash_table_reserve_item(&index->nodes, (void **)&p->nodes, &index->cap_nodes, p->n_nodes, sizeof(*p->nodes));
     if (r < 0)
         return r;
     id = (uint32_t)p->n_nodes++;
     p->nodes[id] = (struct profile_node){.parent = parent, .frame = frame};
-    table_add(&index->nodes, hash, id);
+    hash_table_add(&index->nodes, hash, id);
     *ret_node = id;
     return 0;
 }
 
-int profile_frame_append(struct profile *p, const struct profile_frame *frame, uint32_t hash, bool findable,
+int profile_frame_append(struct profile *p, const struct profile_frame *frame, uint64_t hash, bool findable,
                          uint32_t *ret_frame)
 {
     struct profile_index *index = p->index;
-    struct table *table = findable ? &index->frames : NULL;
-    int r = table_reserve_item((void **)&p->frames, &index->cap_frames, p->n_frames, sizeof(*p->frames), table);
+    struct hash_table *table = findable ? &index->frames : NULL;
+    int r = hash_table_reserve_item(table, (void **)&p->frames, &index->cap_frames, p->n_frames, sizeof(*p->frames));
 
     if (r < 0)
         return r;
     p->frames[p->n_frames] = *frame;
     *ret_frame = (uint32_t)p->n_frames++;
     if (table != NULL)
-        table_add(table, hash, *ret_frame);
+        hash_table_add(table, hash, *ret_frame);
     return 0;
 }
 
 static int profile_frame_intern(struct profile *p, const struct func *func, int line, uint32_t *ret_frame)
 {
-    uint32_t hash = table_hash((uintptr_t)func, (uint32_t)line), id;
-    size_t pos = hash;
+    uint64_t hash = hash_mix((uintptr_t)func, (uint32_t)line);
+    uint32_t id;
+    size_t step = 0;
 
-    while ((id = table_next(&p->index->frames, hash, &pos)) != TABLE_NONE)
+    while ((id = hash_table_next(&p->index->frames, hash, &step)) != HASH_TABLE_NONE)
         if (p->frames[id].func == func && p->frames[id].line == line) {
             *ret_frame = id;
             return 0;
@@ -73,12 +75,13 @@ static int profile_frame_intern(struct profile *p, const struct func *func, int 
 
 static int profile_frame_process(struct profile *p, const struct proc_info *process, uint32_t *ret_frame)
 {
-    uint32_t hash = table_hash((uintptr_t)process->command, (uint32_t)process->pid), id;
+    uint64_t hash = hash_mix((uintptr_t)process->command, (uint32_t)process->pid);
+    uint32_t id;
     struct profile_frame frame = {.process = process};
-    size_t pos = hash;
+    size_t step = 0;
     int r;
 
-    while ((id = table_next(&p->index->frames, hash, &pos)) != TABLE_NONE) {
+    while ((id = hash_table_next(&p->index->frames, hash, &step)) != HASH_TABLE_NONE) {
         const struct proc_info *seen = p->frames[id].process;
 
         if (seen != NULL && seen->pid == process->pid && seen->command == process->command) {
@@ -140,7 +143,7 @@ static int profile_root_thread(struct profile *p, struct profile_thread *t)
     return profile_child(p, t->root, t->frame, &t->root);
 }
 
-static int profile_thread_add(struct profile *p, const struct trace *trace, uint32_t hash, uint32_t *ret_id)
+static int profile_thread_add(struct profile *p, const struct trace *trace, uint64_t hash, uint32_t *ret_id)
 {
     struct profile_thread thread = {.process = trace->process,
                                     .thread_id = trace->thread_id,
@@ -149,7 +152,8 @@ static int profile_thread_add(struct profile *p, const struct trace *trace, uint
     struct profile_index *index = p->index;
     int r;
 
-    r = table_reserve_item((void **)&p->threads, &index->cap_threads, p->n_threads, sizeof(thread), &index->threads);
+    r = hash_table_reserve_item(&index->threads, (void **)&p->threads, &index->cap_threads, p->n_threads,
+                                sizeof(thread));
     if (r == 0 && p->options.processes)
         r = profile_root_processes(p, trace->process, &thread.root);
     if (r == 0 && p->options.threads)
@@ -158,7 +162,7 @@ static int profile_thread_add(struct profile *p, const struct trace *trace, uint
         return r;
     p->threads[p->n_threads] = thread;
     *ret_id = (uint32_t)p->n_threads++;
-    table_add(&index->threads, hash, *ret_id);
+    hash_table_add(&index->threads, hash, *ret_id);
     return 0;
 }
 
@@ -186,18 +190,19 @@ static int profile_thread_rename(struct profile *p, struct profile_thread *t, co
 static int profile_thread_find(struct profile *p, const struct trace *trace, struct profile_thread **ret_thread)
 {
     uint64_t ids = (uint64_t)(uint32_t)trace->process->pid << 32 | (uint32_t)trace->os_thread_id;
-    uint32_t hash = table_hash(ids, trace->thread_id), id;
-    size_t pos = hash;
+    uint64_t hash = hash_mix(ids, trace->thread_id);
+    uint32_t id;
+    size_t step = 0;
     int r;
 
-    while ((id = table_next(&p->index->threads, hash, &pos)) != TABLE_NONE) {
+    while ((id = hash_table_next(&p->index->threads, hash, &step)) != HASH_TABLE_NONE) {
         struct profile_thread *t = &p->threads[id];
 
         if (t->process->pid == trace->process->pid && t->process->command == trace->process->command &&
             t->thread_id == trace->thread_id && t->os_thread_id == trace->os_thread_id)
             break;
     }
-    if (id == TABLE_NONE) {
+    if (id == HASH_TABLE_NONE) {
         r = profile_thread_add(p, trace, hash, &id);
         if (r < 0)
             return r;
@@ -299,10 +304,9 @@ static int profile_prune(struct profile *p)
     profile_compact(p, map, kept);
     free(map);
     memset(&index->keys, 0, sizeof(index->keys));
-    memset(index->nodes.slots, 0, index->nodes.cap * sizeof(*index->nodes.slots));
-    index->nodes.used = 0;
+    hash_table_clear(&index->nodes);
     for (size_t i = 1; i < p->n_nodes; i++)
-        table_add(&index->nodes, table_hash(p->nodes[i].parent, p->nodes[i].frame), (uint32_t)i);
+        hash_table_add(&index->nodes, hash_mix(p->nodes[i].parent, p->nodes[i].frame), (uint32_t)i);
     return 0;
 }
 
@@ -408,7 +412,7 @@ struct profile *profile_new(const struct profile_options *options)
     p->index = calloc(1, sizeof(*p->index));
     if (p->index == NULL || grow_array((void **)&p->nodes, &p->index->cap_nodes, 1, sizeof(*p->nodes)) < 0)
         return profile_free(p);
-    p->nodes[0] = (struct profile_node){.frame = TABLE_NONE};
+    p->nodes[0] = (struct profile_node){.frame = HASH_TABLE_NONE};
     p->n_nodes = 1;
     return p;
 }
@@ -422,9 +426,9 @@ struct profile *profile_free(struct profile *p)
     for (size_t i = 0; i < p->n_threads; i++)
         free(p->threads[i].spans);
     if (p->index != NULL) {
-        free(p->index->nodes.slots);
-        free(p->index->frames.slots);
-        free(p->index->threads.slots);
+        hash_table_free(&p->index->nodes);
+        hash_table_free(&p->index->frames);
+        hash_table_free(&p->index->threads);
     }
     free(p->index);
     free(p->nodes);

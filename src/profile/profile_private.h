@@ -4,11 +4,11 @@
 #ifndef PROFILE_PROFILE_PRIVATE_H
 #define PROFILE_PROFILE_PRIVATE_H
 
+#include "base/hash_table.h"
 #include "profile/profile.h"
-#include "profile/table.h"
 
 struct profile_index {
-    struct table nodes, frames, threads;
+    struct hash_table nodes, frames, threads;
     size_t cap_nodes, cap_frames, cap_threads;
     struct known_keys keys;
     uint32_t key_nodes[KNOWN_KEYS]; /* where a stack with that key ends */
@@ -19,7 +19,7 @@ int profile_child(struct profile *p, uint32_t parent, uint32_t frame, uint32_t *
 
 /* Appends a frame; if `findable`, indexes it under `hash`. On success takes ownership of frame->label. Returns 0 or
  * ERR_NOMEM. */
-int profile_frame_append(struct profile *p, const struct profile_frame *frame, uint32_t hash, bool findable,
+int profile_frame_append(struct profile *p, const struct profile_frame *frame, uint64_t hash, bool findable,
                          uint32_t *ret_frame);
 
 /* Shrinks the tree and the timeline if they exceed their limits. Renumbers all nodes but 0. Returns 0 or ERR_NOMEM. */

@@ -8,7 +8,8 @@
 #include "profile/tree.h"
 
 #include "base/err.h"
-#include "profile/table.h"
+#include "base/hash.h"
+#include "base/hash_table.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -56,26 +57,27 @@ static int rank_frames(struct tree_view *view, uint32_t *rank, size_t n)
     return 0;
 }
 
-static int tree_child(struct tree *tree, struct table *table, const uint32_t *rank, uint32_t parent, uint32_t frame,
-                      uint32_t *ret_node)
+static int tree_child(struct tree *tree, struct hash_table *table, const uint32_t *rank, uint32_t parent,
+                      uint32_t frame, uint32_t *ret_node)
 {
-    uint32_t hash = table_hash(parent, rank[frame]), id;
-    size_t pos = hash;
+    uint64_t hash = hash_mix(parent, rank[frame]);
+    uint32_t id;
+    size_t step = 0;
     int r;
 
-    while ((id = table_next(table, hash, &pos)) != TABLE_NONE)
+    while ((id = hash_table_next(table, hash, &step)) != HASH_TABLE_NONE)
         if (tree->nodes[id].parent == parent && rank[tree->nodes[id].frame] == rank[frame]) {
             *ret_node = id;
             return 0;
         }
-    r = table_reserve_item((void **)&tree->nodes, &tree->cap_nodes, tree->n_nodes, sizeof(*tree->nodes), table);
+    r = hash_table_reserve_item(table, (void **)&tree->nodes, &tree->cap_nodes, tree->n_nodes, sizeof(*tree->nodes));
     if (r < 0)
         return r;
     id = (uint32_t)tree->n_nodes++;
     tree->nodes[id] = (struct tree_node){.parent = parent, .frame = frame, .depth = tree->nodes[parent].depth + 1};
     if (tree->nodes[id].depth > tree->max_depth)
         tree->max_depth = tree->nodes[id].depth;
-    table_add(table, hash, id);
+    hash_table_add(table, hash, id);
     *ret_node = id;
     return 0;
 }
@@ -83,11 +85,11 @@ static int tree_child(struct tree *tree, struct table *table, const uint32_t *ra
 /* Adds all nodes of the profile. map[i] becomes the tree's node for node i of the profile. */
 static int tree_merge(struct tree *tree, const struct profile *p, const uint32_t *rank, uint32_t *map)
 {
-    struct table table = {0};
-    int r = table_reserve_item((void **)&tree->nodes, &tree->cap_nodes, 0, sizeof(*tree->nodes), NULL);
+    struct hash_table table = {0};
+    int r = hash_table_reserve_item(NULL, (void **)&tree->nodes, &tree->cap_nodes, 0, sizeof(*tree->nodes));
 
     if (r == 0) {
-        tree->nodes[0] = (struct tree_node){.frame = TABLE_NONE};
+        tree->nodes[0] = (struct tree_node){.frame = HASH_TABLE_NONE};
         tree->n_nodes = 1;
     }
     for (size_t i = 1; i < p->n_nodes && r == 0; i++) {
@@ -95,7 +97,7 @@ static int tree_merge(struct tree *tree, const struct profile *p, const uint32_t
         if (r == 0)
             tree->nodes[map[i]].self += p->nodes[i].self;
     }
-    free(table.slots);
+    hash_table_free(&table);
     return r;
 }
 

@@ -7,6 +7,7 @@
 #include "base/err.h"
 #include "base/grow.h"
 #include "base/hash.h"
+#include "base/hash_table.h"
 #include "base/log.h"
 #include "python/strings.h"
 
@@ -30,8 +31,9 @@
 #define MAX_READ_BYTES ((size_t)16 * 1024 * 1024) /* bytes of line tables read per round */
 
 struct code_cache {
-    struct code **slots;
-    size_t n, cap; /* cap is a power of two */
+    struct code **codes;
+    size_t n, cap;
+    struct hash_table by_addr; /* index of `codes` */
     size_t row_bytes, read_bytes;
     uint64_t round;
     uint64_t serial;
@@ -40,25 +42,18 @@ struct code_cache {
 
 struct code_cache *code_cache_new(void)
 {
-    struct code_cache *cache = calloc(1, sizeof(*cache));
-
-    if (!cache)
-        return NULL;
-    cache->cap = 1024;
-    cache->slots = calloc(cache->cap, sizeof(*cache->slots));
-    return cache->slots ? cache : code_cache_free(cache);
+    return calloc(1, sizeof(struct code_cache));
 }
 
 static void cache_empty(struct code_cache *cache)
 {
     if (cache->n)
         log_debug("code", "dropping %zu code objects with %zu KB of lines", cache->n, cache->row_bytes >> 10);
-    for (size_t i = 0; cache->slots && i < cache->cap; i++) {
-        if (cache->slots[i])
-            lines_free(&cache->slots[i]->lines);
-        free(cache->slots[i]);
-        cache->slots[i] = NULL;
+    for (size_t i = 0; i < cache->n; i++) {
+        lines_free(&cache->codes[i]->lines);
+        free(cache->codes[i]);
     }
+    hash_table_clear(&cache->by_addr);
     cache->n = cache->row_bytes = 0;
 }
 
@@ -67,7 +62,8 @@ struct code_cache *code_cache_free(struct code_cache *cache)
     if (!cache)
         return NULL;
     cache_empty(cache);
-    free(cache->slots);
+    hash_table_free(&cache->by_addr);
+    free(cache->codes);
     free(cache);
     return NULL;
 }
@@ -81,49 +77,31 @@ void code_cache_round(struct code_cache *cache, bool calm)
         cache_empty(cache);
 }
 
-static size_t slot_of(const struct code_cache *cache, addr_t addr)
-{
-    size_t at = hash_mix(0, addr) & (cache->cap - 1);
-
-    while (cache->slots[at] && cache->slots[at]->addr != addr)
-        at = (at + 1) & (cache->cap - 1);
-    return at;
-}
-
-static int cache_double(struct code_cache *cache)
-{
-    struct code_cache bigger = {.cap = cache->cap * 2};
-
-    bigger.slots = calloc(bigger.cap, sizeof(*bigger.slots));
-    if (!bigger.slots)
-        return ERR_NOMEM;
-    for (size_t i = 0; i < cache->cap; i++)
-        if (cache->slots[i])
-            bigger.slots[slot_of(&bigger, cache->slots[i]->addr)] = cache->slots[i];
-    free(cache->slots);
-    cache->slots = bigger.slots;
-    cache->cap = bigger.cap;
-    return 0;
-}
-
 /* Looks up an address and adds an empty entry if there is none. ERR_NOMEM, or ERR_BOUNDS if the cache is full. */
 static int cache_entry(struct code_cache *cache, addr_t addr, struct code **ret)
 {
-    size_t at;
+    uint64_t hash = hash_mix(0, addr);
+    struct code *c;
+    size_t step = 0;
+    uint32_t at;
 
-    if (cache->n * 2 >= cache->cap && cache_double(cache) < 0)
+    while ((at = hash_table_next(&cache->by_addr, hash, &step)) != HASH_TABLE_NONE)
+        if (cache->codes[at]->addr == addr) {
+            *ret = cache->codes[at];
+            return 0;
+        }
+    if (cache->n >= MAX_CODES)
+        return ERR_BOUNDS;
+    if (hash_table_reserve_item(&cache->by_addr, (void **)&cache->codes, &cache->cap, cache->n, sizeof(struct code *)) <
+        0)
         return ERR_NOMEM;
-    at = slot_of(cache, addr);
-    if (!cache->slots[at]) {
-        struct code *c = cache->n < MAX_CODES ? calloc(1, sizeof(*c)) : NULL;
-
-        if (!c)
-            return cache->n < MAX_CODES ? ERR_NOMEM : ERR_BOUNDS;
-        c->addr = addr;
-        cache->slots[at] = c;
-        cache->n++;
-    }
-    *ret = cache->slots[at];
+    c = calloc(1, sizeof(*c));
+    if (!c)
+        return ERR_NOMEM;
+    c->addr = addr;
+    cache->codes[cache->n] = c;
+    hash_table_add(&cache->by_addr, hash, (uint32_t)cache->n++);
+    *ret = c;
     return 0;
 }
 

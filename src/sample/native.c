@@ -92,7 +92,6 @@ int native_open(struct native *n, struct sampler *s, pid_t pid, const struct fil
                 const struct core_file *core, const struct python *py)
 {
     struct module_files files_of_modules;
-    int r;
 
     *n = (struct native){.sampler = s, .pid = pid, .files = files, .mem = mem, .core = core};
     n->names = (struct native_names){.sampler = s, .files = files, .pid = core ? 0 : pid, .mem = mem};
@@ -101,9 +100,8 @@ int native_open(struct native *n, struct sampler *s, pid_t pid, const struct fil
     n->names.interpreter = py->image;
     n->names.is_python2 = py->major == 2;
     n->names.all = s->options.native_all;
-    r = native_names_open(&n->names);
     n->unwind = unwind_new();
-    if (r < 0 || !n->unwind)
+    if (!n->unwind)
         return ERR_NOMEM;
     unwind_set_free(n->unwind, native_names_free_module);
     files_of_modules = (struct module_files){native_names_open_module, &n->names, n->names.root_fd};

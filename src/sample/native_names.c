@@ -23,23 +23,17 @@
 #define MAX_PERF_MAP ((size_t)64 * 1024 * 1024)
 #define PERF_MAP_NS  (200 * NS_PER_MS)
 
-int native_names_open(struct native_names *names)
-{
-    names->slots = calloc(1024, sizeof(struct native_chain *));
-    names->cap = names->slots ? 1024 : 0;
-    return names->slots ? 0 : ERR_NOMEM;
-}
-
 void native_names_close(struct native_names *names)
 {
-    for (size_t i = 0; i < names->cap; i++)
-        free(names->slots[i]);
-    free(names->slots);
+    for (size_t i = 0; i < names->n_chains; i++)
+        free(names->chains[i]);
+    free(names->chains);
+    hash_table_free(&names->chain_index);
     perf_map_free(names->perf_map);
     if (names->root_fd >= 0 && names->pid)
         close(names->root_fd);
-    names->slots = NULL;
-    names->cap = 0;
+    names->chains = NULL;
+    names->n_chains = names->cap_chains = 0;
 }
 
 void native_names_free_module(void *user)
@@ -164,54 +158,30 @@ static bool same_chain(const struct native_chain *a, const struct native_func *i
     return true;
 }
 
-static size_t slot_of(const struct native_names *names, uint64_t hash, const struct native_func *items, size_t n)
-{
-    size_t at = hash & (names->cap - 1);
-
-    while (names->slots[at] && (names->slots[at]->hash != hash || !same_chain(names->slots[at], items, n)))
-        at = (at + 1) & (names->cap - 1);
-    return at;
-}
-
-static int chains_double(struct native_names *names)
-{
-    struct native_names bigger = {.cap = names->cap * 2};
-
-    bigger.slots = calloc(bigger.cap, sizeof(struct native_chain *));
-    if (!bigger.slots)
-        return ERR_NOMEM;
-    for (size_t i = 0; i < names->cap; i++)
-        if (names->slots[i])
-            bigger.slots[slot_of(&bigger, names->slots[i]->hash, names->slots[i]->items, names->slots[i]->n)] =
-                names->slots[i];
-    free(names->slots);
-    names->slots = bigger.slots;
-    names->cap = bigger.cap;
-    return 0;
-}
-
 static const struct native_chain *chain_of(struct native_names *names, const struct native_func *items, size_t n)
 {
     uint64_t hash = n;
-    size_t at;
+    size_t step = 0;
+    struct native_chain *c;
+    uint32_t at;
 
     for (size_t i = 0; i < n; i++)
         hash = hash_mix(hash_mix(hash, (uint64_t)(uintptr_t)items[i].func), (uint64_t)items[i].line);
-    if (names->n_chains * 2 >= names->cap && chains_double(names) < 0)
+    while ((at = hash_table_next(&names->chain_index, hash, &step)) != HASH_TABLE_NONE)
+        if (same_chain(names->chains[at], items, n))
+            return names->chains[at];
+    if (hash_table_reserve_item(&names->chain_index, (void **)&names->chains, &names->cap_chains, names->n_chains,
+                                sizeof(struct native_chain *)) < 0)
         return NULL;
-    at = slot_of(names, hash, items, n);
-    if (!names->slots[at]) {
-        struct native_chain *c = malloc(sizeof(*c) + n * sizeof(*items));
-
-        if (!c)
-            return NULL;
-        c->hash = hash;
-        c->n = n;
-        memcpy(c->items, items, n * sizeof(*items));
-        names->slots[at] = c;
-        names->n_chains++;
-    }
-    return names->slots[at];
+    c = malloc(sizeof(*c) + n * sizeof(*items));
+    if (!c)
+        return NULL;
+    c->hash = hash;
+    c->n = n;
+    memcpy(c->items, items, n * sizeof(*items));
+    names->chains[names->n_chains] = c;
+    hash_table_add(&names->chain_index, hash, (uint32_t)names->n_chains++);
+    return c;
 }
 
 static bool is_hidden(const struct native_names *names, const struct module *mod, const struct symbols_name *name)

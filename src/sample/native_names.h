@@ -4,6 +4,7 @@
 #ifndef SAMPLE_NATIVE_NAMES_H
 #define SAMPLE_NATIVE_NAMES_H
 
+#include "base/hash_table.h"
 #include "elf/symbols.h"
 #include "sample/sampler.h"
 #include "unwind/unwind.h"
@@ -41,11 +42,11 @@ struct native_names {
     struct mem *mem;
     struct perf_map *perf_map;
     uint64_t perf_map_ns;
-    struct native_chain **slots; /* of all chains, by hash */
-    size_t n_chains, cap;
+    struct native_chain **chains;
+    size_t n_chains, cap_chains;
+    struct hash_table chain_index; /* of `chains`, by content */
 };
 
-int native_names_open(struct native_names *names);
 void native_names_close(struct native_names *names);
 
 /* The names of a place; kept there. NULL when out of memory. */

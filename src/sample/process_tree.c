@@ -4,8 +4,8 @@
 #include "sample/process_tree_private.h"
 
 #include "base/clock.h"
-#include "base/grow.h"
 #include "base/hash.h"
+#include "base/hash_table.h"
 #include "base/log.h"
 #include "target/access.h"
 #include "tree/profilers.h"
@@ -19,42 +19,17 @@
 
 /* ---- the set ---- */
 
-static size_t slot_of(const struct process_tree *t, pid_t pid)
-{
-    size_t at = hash_mix(0, (uint64_t)pid) & (t->n_slots - 1);
-
-    while (t->slots[at] && t->items[t->slots[at] - 1].pid != pid)
-        at = (at + 1) & (t->n_slots - 1);
-    return at;
-}
-
 struct tree_entry *process_tree_find(const struct process_tree *t, pid_t pid)
 {
-    size_t at;
+    struct tree_entry *found = NULL;
+    size_t step = 0;
+    uint32_t at;
 
-    if (!t->n_slots)
-        return NULL;
-    at = slot_of(t, pid);
-    return t->slots[at] ? &t->items[t->slots[at] - 1] : NULL;
-}
-
-/* Enters all items anew, with room for twice as many. */
-static int index_rebuild(struct process_tree *t)
-{
-    size_t n_slots = 64;
-    uint32_t *slots;
-
-    while (n_slots < t->n * 4)
-        n_slots *= 2;
-    slots = calloc(n_slots, sizeof(*slots));
-    if (!slots)
-        return ERR_NOMEM;
-    free(t->slots);
-    t->slots = slots;
-    t->n_slots = n_slots;
-    for (size_t i = 0; i < t->n; i++)
-        t->slots[slot_of(t, t->items[i].pid)] = (uint32_t)i + 1;
-    return 0;
+    /* A pid can be there twice, when it is in use again before the dead process is dropped: the newer one counts. */
+    while ((at = hash_table_next(&t->by_pid, hash_mix(0, (uint64_t)pid), &step)) != HASH_TABLE_NONE)
+        if (t->items[at].pid == pid && (!found || found < &t->items[at]))
+            found = &t->items[at];
+    return found;
 }
 
 int process_tree_join(struct process_tree *t, pid_t pid, const struct proc_stat *st, struct process_node *up)
@@ -63,16 +38,14 @@ int process_tree_join(struct process_tree *t, pid_t pid, const struct proc_stat 
 
     if (t->n == MAX_PROCESSES)
         return ERR_BOUNDS;
-    if (grow_array((void **)&t->items, &t->cap, t->n + 1, sizeof(*t->items)) < 0)
-        return ERR_NOMEM;
-    if ((t->n + 1) * 2 > t->n_slots && index_rebuild(t) < 0)
+    if (hash_table_reserve_item(&t->by_pid, (void **)&t->items, &t->cap, t->n, sizeof(*t->items)) < 0)
         return ERR_NOMEM;
     node = process_node_new(up, pid);
     if (!node)
         return ERR_NOMEM;
     t->items[t->n++] = (struct tree_entry){
         .pid = pid, .start_time = st->start_time, .image = st->image, .node = node, .error = ERR_STARTING};
-    t->slots[slot_of(t, pid)] = (uint32_t)t->n;
+    hash_table_add(&t->by_pid, hash_mix(0, (uint64_t)pid), (uint32_t)t->n - 1);
     t->items[t->n - 1].left_out = up && profilers_match(pid);
     log_changed(LOG_LEVEL_DEBUG, "tree", pid, st->start_time, "pid %d: found, child of %d%s", (int)pid, (int)st->parent,
                 t->items[t->n - 1].left_out ? ", a profiler: left out" : "");
@@ -108,7 +81,10 @@ int process_tree_drop_dead(struct process_tree *t)
     if (kept >= t->n)
         return 0;
     t->n = kept;
-    return index_rebuild(t);
+    hash_table_clear(&t->by_pid);
+    for (size_t i = 0; i < t->n; i++)
+        hash_table_add(&t->by_pid, hash_mix(0, (uint64_t)t->items[i].pid), (uint32_t)i);
+    return 0;
 }
 
 void process_tree_free(struct process_tree *t)
@@ -126,7 +102,7 @@ void process_tree_free(struct process_tree *t)
     }
     free(t->elders);
     free(t->items);
-    free(t->slots);
+    hash_table_free(&t->by_pid);
     *t = (struct process_tree){.sampler = t->sampler, .subprocesses = t->subprocesses, .max_depth = t->max_depth};
 }
 

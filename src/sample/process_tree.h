@@ -12,6 +12,7 @@
 #ifndef SAMPLE_PROCESS_TREE_H
 #define SAMPLE_PROCESS_TREE_H
 
+#include "base/hash_table.h"
 #include "sample/process.h"
 #include "tree/new_pids.h"
 #include "tree/proc_connector.h"
@@ -50,8 +51,7 @@ struct process_tree {
     /* Set by us. */
     struct tree_entry *items; /* in order of discovery: a parent before its children */
     size_t n, cap;
-    uint32_t *slots; /* pid -> position in items + 1 */
-    size_t n_slots;
+    struct hash_table by_pid; /* index of `items` */
     struct process_node *pinned;
     bool watching;   /* births are told */
     bool settled;    /* those that were there at the first look have been found */

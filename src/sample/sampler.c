@@ -4,35 +4,27 @@
 #include "sample/sampler.h"
 
 #include "base/hash.h"
+#include "base/hash_table.h"
 
 #include <stddef.h>
 #include <stdlib.h>
 
 struct func_table {
-    struct func **slots;
-    size_t n, cap; /* cap is a power of two */
+    struct func **items;
+    size_t n, cap;
+    struct hash_table index; /* of `items` */
 };
 
 static struct func_table *table_free(struct func_table *t)
 {
     if (!t)
         return NULL;
-    for (size_t i = 0; t->slots && i < t->cap; i++)
-        free(t->slots[i]);
-    free(t->slots);
+    for (size_t i = 0; i < t->n; i++)
+        free(t->items[i]);
+    free(t->items);
+    hash_table_free(&t->index);
     free(t);
     return NULL;
-}
-
-static struct func_table *table_new(size_t cap)
-{
-    struct func_table *t = calloc(1, sizeof(*t));
-
-    if (!t)
-        return NULL;
-    t->cap = cap;
-    t->slots = calloc(cap, sizeof(*t->slots));
-    return t->slots ? t : table_free(t);
 }
 
 static uint64_t func_hash(const struct func *f)
@@ -48,49 +40,26 @@ static bool func_equal(const struct func *a, const struct func *b)
            a->module == b->module && a->first_line == b->first_line;
 }
 
-static size_t table_slot(const struct func_table *t, const struct func *key)
-{
-    size_t at = func_hash(key) & (t->cap - 1);
-
-    while (t->slots[at] && !func_equal(t->slots[at], key))
-        at = (at + 1) & (t->cap - 1);
-    return at;
-}
-
-static int table_double(struct func_table *t)
-{
-    struct func_table bigger = {.cap = t->cap * 2};
-
-    bigger.slots = calloc(bigger.cap, sizeof(*bigger.slots));
-    if (!bigger.slots)
-        return ERR_NOMEM;
-    for (size_t i = 0; i < t->cap; i++)
-        if (t->slots[i])
-            bigger.slots[table_slot(&bigger, t->slots[i])] = t->slots[i];
-    free(t->slots);
-    t->slots = bigger.slots;
-    t->cap = bigger.cap;
-    return 0;
-}
-
 const struct func *sampler_func(struct sampler *s, const struct func *key)
 {
     struct func_table *t = s->funcs;
-    size_t at;
+    uint64_t hash = func_hash(key);
+    size_t step = 0;
+    struct func *f;
+    uint32_t at;
 
-    if (t->n * 2 >= t->cap && table_double(t) < 0)
+    while ((at = hash_table_next(&t->index, hash, &step)) != HASH_TABLE_NONE)
+        if (func_equal(t->items[at], key))
+            return t->items[at];
+    if (hash_table_reserve_item(&t->index, (void **)&t->items, &t->cap, t->n, sizeof(struct func *)) < 0)
         return NULL;
-    at = table_slot(t, key);
-    if (!t->slots[at]) {
-        struct func *f = malloc(sizeof(*f));
-
-        if (!f)
-            return NULL;
-        *f = *key;
-        t->slots[at] = f;
-        t->n++;
-    }
-    return t->slots[at];
+    f = malloc(sizeof(*f));
+    if (!f)
+        return NULL;
+    *f = *key;
+    t->items[t->n] = f;
+    hash_table_add(&t->index, hash, (uint32_t)t->n++);
+    return f;
 }
 
 struct sampler *sampler_new(const struct sampler_options *options)
@@ -106,7 +75,7 @@ struct sampler *sampler_new(const struct sampler_options *options)
                                 .patience_ns = options->patience_ns,
                                 .affinity.cpu = CPU_AFFINITY_ANY};
     s->names = intern_new();
-    s->funcs = table_new(1024);
+    s->funcs = calloc(1, sizeof(*s->funcs));
     return s->names && s->funcs ? s : sampler_free(s);
 }
 

@@ -7,6 +7,7 @@
 #include "base/err.h"
 #include "base/grow.h"
 #include "base/hash.h"
+#include "base/hash_table.h"
 #include "base/log.h"
 #include "target/core_file.h"
 #include "target/proc.h"
@@ -37,61 +38,56 @@ static void thread_drop(struct known_thread *k)
 
 void thread_table_free(struct thread_table *t)
 {
-    for (size_t i = 0; i < t->cap; i++)
-        thread_drop(&t->slots[i]);
-    free(t->slots);
+    for (size_t i = 0; i < t->n; i++)
+        thread_drop(&t->items[i]);
+    free(t->items);
+    hash_table_free(&t->by_tstate);
     free(t->names.items);
     free(t->tids);
     *t = (struct thread_table){.core = t->core};
 }
 
-static size_t slot_of(const struct thread_table *t, addr_t tstate)
-{
-    size_t at = hash_mix(0, tstate) & (t->cap - 1);
-
-    while (t->slots[at].tstate && t->slots[at].tstate != tstate)
-        at = (at + 1) & (t->cap - 1);
-    return at;
-}
-
 struct known_thread *thread_table_find(struct thread_table *t, addr_t tstate)
 {
-    struct known_thread *k;
+    size_t step = 0;
+    uint32_t at;
 
-    if (!t->cap)
-        return NULL;
-    k = &t->slots[slot_of(t, tstate)];
-    return k->tstate ? k : NULL;
+    while ((at = hash_table_next(&t->by_tstate, hash_mix(0, tstate), &step)) != HASH_TABLE_NONE)
+        if (t->items[at].tstate == tstate)
+            return &t->items[at];
+    return NULL;
 }
 
-/* A table with room for `need`; unless `all`, with the threads only that were seen in this round. */
-static int table_rebuild(struct thread_table *t, size_t need, bool all)
+/* The entry of a thread; a new one, for which there is room, is empty. */
+static struct known_thread *table_entry(struct thread_table *t, addr_t tstate)
 {
-    struct thread_table next = {.cap = 8};
+    struct known_thread *k = thread_table_find(t, tstate);
 
-    while (next.cap < need * 2)
-        next.cap *= 2;
-    next.slots = calloc(next.cap, sizeof(*next.slots));
-    if (!next.slots)
-        return ERR_NOMEM;
-    for (size_t i = 0; i < t->cap; i++) {
-        struct known_thread *k = &t->slots[i];
-
-        if (!k->tstate)
-            continue;
-        if (all || k->seen == t->round) {
-            next.slots[slot_of(&next, k->tstate)] = *k;
-            next.n++;
-        } else {
-            log_changed(LOG_LEVEL_DEBUG, "threads", k->tstate, k->os.tid, "tid %d: ended", (int)k->os.tid);
-            thread_drop(k);
-        }
+    if (!k) {
+        k = &t->items[t->n];
+        *k = (struct known_thread){0};
+        hash_table_add(&t->by_tstate, hash_mix(0, tstate), (uint32_t)t->n++);
     }
-    free(t->slots);
-    t->slots = next.slots;
-    t->n = next.n;
-    t->cap = next.cap;
-    return 0;
+    return k;
+}
+
+/* Forgets the threads that were not seen in this round. */
+static void table_drop_unseen(struct thread_table *t)
+{
+    size_t kept = 0;
+
+    hash_table_clear(&t->by_tstate);
+    for (size_t i = 0; i < t->n; i++) {
+        if (t->items[i].seen != t->round) {
+            thread_drop(&t->items[i]);
+            continue;
+        }
+        if (kept != i)
+            t->items[kept] = t->items[i];
+        hash_table_add(&t->by_tstate, hash_mix(0, t->items[kept].tstate), (uint32_t)kept);
+        kept++;
+    }
+    t->n = kept;
 }
 
 /* The ids of all threads, as the target itself sees them and as we do. */
@@ -262,15 +258,16 @@ int thread_table_update(struct thread_table *t, const struct python *py, pid_t p
 {
     bool in_pid_ns = false, asked = false;
     struct nameless who = {0};
-    int r = 0;
+    int r;
 
     t->round++;
     log_changed(LOG_LEVEL_DEBUG, "threads", pid, threads->n, "pid %d: %zu Python threads", (int)pid, threads->n);
-    if ((t->n + threads->n) * 2 > t->cap)
-        r = table_rebuild(t, t->n + threads->n, true);
+    r = hash_table_reserve(&t->by_tstate, threads->n);
+    if (r == 0)
+        r = grow_array((void **)&t->items, &t->cap, t->n + threads->n, sizeof(*t->items));
     for (size_t i = 0; r == 0 && i < threads->n; i++) {
         const struct py_thread *thread = &threads->items[i];
-        struct known_thread *k = &t->slots[slot_of(t, thread->tstate)];
+        struct known_thread *k = table_entry(t, thread->tstate);
 
         /* One without a living kernel thread may be that of a child that has just been forked. */
         if (!is_same(k, thread) || !k->os.tid) {
@@ -282,7 +279,6 @@ int thread_table_update(struct thread_table *t, const struct python *py, pid_t p
                 in_pid_ns = st.in_pid_ns;
             asked = true;
             who.is_new |= !same;
-            t->n += !k->tstate;
             thread_enter(k, pid, t->core ? 0 : tid_of(t, py, pid, in_pid_ns, threads, thread), thread);
             k->sampled = looked;
             k->name = name;
@@ -297,6 +293,6 @@ int thread_table_update(struct thread_table *t, const struct python *py, pid_t p
             who.ids[who.n - 1] = thread->thread_id;
     }
     if (r == 0 && t->n > threads->n)
-        r = table_rebuild(t, threads->n, false);
+        table_drop_unseen(t);
     return r == 0 ? read_names(t, py, threads, &who) : r;
 }

@@ -4,6 +4,7 @@
 #ifndef SAMPLE_THREAD_TABLE_H
 #define SAMPLE_THREAD_TABLE_H
 
+#include "base/hash_table.h"
 #include "pause/pause.h"
 #include "python/frames.h"
 #include "python/names.h"
@@ -35,7 +36,7 @@ struct odd_root {
 };
 
 struct known_thread {
-    addr_t tstate; /* 0: a free slot */
+    addr_t tstate; /* 0: it is new */
     addr_t interp;
     uint64_t thread_id; /* pthread_t */
     uint64_t native_id; /* as the target has it: it changes with a fork */
@@ -56,8 +57,9 @@ struct tid_pair {
 
 struct thread_table {
     const struct core_file *core; /* the threads are those of a core file; NULL: they live */
-    struct known_thread *slots;
+    struct known_thread *items;
     size_t n, cap;
+    struct hash_table by_tstate; /* index of `items` */
     uint64_t round;
     int tid_offset; /* up to 3.10; NO when unknown */
     bool tid_searched;

@@ -5,16 +5,17 @@
 #include "target/mem_cached.h"
 
 #include "base/err.h"
+#include "base/hash.h"
+#include "base/hash_table.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define PAGE  4096u
-#define SLOTS 1024u /* a power of two */
+#define PAGE      4096u
+#define MAX_PAGES 1024u
 
-struct slot {
-    addr_t page;
-    uint64_t round; /* when the page was read */
+struct page {
+    addr_t addr;
     unsigned char bytes[PAGE];
 };
 
@@ -23,8 +24,9 @@ struct mem_cached {
     struct mem *from;
     size_t budget; /* reads left */
     bool spent;
-    uint64_t round; /* counts calls of mem_cached_begin(); 0 marks an empty slot */
-    struct slot *slots;
+    struct page *pages; /* MAX_PAGES of them; when all are taken, all are dropped */
+    size_t n;
+    struct hash_table by_addr; /* index of `pages` */
 };
 
 static bool spend(struct mem_cached *c)
@@ -37,19 +39,31 @@ static bool spend(struct mem_cached *c)
     return true;
 }
 
-/* The contents of a page, or NULL if it is not fully readable. */
-static const unsigned char *page_bytes(struct mem_cached *c, addr_t page)
+static void drop_pages(struct mem_cached *c)
 {
-    struct slot *slot = &c->slots[(page / PAGE) & (SLOTS - 1)];
+    hash_table_clear(&c->by_addr);
+    c->n = 0;
+}
 
-    if (slot->page == page && slot->round == c->round)
-        return slot->bytes;
-    slot->round = 0;
-    if (!spend(c) || mem_read(c->from, page, slot->bytes, PAGE) < 0)
+/* The bytes of the page at `addr`, or NULL when it cannot be read whole. */
+static const unsigned char *page_bytes(struct mem_cached *c, addr_t addr)
+{
+    uint64_t hash = hash_mix(0, addr);
+    struct page *page;
+    size_t step = 0;
+    uint32_t at;
+
+    while ((at = hash_table_next(&c->by_addr, hash, &step)) != HASH_TABLE_NONE)
+        if (c->pages[at].addr == addr)
+            return c->pages[at].bytes;
+    if (c->n == MAX_PAGES)
+        drop_pages(c);
+    page = &c->pages[c->n];
+    if (!spend(c) || mem_read(c->from, addr, page->bytes, PAGE) < 0)
         return NULL;
-    slot->page = page;
-    slot->round = c->round;
-    return slot->bytes;
+    page->addr = addr;
+    hash_table_add(&c->by_addr, hash, (uint32_t)c->n++);
+    return page->bytes;
 }
 
 static bool read_pages(struct mem_cached *c, addr_t addr, unsigned char *buf, size_t len)
@@ -100,7 +114,8 @@ struct mem_cached *mem_cached_free(struct mem_cached *c)
 {
     if (!c)
         return NULL;
-    free(c->slots);
+    free(c->pages);
+    hash_table_free(&c->by_addr);
     free(c);
     return NULL;
 }
@@ -112,8 +127,8 @@ struct mem_cached *mem_cached_new(void)
     if (!c)
         return NULL;
     c->mem.ops = &cached_ops;
-    c->slots = calloc(SLOTS, sizeof(*c->slots));
-    return c->slots ? c : mem_cached_free(c);
+    c->pages = calloc(MAX_PAGES, sizeof(*c->pages));
+    return c->pages && hash_table_reserve(&c->by_addr, MAX_PAGES) == 0 ? c : mem_cached_free(c);
 }
 
 void mem_cached_begin(struct mem_cached *c, struct mem *from, size_t budget)
@@ -121,7 +136,7 @@ void mem_cached_begin(struct mem_cached *c, struct mem *from, size_t budget)
     c->from = from;
     c->budget = budget;
     c->spent = false;
-    c->round++;
+    drop_pages(c);
 }
 
 struct mem *mem_cached_mem(struct mem_cached *c)

@@ -7,6 +7,7 @@
 #include "base/err.h"
 #include "base/grow.h"
 #include "base/hash.h"
+#include "base/hash_table.h"
 #include "base/log.h"
 #include "unwind/cfi_expr.h"
 #include "unwind/cpu.h"
@@ -16,22 +17,22 @@
 #include <string.h>
 
 #define MAX_FRAMES       262144
-#define MAX_SIGNALS      64 /* signal frames in one stack; only they can move sp down, and so form a loop */
+#define MAX_SIGNALS      64 /* frames of signal handlers in one stack: behind each the stack may be anywhere */
 #define MAX_ENTRIES      32768
-#define MAX_ENTRIES_PEAK (2 * MAX_ENTRIES) /* while a stack is unwound, when entries cannot be freed */
-#define FIRST_SLOTS      1024
-#define MAX_CHECKED      64 /* modules of one stack */
+#define MAX_ENTRIES_PEAK (2 * MAX_ENTRIES) /* one walk can add many */
+#define MAX_CHECKED      64
 
 struct unwind {
     struct modules modules;
     struct module_identities identities;
-    bool has_new_entries; /* since the identities were read: these entries come from memory that was read later */
-    uint64_t round;       /* of list_modules */
-    unsigned char (*first_pages)[MODULE_PAGE]; /* for unwind_modules_unchanged */
-    struct pc_entry **slots;
-    size_t n, cap;            /* cap is a power of two */
-    size_t n_jit;             /* entries that are not in an ELF file; a JIT may overwrite its code */
-    struct pc_entry unmapped; /* the entry of a pc outside all modules; never cached, as a module may be mapped there */
+    bool has_new_entries; /* places were made since the marks were read: by what was in memory later */
+    uint64_t round;
+    unsigned char (*first_pages)[MODULE_PAGE]; /* for unwind_still */
+    struct pc_entry **entries;
+    size_t n, cap;
+    struct hash_table by_pc;  /* index of `entries` */
+    size_t n_jit;             /* of them in code that a program made: it may be other code by now */
+    struct pc_entry unmapped; /* for all addresses that are in no module: not kept */
 };
 
 /* The state of one walk. */
@@ -44,44 +45,19 @@ struct walk {
     int signals;      /* signal frames passed so far */
 };
 
-static size_t slot_of(struct pc_entry *const *slots, size_t cap, addr_t pc)
-{
-    size_t at = hash_mix(0, pc) & (cap - 1);
-
-    while (slots[at] && slots[at]->pc != pc)
-        at = (at + 1) & (cap - 1);
-    return at;
-}
-
-static int table_grow(struct unwind *u, size_t cap)
-{
-    struct pc_entry **slots = calloc(cap, sizeof(struct pc_entry *));
-
-    if (!slots)
-        return ERR_NOMEM;
-    for (size_t i = 0; i < u->cap; i++)
-        if (u->slots[i])
-            slots[slot_of(slots, cap, u->slots[i]->pc)] = u->slots[i];
-    free(u->slots);
-    u->slots = slots;
-    u->cap = cap;
-    return 0;
-}
-
 static void entries_clear(struct unwind *u)
 {
-    for (size_t i = 0; i < u->cap; i++) {
-        free(u->slots[i]);
-        u->slots[i] = NULL;
-    }
+    for (size_t i = 0; i < u->n; i++)
+        free(u->entries[i]);
+    hash_table_clear(&u->by_pc);
     u->n = u->n_jit = 0;
 }
 
 static void entries_clear_jit_names(struct unwind *u)
 {
-    for (size_t i = 0; u->n_jit && i < u->cap; i++)
-        if (u->slots[i] && !u->slots[i]->module->is_elf)
-            u->slots[i]->user = NULL;
+    for (size_t i = 0; u->n_jit && i < u->n; i++)
+        if (!u->entries[i]->module->is_elf)
+            u->entries[i]->user = NULL;
 }
 
 struct unwind *unwind_new(void)
@@ -90,7 +66,7 @@ struct unwind *unwind_new(void)
 
     if (u)
         u->first_pages = malloc(MAX_CHECKED * sizeof(*u->first_pages));
-    return u && u->first_pages && table_grow(u, FIRST_SLOTS) == 0 ? u : unwind_free(u);
+    return u && u->first_pages ? u : unwind_free(u);
 }
 
 struct unwind *unwind_free(struct unwind *u)
@@ -98,7 +74,8 @@ struct unwind *unwind_free(struct unwind *u)
     if (!u)
         return NULL;
     entries_clear(u);
-    free(u->slots);
+    free(u->entries);
+    hash_table_free(&u->by_pc);
     free(u->first_pages);
     modules_free(&u->modules);
     free(u);
@@ -144,13 +121,15 @@ static struct pc_entry *entry_new(struct unwind *u, struct mem *m, addr_t pc)
         return &u->unmapped;
     }
     found.has_row = module_tables_row(&u->modules, found.module, m, pc, &found.row, &found.section) == 0;
+    if (hash_table_reserve_item(&u->by_pc, (void **)&u->entries, &u->cap, u->n, sizeof(struct pc_entry *)) < 0)
+        return NULL;
     p = malloc(sizeof(*p));
     if (!p)
         return NULL;
     *p = found;
-    u->slots[slot_of(u->slots, u->cap, pc)] = p;
+    u->entries[u->n] = p;
+    hash_table_add(&u->by_pc, hash_mix(0, pc), (uint32_t)u->n++);
     u->has_new_entries = true;
-    u->n++;
     u->n_jit += !found.module->is_elf;
     return p;
 }
@@ -158,13 +137,14 @@ static struct pc_entry *entry_new(struct unwind *u, struct mem *m, addr_t pc)
 /* Finds or makes the entry of a pc. NULL if out of memory or if there are too many. */
 static struct pc_entry *entry_find(struct unwind *u, struct mem *m, addr_t pc)
 {
-    struct pc_entry *p = u->slots[slot_of(u->slots, u->cap, pc)];
+    uint64_t hash = hash_mix(0, pc);
+    size_t step = 0;
+    uint32_t at;
 
-    if (p)
-        return p;
-    if (u->n >= MAX_ENTRIES_PEAK || (u->n * 2 >= u->cap && table_grow(u, u->cap * 2) < 0))
-        return NULL;
-    return entry_new(u, m, pc);
+    while ((at = hash_table_next(&u->by_pc, hash, &step)) != HASH_TABLE_NONE)
+        if (u->entries[at]->pc == pc)
+            return u->entries[at];
+    return u->n < MAX_ENTRIES_PEAK ? entry_new(u, m, pc) : NULL;
 }
 
 static int read_stack_word(void *arg, uint64_t addr, uint64_t *ret)

@@ -120,7 +120,7 @@ def test_messages(files):
     (["big.txt"], "big.txt, line 1: the count is too large"),
     (["empty.txt"], "No stack counts found"),
     (["-o", "nowhere/x.svg", "a.txt"], "the directory 'nowhere' does not exist"),
-    (["esc\x1b[31m.txt"], "esc?[31m.txt"),
+    (["esc\x1b[31m.txt"], "esc\\x1b[31m.txt"),
 ])
 def test_errors(args, words, files):
     (files / "bad.txt").write_text("f 1\nno count\nf 2\n")

@@ -394,7 +394,7 @@ static void test_unknown_flags(void)
                 "Put the command before its flags: spyglass dump FLAGS");
     check_error("spyglass -p 5", "unknown flag '-p'", "Put the command before its flags: spyglass COMMAND -p");
     check_error("spyglass --verion", "unknown flag '--verion'", "Did you mean '--version'?");
-    check_error("spyglass record --a\033[31m\n", "unknown flag '--a?[31m?'", "");
+    check_error("spyglass record --a\033[31m\n", "unknown flag '--a\\x1b[31m\\n'", "");
     CHECK_INT(
         parse("spyglass record "
               "--aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa")
@@ -427,14 +427,14 @@ static void test_unknown_words(void)
 
 static void test_long_words_are_cut(void)
 {
-    char word[300], line[400];
+    char word[480], line[500];
 
     memset(word, 'x', sizeof(word) - 1);
     word[sizeof(word) - 1] = '\0';
     snprintf(line, sizeof(line), "spyglass dump %s", word);
     struct parsed *p = parse(line);
     CHECK_INT(p->r, ERR_USAGE);
-    CHECK(strlen(p->note.what) < 130 && strstr(p->note.what, "...'"));
+    CHECK(strlen(p->note.what) < 400 && strstr(p->note.what, "...'"));
 }
 
 /* The command lines that other tools use. */

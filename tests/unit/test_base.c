@@ -104,6 +104,23 @@ static void test_utf8_invalid(void)
     }
 }
 
+static void test_utf8_next(void)
+{
+    static const char text[] = "a\xc3\xa9\xff\xf0\x9f\x90\x8d\xe2\x82"; /* ends within a character */
+    static const uint32_t want[] = {'a', 0xe9, UTF8_REPLACEMENT, 0x1f40d, UTF8_REPLACEMENT, UTF8_REPLACEMENT};
+    char *copy = strdup(text), *s = copy; /* of the exact length, so that a read past the end is seen */
+    size_t n = 0, len;
+    uint32_t cp;
+
+    if (!copy)
+        abort();
+    for (; (len = utf8_next(s, &cp)) > 0; s += len, n++)
+        CHECK_INT(cp, want[n]);
+    CHECK_INT(n, sizeof(want) / sizeof(want[0]));
+    CHECK(*s == '\0');
+    free(copy);
+}
+
 static void test_utf8_clean(void)
 {
     static const char in[] = "a\0b\xff\xc3\xa9\xed\xa0\x80\xf0\x9f\x90\x8d\xe2\x82";
@@ -241,7 +258,11 @@ static void test_err(void)
     err_note_hint(NULL, "%d", 1);
     memset(long_text, 'y', sizeof(long_text) - 1);
     long_text[sizeof(long_text) - 1] = '\0';
-    err_note_what(filled, ERR_GONE, "%s", long_text); /* truncated, not overrun */
+    err_note_what(filled, ERR_GONE, "runs %s", "a\x1b[31m\n");
+    err_note_hint(filled, "kill %s", "\xe2\x80\xae");
+    print_error(ERR_GONE, filled, text, sizeof(text));
+    CHECK(strstr(text, "runs a\\x1b[31m\\n\n") != NULL && strstr(text, "kill \\u202e\n") != NULL);
+    err_note_what(filled, ERR_GONE, "%s", long_text); /* cut, not overrun */
     err_note_hint(filled, "%s", long_text);
     CHECK(strlen(note.what) == sizeof(note.what) - 1 && strlen(note.hint) == sizeof(note.hint) - 1);
 }
@@ -252,6 +273,7 @@ int main(int argc, char **argv)
     TEST_RUN(test_utf8_encode);
     TEST_RUN(test_utf8_round_trip);
     TEST_RUN(test_utf8_invalid);
+    TEST_RUN(test_utf8_next);
     TEST_RUN(test_utf8_clean);
     TEST_RUN(test_intern);
     TEST_RUN(test_grow);

@@ -6,7 +6,9 @@
  *     test_out tests/golden --update   rewrite them; read the diff
  */
 #include "base/err.h"
+#include "base/hash.h"
 #include "base/text.h"
+#include "base/utf8.h"
 #include "cmd/size_limit.h"
 #include "out/assets.h"
 #include "out/dump.h"
@@ -219,6 +221,28 @@ static void test_text_safe(void)
     check_safe("\xef\xbf\xbd", "\xef\xbf\xbd");
 }
 
+static void test_text_safe_value(void)
+{
+    char word[1000];
+    struct text_safe cut;
+
+    CHECK_STR(text_safe("").s, "");
+    CHECK_STR(text_safe("a b\xc3\xa9").s, "a b\xc3\xa9");
+    CHECK_STR(text_safe("a\n\x1b[31m\xff" BIDI).s, "a\\n\\x1b[31m\\xff\\u202e");
+    memset(word, 'a', sizeof(word) - 1);
+    word[sizeof(word) - 1] = '\0';
+    cut = text_safe(word);
+    CHECK_INT(strlen(cut.s), sizeof(cut.s) - 1);
+    CHECK_STR(cut.s + sizeof(cut.s) - 5, "a...");
+    for (size_t from = 300; from < 330; from++) { /* an escape is whole, or not there */
+        memset(word, 'a', from);
+        memset(word + from, '\x1b', sizeof(word) - 1 - from);
+        cut = text_safe(word);
+        CHECK(strlen(cut.s) < sizeof(cut.s));
+        CHECK(strcmp(cut.s + strlen(cut.s) - 4, "b...") == 0 || strcmp(cut.s + strlen(cut.s) - 4, "a...") == 0);
+    }
+}
+
 static void test_text_fit(void)
 {
     CHECK_INT(text_fit("abc", 3), 3);
@@ -240,8 +264,8 @@ static void test_text_all_pairs(void)
         written_open(&w);
         text_print_safe(w.file, in);
         written_close(&w);
-        for (size_t at = 0, n; (n = text_utf8_next(w.text + at, &cp)) > 0; at += n)
-            bad += text_is_control(cp) || (cp == TEXT_REPLACEMENT && n == 1);
+        for (size_t at = 0, n; (n = utf8_next(w.text + at, &cp)) > 0; at += n)
+            bad += text_is_control(cp) || (cp == UTF8_REPLACEMENT && n == 1);
         free(w.text);
     }
     CHECK_INT(bad, 0);
@@ -331,6 +355,60 @@ static void test_goldens_with_roots(void)
     check_format("chrometrace", p, &plain, "roots.trace.json");
     check_format("flamegraph", p, &plain, "roots.svg");
     profile_free(p);
+}
+
+/* No order in the output comes from a hash table. */
+static void test_goldens_with_seeds(void)
+{
+    struct hash_seed before = hash_seed;
+
+    for (uint64_t i = 1; i <= 5; i++) {
+        hash_seed_set((struct hash_seed){i * 0x9e3779b97f4a7c15ull, i * 0xc2b2ae3d27d4eb4full});
+        test_goldens();
+        test_goldens_with_roots();
+    }
+    hash_seed_set(before);
+}
+
+/* A profile of many stacks that was pruned, as `format` writes it. */
+static char *write_pruned(const char *format)
+{
+    struct frame frames[10];
+    struct trace trace = {.process = &server, .thread_id = 1, .frames = frames, .n_frames = N_ELEMENTS(frames)};
+    struct profile *p = profile_new(
+        &(struct profile_options){.interval_ns = 10 * MS, .timeline = true, .threads = true, .max_nodes = 2000});
+    uint64_t random = 1;
+    char *text;
+
+    for (uint64_t i = 0; i < 20000; i++) {
+        trace.thread_id = 1 + i % 5;
+        for (size_t f = 0; f < N_ELEMENTS(frames); f++) {
+            random = random * 6364136223846793005ull + 1442695040888963407ull;
+            frames[f] = (struct frame){.func = &funcs[(random >> 40) % 7], .line = (int)(random >> 50) % 3};
+        }
+        if (profile_add(p, &trace, i * 10 * MS) != 0)
+            abort();
+    }
+    CHECK(p->pruned > 0);
+    text = write_format(format, p, &plain, 0);
+    profile_free(p);
+    return text;
+}
+
+static void test_pruned_with_seeds(void)
+{
+    struct hash_seed before = hash_seed;
+
+    for (size_t i = 0; format_all()[i] != NULL; i++) {
+        char *one = write_pruned(format_all()[i]->name), *other;
+
+        hash_seed_set((struct hash_seed){before.b, before.a});
+        other = write_pruned(format_all()[i]->name);
+        hash_seed_set(before);
+        CHECK(strcmp(one, other) == 0);
+        free(one);
+        free(other);
+    }
 }
 
 static void test_nothing_sampled(void)
@@ -587,6 +665,7 @@ int main(int argc, char **argv)
 {
     test_start(argc, argv);
     TEST_RUN(test_text_safe);
+    TEST_RUN(test_text_safe_value);
     TEST_RUN(test_text_fit);
     TEST_RUN(test_text_all_pairs);
     TEST_RUN(test_json_string);
@@ -594,6 +673,8 @@ int main(int argc, char **argv)
     TEST_RUN(test_lookups);
     TEST_RUN(test_goldens);
     TEST_RUN(test_goldens_with_roots);
+    TEST_RUN(test_goldens_with_seeds);
+    TEST_RUN(test_pruned_with_seeds);
     TEST_RUN(test_nothing_sampled);
     TEST_RUN(test_nothing_sampled_remark);
     TEST_RUN(test_dump_text);

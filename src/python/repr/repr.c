@@ -254,33 +254,29 @@ static void type_find_row(struct repr *v, struct repr_type *t)
     }
 }
 
-static size_t type_slot(const struct repr *v, addr_t addr)
-{
-    size_t at = hash_mix(addr, 0) & (v->cap_types - 1);
-
-    while (v->types[at] && v->types[at]->addr != addr)
-        at = (at + 1) & (v->cap_types - 1);
-    return at;
-}
-
 const struct repr_type *repr_type(struct repr *v, addr_t addr)
 {
-    size_t at = type_slot(v, addr);
+    uint64_t hash = hash_mix(0, addr);
     struct repr_type type, *t;
+    size_t step = 0;
+    uint32_t at;
 
-    if (v->types[at])
-        return v->types[at];
+    while ((at = hash_table_next(&v->types_by_addr, hash, &step)) != HASH_TABLE_NONE)
+        if (v->types[at]->addr == addr)
+            return v->types[at];
     if (!addr || addr & 7 || v->n_types == TYPES_MAX || type_read(v, addr, &type) < 0)
         return NULL;
     type_find_row(v, &type);
     t = malloc(sizeof(*t));
-    if (!t) {
+    if (!t || hash_table_reserve_item(&v->types_by_addr, (void **)&v->types, &v->cap_types, v->n_types,
+                                      sizeof(struct repr_type *)) < 0) {
+        free(t);
         v->no_memory = true;
         return NULL;
     }
     *t = type;
-    v->types[at] = t;
-    v->n_types++;
+    v->types[v->n_types] = t;
+    hash_table_add(&v->types_by_addr, hash, (uint32_t)v->n_types++);
     return t;
 }
 
@@ -388,10 +384,9 @@ const char *repr_text(const struct repr *v, size_t at)
 
 static void forget_types(struct repr *v)
 {
-    for (size_t i = 0; i < v->cap_types; i++) {
+    for (size_t i = 0; i < v->n_types; i++)
         free(v->types[i]);
-        v->types[i] = NULL;
-    }
+    hash_table_clear(&v->types_by_addr);
     v->n_types = 0;
 }
 
@@ -415,17 +410,15 @@ struct repr *repr_new(void)
     if (!v)
         return NULL;
     v->mem = mem_cached_new();
-    v->cap_types = TYPES_MAX * 2ul;
-    v->types = calloc(v->cap_types, sizeof(struct repr_type *));
-    return v->mem && v->types ? v : repr_free(v);
+    return v->mem ? v : repr_free(v);
 }
 
 struct repr *repr_free(struct repr *v)
 {
     if (!v)
         return NULL;
-    if (v->types)
-        forget_types(v);
+    forget_types(v);
+    hash_table_free(&v->types_by_addr);
     free(v->types);
     mem_cached_free(v->mem);
     free(v->text);

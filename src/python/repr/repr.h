@@ -7,6 +7,7 @@
 #ifndef PYTHON_REPR_REPR_H
 #define PYTHON_REPR_REPR_H
 
+#include "base/hash_table.h"
 #include "python/python.h"
 #include "target/mem_cached.h"
 
@@ -50,10 +51,11 @@ struct repr {
     size_t stop;                 /* where the current value must end */
     addr_t path[REPR_DEPTH_MAX]; /* the containers around the current value */
     size_t depth, nesting;
-    struct repr_type **types; /* hash table by address; valid while the thread is paused */
+    struct repr_type **types; /* valid while the thread is paused */
     size_t n_types, cap_types;
-    uint64_t work;        /* remaining steps of long arithmetic */
-    uint64_t max_unicode; /* 2.7: sys.maxunicode, 0xffff or 0x10ffff; 0: not read yet */
+    struct hash_table types_by_addr; /* index of `types` */
+    uint64_t work;                   /* remaining steps of long arithmetic */
+    uint64_t max_unicode;            /* 2.7: sys.maxunicode, 0xffff or 0x10ffff; 0: not read yet */
     bool no_memory;
 };
 
