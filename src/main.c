@@ -18,7 +18,7 @@ enum { STATUS_CLOSED_PIPE = 128 + SIGPIPE };
 
 static const struct cmd cmds[ARGS_COMMANDS_] = {
     [ARGS_RECORD] = {cmd_record, false}, [ARGS_DUMP] = {cmd_dump, true},
-    [ARGS_MERGE] = {cmd_merge, false},   [ARGS_RAY] = {cmd_outer, true},
+    [ARGS_MERGE] = {cmd_merge, false},   [ARGS_RAY] = {cmd_ray, true},
     [ARGS_DOCTOR] = {cmd_doctor, true},  [ARGS_COMPLETIONS] = {cmd_completions, true},
 };
 

@@ -580,10 +580,10 @@ int args_parse(int argc, char *const argv[], struct options *ret, struct err_not
         if (r < 0)
             return r;
     }
-    if (commands[ret->command].outer && p.next == argc)
+    if (commands[ret->command].in_package && p.next == argc)
         ret->bare = ret->show_help = true;
     /* A flag in the first place is ours; the first word, and all that follows it, is the package's. */
-    if (commands[ret->command].outer && (p.next == argc || argv[p.next][0] != '-')) {
+    if (commands[ret->command].in_package && (p.next == argc || argv[p.next][0] != '-')) {
         ret->program = argv + p.next;
         return 0;
     }

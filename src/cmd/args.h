@@ -111,7 +111,7 @@ struct args_command_row {
     const char *summary; /* one line for the overview */
     const char *usage;   /* what follows the name: "[FLAGS] --pid PID" */
     bool yields;         /* an abbreviation that fits another command too means that one */
-    bool outer;          /* the Python package does it, with whatever words follow */
+    bool in_package;     /* the Python package runs it, with the words that follow */
 };
 
 /* The tables: flags are ended by a row without a name; a command without a name has no row. */

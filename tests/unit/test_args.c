@@ -93,8 +93,8 @@ static void test_commands(void)
     }
 }
 
-/* All its words are the package's own; `r` is record, as it was before. */
-static void test_outer(void)
+/* The package parses what follows `ray`; `r` still means record. */
+static void test_ray(void)
 {
     struct parsed *p = parse("spyglass ray record --help -p x -V");
 
@@ -524,7 +524,7 @@ int main(int argc, char **argv)
     TEST_RUN(test_names);
     TEST_RUN(test_no_argv);
     TEST_RUN(test_commands);
-    TEST_RUN(test_outer);
+    TEST_RUN(test_ray);
     TEST_RUN(test_help_and_version);
     TEST_RUN(test_defaults);
     TEST_RUN(test_pid);
