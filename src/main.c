@@ -4,6 +4,7 @@
  */
 #include "cmd/build_info.h"
 #include "cmd/cmd.h"
+#include "cmd/status.h"
 #include "target/setuid_guard.h"
 
 #include <errno.h>
@@ -56,25 +57,28 @@ static bool stdout_is_closed_pipe(int error)
 }
 
 /* The status of a command whose result is on standard output: 0 only when all of it arrived. */
-static int finish_stdout(int status)
+static int finish_stdout(int status, struct status *events)
 {
     struct err_note note = {0};
 
     errno = 0;
-    if (fflush(stdout) == 0 && !ferror(stdout))
+    if (fflush(stdout) == 0 && !ferror(stdout)) {
+        if (status == 0)
+            status_finished(events, &(struct status_end){0}, NULL, NULL);
         return status;
+    }
     int error = errno;
-    if (stdout_is_closed_pipe(error))
-        return STATUS_CLOSED_PIPE;
     err_note_what(&note, ERR_DISK, "standard output: %s", strerror(error ? error : EIO));
     err_note_hint(&note, "Free some space, or send the output elsewhere.");
-    return err_print(stderr, ERR_DISK, &note);
+    if (status == 0)
+        status_error(events, ERR_DISK, &note, true);
+    return stdout_is_closed_pipe(error) ? STATUS_CLOSED_PIPE : err_print(stderr, ERR_DISK, &note);
 }
 
 static int show_help(const struct options *o)
 {
     help_write(o, o->bare ? stderr : stdout);
-    return o->bare ? 2 : finish_stdout(0);
+    return o->bare ? 2 : finish_stdout(0, NULL);
 }
 
 static int show_version(const struct options *o)
@@ -82,12 +86,22 @@ static int show_version(const struct options *o)
     puts(args_version(o));
     if (o->verbose && !o->as_py_spy) /* callers of py-spy expect one line */
         build_info_write(stdout);
-    return finish_stdout(0);
+    return finish_stdout(0, NULL);
+}
+
+/* Bad arguments, or a descriptor that is not open. The caller hears of it on --status-fd, if that came before the mistake. */
+static int fail_start(struct options *o, int error, const struct err_note *note)
+{
+    if (!o->status)
+        status_open(o->status_fd, &o->status, NULL);
+    status_error(o->status, error, note, true);
+    status_close(o->status);
+    return err_print(stderr, error, note);
 }
 
 int main(int argc, char **argv)
 {
-    struct options o;
+    struct options o = {.status_fd = -1};
     struct err_note note = {0};
     struct launch_origin origin;
 
@@ -97,13 +111,18 @@ int main(int argc, char **argv)
     int r = setuid_guard_settle(&note);
     if (r == 0)
         r = args_parse(argc, argv, &o, &note);
+    if (r == 0)
+        r = status_open(o.status_fd, &o.status, &note);
     if (r < 0)
-        return err_print(stderr, r, &note);
+        return fail_start(&o, r, &note);
     if (o.show_version)
         return show_version(&o);
     if (o.show_help)
         return show_help(&o);
     o.origin = &origin;
     int status = cmds[o.command].run(&o);
-    return cmds[o.command].prints ? finish_stdout(status) : status;
+    if (cmds[o.command].prints)
+        status = finish_stdout(status, o.status);
+    status_close(o.status);
+    return status;
 }

@@ -19,6 +19,7 @@
 #include <sys/types.h>
 
 struct launch_origin;
+struct status;
 
 enum args_command {
     ARGS_NONE, /* no command: help or version was asked for */
@@ -66,6 +67,7 @@ struct options {
     bool kill;    /* end it with the recording */
     bool hide_progress;
     pid_t with_parent; /* end when this is no longer our parent; 0: none given */
+    int status_fd;     /* -1: none given */
     unsigned locals;   /* how often -l was given */
     bool show_secrets;
     bool native_all;
@@ -78,6 +80,7 @@ struct options {
     char *const *argv;
 
     const struct launch_origin *origin; /* how we were started; set by main.c */
+    struct status *status;              /* of status_fd, NULL: none; set by main.c */
 };
 
 /* How a flag's value is read; decides as well whether it takes one. */
@@ -91,6 +94,7 @@ enum args_kind {
     ARGS_RATE,
     ARGS_DURATION,
     ARGS_FORMAT,
+    ARGS_FD,
     ARGS_SHOW_HELP,
     ARGS_SHOW_VERSION,
 };

@@ -188,6 +188,20 @@ static void test_pid(void)
     check_error("spyglass d -p 99999999999999999999999", "no process can have the id 99999999999999999999999", "");
 }
 
+static void test_status_fd(void)
+{
+    CHECK_INT(parse("spyglass record -p 5")->o.status_fd, -1);
+    CHECK_INT(parse("spyglass record --status-fd 3 -p 5")->o.status_fd, 3);
+    CHECK_INT(parse("py-spy dump --status-fd=2147483647 -p 5")->o.status_fd, 2147483647);
+    CHECK_INT(parse("spyglass dump --status-fd 0 -p 5")->o.status_fd, 0);
+    CHECK_INT(parse("spyglass record --status-fd 4 --bogus")->o.status_fd, 4); /* where the mistake is reported */
+    check_error("spyglass d --status-fd x", "'x' is not a file descriptor: give a number", "");
+    check_error("spyglass d --status-fd -1", "'-1' is not a file descriptor: give a number", "");
+    check_error("spyglass d --status-fd 2147483648", "'2147483648' is not a file descriptor: give a number", "");
+    check_error("spyglass merge --status-fd 3 x", "merge takes no flag '--status-fd'",
+                "See the flags it takes with: spyglass merge --help");
+}
+
 static void test_rate(void)
 {
     CHECK(parse("spyglass r -r 250")->o.rate == 250);
@@ -528,6 +542,7 @@ int main(int argc, char **argv)
     TEST_RUN(test_help_and_version);
     TEST_RUN(test_defaults);
     TEST_RUN(test_pid);
+    TEST_RUN(test_status_fd);
     TEST_RUN(test_rate);
     TEST_RUN(test_duration);
     TEST_RUN(test_format);
