@@ -379,14 +379,14 @@ static void report_end(struct record *rec)
 {
     struct status_counts counts = count_all(rec, rec->loop.elapsed_ns);
     struct status_end end = {.reason = "duration", .note = counts.samples ? NULL : rec->note};
-    char signal[16];
+    char name[16];
 
     if (rec->loop.end == LOOP_GONE) {
         end.reason = "exited";
     } else if (rec->loop.end == LOOP_ASKED && signals_ended_by()) {
-        snprintf(signal, sizeof(signal), "SIG%s", signame_of(signals_ended_by()));
+        snprintf(name, sizeof(name), "SIG%s", signame_of(signals_ended_by()));
         end.reason = "signal";
-        end.signal = signal;
+        end.signal = name;
     } else if (rec->loop.end == LOOP_ASKED) {
         end.reason = "parent";
     }
