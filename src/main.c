@@ -6,6 +6,7 @@
 #include "cmd/build_info.h"
 #include "cmd/cmd.h"
 #include "cmd/log_session.h"
+#include "cmd/status.h"
 #include "target/setuid_guard.h"
 
 #include <errno.h>
@@ -20,7 +21,7 @@ enum { STATUS_CLOSED_PIPE = 128 + SIGPIPE };
 
 static const struct cmd cmds[ARGS_COMMANDS_] = {
     [ARGS_RECORD] = {cmd_record, false, true}, [ARGS_DUMP] = {cmd_dump, true, true},
-    [ARGS_MERGE] = {cmd_merge, false, true},   [ARGS_RAY] = {cmd_outer, true, false},
+    [ARGS_MERGE] = {cmd_merge, false, true},   [ARGS_RAY] = {cmd_ray, true, false},
     [ARGS_DOCTOR] = {cmd_doctor, true, true},  [ARGS_COMPLETIONS] = {cmd_completions, true, false},
 };
 
@@ -58,25 +59,28 @@ static bool stdout_is_closed_pipe(int error)
 }
 
 /* Flushes standard output. Returns `status`, or an error status if a write failed. */
-static int finish_stdout(int status)
+static int finish_stdout(int status, struct status *events)
 {
     struct err_note note = {0};
 
     errno = 0;
-    if (fflush(stdout) == 0 && !ferror(stdout))
+    if (fflush(stdout) == 0 && !ferror(stdout)) {
+        if (status == 0)
+            status_finished(events, &(struct status_end){0}, NULL, NULL);
         return status;
+    }
     int error = errno;
-    if (stdout_is_closed_pipe(error))
-        return STATUS_CLOSED_PIPE;
     err_note_what(&note, ERR_DISK, "standard output: %s", strerror(error ? error : EIO));
     err_note_hint(&note, "Free some disk space, or redirect the output elsewhere.");
-    return err_print(stderr, ERR_DISK, &note);
+    if (status == 0)
+        status_error(events, ERR_DISK, &note, true);
+    return stdout_is_closed_pipe(error) ? STATUS_CLOSED_PIPE : err_print(stderr, ERR_DISK, &note);
 }
 
 static int show_help(const struct options *o)
 {
     help_write(o, o->bare ? stderr : stdout);
-    return o->bare ? 2 : finish_stdout(0);
+    return o->bare ? 2 : finish_stdout(0, NULL);
 }
 
 static int show_version(const struct options *o)
@@ -84,12 +88,22 @@ static int show_version(const struct options *o)
     puts(args_version(o));
     if (o->verbose && !o->as_py_spy) /* callers of py-spy expect one line */
         build_info_write(stdout);
-    return finish_stdout(0);
+    return finish_stdout(0, NULL);
+}
+
+/* Bad arguments, or a descriptor that is not open. The caller hears of it on --status-fd, if that came before the mistake. */
+static int fail_start(struct options *o, int error, const struct err_note *note)
+{
+    if (!o->status)
+        status_open(o->status_fd, &o->status, NULL);
+    status_error(o->status, error, note, true);
+    status_close(o->status);
+    return err_print(stderr, error, note);
 }
 
 int main(int argc, char **argv)
 {
-    struct options o;
+    struct options o = {.status_fd = -1};
     struct err_note note = {0};
     struct launch_origin origin;
 
@@ -100,8 +114,10 @@ int main(int argc, char **argv)
     int r = setuid_guard_drop_privileges(&note);
     if (r == 0)
         r = args_parse(argc, argv, &o, &note);
+    if (r == 0)
+        r = status_open(o.status_fd, &o.status, &note);
     if (r < 0)
-        return err_print(stderr, r, &note);
+        return fail_start(&o, r, &note);
     if (o.show_version)
         return show_version(&o);
     if (o.show_help)
@@ -111,7 +127,9 @@ int main(int argc, char **argv)
     if (r < 0)
         return err_print(stderr, r, &note);
     int status = cmds[o.command].run(&o);
-    status = cmds[o.command].prints ? finish_stdout(status) : status;
+    if (cmds[o.command].prints)
+        status = finish_stdout(status, o.status);
+    status_close(o.status);
     log_session_end(status);
     return status;
 }

@@ -1,12 +1,34 @@
-"""python -m spyglass: the program itself, in the place of this interpreter."""
+"""python -m spyglass: the program itself, in the place of this interpreter, and `spyglass ray`, which this package runs.
+
+The program passes `spyglass ray dump` on to here as `python3 -m spyglass ray dump`.
+"""
 import os
 import sys
+from typing import List, Union
 
 from ._binary import binary
 
-if __name__ == "__main__":
+
+def run_ray(words: List[str]) -> Union[int, str]:
+    """The exit status, or a message if Ray is missing."""
+    try:
+        from . import ray
+    except ImportError as error:
+        return ("Error: %s cannot run `spyglass ray`: %s\n"
+                "Install the missing package: pip install spyglass \"ray[default]\"" % (sys.executable, error))
+    return ray.main(words)
+
+
+def main(words: List[str]) -> Union[int, str]:
+    # `ray` alone and `ray --help` are the program's own.
+    if words[:1] == ["ray"] and words[1:] and not words[1].startswith("-"):
+        return run_ray(words[1:])
     try:
         path = binary()
     except FileNotFoundError as error:
-        sys.exit("Error: %s" % error)
-    os.execv(path, ["spyglass"] + sys.argv[1:])
+        return "Error: %s" % error
+    os.execv(path, ["spyglass"] + words)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

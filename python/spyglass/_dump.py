@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from typing import Any, Dict, List, Optional, Tuple
 
 from ._binary import binary as find_binary
-from ._errors import SpyglassError, error_from
+from ._errors import SpyglassError, error_event, error_from
 from ._ptracer import allow_children
+from ._status import run
 
 
 @dataclass(frozen=True)
@@ -118,7 +119,7 @@ def dump(
     `locals` is 0 to 3: none, the variables of each frame, longer values and attributes, still longer ones.
 
     Raises PermissionError, ProcessLookupError, TimeoutError, FileNotFoundError when the program is missing, else
-    SpyglassError: with the program's own words.
+    SpyglassError: with the program's own message and advice.
     """
     if pid is None:
         pid = os.getpid()
@@ -128,13 +129,11 @@ def dump(
     if pid == os.getpid():
         allow_children()
     try:
-        done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                              timeout=timeout)
+        done, events = run(command, timeout)
     except subprocess.TimeoutExpired:
         raise TimeoutError("no dump of process %d within %g seconds" % (pid, timeout or 0)) from None
-    said = done.stderr.decode("utf-8", "replace")
     if done.returncode != 0:
-        raise error_from(said, done.returncode, command)
+        raise error_from(error_event(events), done.stderr.decode("utf-8", "replace"), done.returncode, command)
     try:
         return [_thread(fields) for fields in json.loads(done.stdout.decode("utf-8"))]
     except (ValueError, KeyError, TypeError) as error:

@@ -133,7 +133,7 @@ class Profile:
         done = subprocess.run(command + ["-"], input=self.to_raw().encode("utf-8", "replace"), stdout=subprocess.PIPE,
                               stderr=subprocess.PIPE)
         if done.returncode != 0:
-            raise error_from(done.stderr.decode("utf-8", "replace"), done.returncode, command)
+            raise error_from(None, done.stderr.decode("utf-8", "replace"), done.returncode, command)
         return done.stdout
 
     def save(

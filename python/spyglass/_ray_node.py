@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import fnmatch
 import os
-import re
 import subprocess
 import tempfile
 import threading
@@ -17,8 +16,8 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple, Union
 
 import ray
 
-from . import _cluster
-from ._errors import error_from
+from . import _cluster, _status
+from ._errors import error_event, error_from
 from ._profile import Profile
 from ._record import Recording, record as record_process
 
@@ -85,14 +84,14 @@ class _SudoRecording:
     """A recording by root, where Ray's user may not read its own workers (Yama) but may call sudo, as Ray itself does.
 
     Root's process takes no signal from us. It ends when its input does, so that it ends with us in any case, and then
-    hands over its file.
+    hands over its file. sudo closes all other descriptors, so the events of --status-fd come by standard output.
     """
 
     MARK = b"\n==== raw ====\n"
     SCRIPT = r"""
         exec 3<&0
         d=$(mktemp -d) || exit 1
-        "$@" --output "$d/raw" 3<&- &
+        "$@" --output "$d/raw" 4>&1 >/dev/null 3<&- &
         profiler=$!
         { read -r _; kill -TERM $profiler; } <&3 >/dev/null 2>&1 &
         reader=$!
@@ -107,33 +106,39 @@ class _SudoRecording:
 
     def __init__(self, program: str, pid: int, options: Dict[str, Any]) -> None:
         flags = ["--" + name for name, value in options.items() if value is True]
-        command = [program, "record", "--hideprogress", "--format", "raw", "--rate", repr(float(options["rate"])), *flags,
-                   "--pid", str(pid)]
+        command = [program, "record", "--status-fd", "4", "--hideprogress", "--format", "raw", "--rate",
+                   repr(float(options["rate"])), *flags, "--pid", str(pid)]
         self._rate = float(options["rate"])
         self._said = tempfile.TemporaryFile()
         self._process = subprocess.Popen(["sudo", "-n", "sh", "-c", self.SCRIPT, "sh", *command], stdin=subprocess.PIPE,
-                                         stdout=subprocess.PIPE, stderr=self._said, start_new_session=True)
+                                         stdout=subprocess.PIPE, stderr=self._said, start_new_session=True,
+                                         bufsize=0)  # communicate() would not see what a buffer holds
         assert self._process.stdout is not None
+        events: List[_status.Event] = []
         for line in self._process.stdout:
-            if b"Sampling process" in line:
+            event = _status.parse(line)
+            if event is not None and event["event"] == "ready":
                 return
+            events += [event] if event is not None else []
         self._process.wait()
-        raise self._error()
+        raise self._error(events)
 
-    def _error(self) -> Exception:
+    def _error(self, events: List[_status.Event]) -> Exception:
         self._said.seek(0)
-        return error_from(self._said.read().decode("utf-8", "replace"), self._process.returncode, ["sudo"])
+        said = self._said.read().decode("utf-8", "replace")
+        return error_from(error_event(events), said, self._process.returncode, ["sudo"])
 
     def stop(self, timeout: float) -> Profile:
         try:
             out, _ = self._process.communicate(b"\n", timeout)
         except subprocess.TimeoutExpired:
             raise TimeoutError("the profiler did not end within %g seconds" % timeout) from None
+        head, _, raw = out.partition(self.MARK)
+        events = [event for event in map(_status.parse, head.splitlines()) if event is not None]
         if self._process.returncode != 0:
-            raise self._error()
-        said, _, raw = out.partition(self.MARK)
-        errors = re.search(rb"Errors: (\d+)", said)
-        return Profile.from_raw(raw.decode("utf-8", "replace"), rate=self._rate, errors=int(errors.group(1)) if errors else 0)
+            raise self._error(events)
+        errors = sum(event["errors"] for event in events if event["event"] == "finished")
+        return Profile.from_raw(raw.decode("utf-8", "replace"), rate=self._rate, errors=errors)
 
 
 class _SpyglassAgent:
@@ -221,14 +226,16 @@ class _SpyglassAgent:
         answer = self._describe(pid, title)
         command = [str(self._program), "dump", "--pid", str(pid), "--json", *spec["flags"]]
         try:
-            done = self._run(command, end)
-            if done.returncode != 0 and b"Permission Denied" in done.stderr and self._can_sudo():
+            done, events = _status.run(command, max(0.1, end - time.monotonic()))
+            failure = error_event(events)
+            if failure is not None and failure["code"] == "permission" and self._can_sudo():
                 again = self._run(["sudo", "-n"] + command, end)
                 done = again if again.returncode == 0 else done
             if done.returncode == 0:
                 answer["json"] = zlib.compress(done.stdout, 1)
             else:
-                answer["error"] = done.stderr.decode("utf-8", "replace").strip()
+                said = done.stderr.decode("utf-8", "replace")
+                answer["error"] = str(error_from(failure, said, done.returncode, command))
         except subprocess.TimeoutExpired:
             answer["error"] = "no answer within %g seconds" % spec["timeout"]
         except OSError as error:

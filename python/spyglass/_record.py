@@ -1,15 +1,14 @@
 """`spyglass record` as a child process -> profiles.
 
-The child writes into a file without a name that it inherits, so that nothing is left behind however we end. It runs in
-a session of its own: a Ctrl-C at the terminal is ours alone. It stops when told so by SIGINT, when its duration is
+The child writes into a file without a name that it inherits, so that nothing is left behind however we end. It reports
+on another inherited descriptor (_status.py) when sampling has begun and when the file is written. It runs in a session
+of its own: a Ctrl-C at the terminal is ours alone. It stops when told so by SIGINT, when its duration is
 over, when its target ends, and when we end (--with-parent): PR_SET_PDEATHSIG would end it with the thread that
 happened to start it.
 """
 from __future__ import annotations
 
 import os
-import re
-import select
 import signal
 import subprocess
 import tempfile
@@ -23,14 +22,14 @@ from ._binary import binary as find_binary
 from ._errors import error_from
 from ._profile import Path, Profile, format_of
 from ._ptracer import allow_children
+from ._status import Event, Events
 
 START_PATIENCE = 60.0  # seconds until a child that has not begun counts as hanging
 STOP_PATIENCE = 120.0  # a large profile takes its time to be written
 EXIT_PATIENCE = 10.0  # and this much when nobody waits for it
-WROTE = re.compile(r"Samples: (\d+)(?: Errors: (\d+))?")
 
 
-def _end(process: "subprocess.Popen[bytes]", owner: int) -> None:
+def _end(process: "subprocess.Popen[bytes]", events: Events, owner: int) -> None:
     """For a recording that is dropped, and at the interpreter's exit: no profiler and no zombie stays."""
     if os.getpid() != owner:
         return  # a copy of the recording in a forked child
@@ -41,8 +40,7 @@ def _end(process: "subprocess.Popen[bytes]", owner: int) -> None:
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
-    if process.stdout:
-        process.stdout.close()
+    events.close()
 
 
 def _nameless_file() -> IO[bytes]:
@@ -81,7 +79,9 @@ class Recording:
         self._process: Optional["subprocess.Popen[bytes]"] = None
         self._file: Optional[IO[bytes]] = None
         self._messages: Optional[IO[bytes]] = None
-        self._heard = b""
+        self._events: Optional[Events] = None
+        self._finished: Optional[Event] = None
+        self._error: Optional[Event] = None  # what ended the child
         self._profile: Optional[Profile] = None
         self._failure: Optional[Exception] = None
         self._finalizer: Optional[Callable[[], object]] = None
@@ -126,12 +126,12 @@ class Recording:
             process = self._child()
             if self._profile is not None or process.poll() is not None:
                 return self.stop(timeout)
-            before = len(self._said())
+            self._drain()
             process.send_signal(signal.SIGUSR1)
-            line = self._read_line("Wrote what there is so far", timeout, before)
-            if line is None:
+            event = self._next("snapshot", timeout)
+            if event is None:
                 return self.stop(timeout)
-            return self._result(line)
+            return self._result(event)
 
     def stop(self, timeout: float = STOP_PATIENCE) -> Profile:
         """Ends the recording and gives its profile; the same one when it is called again."""
@@ -146,7 +146,7 @@ class Recording:
         """Waits until the recording ends by itself: after its duration, or with its target. TimeoutError if not."""
         self._check()
         try:
-            # Without the lock, so that another thread can stop it. What the child says fits into the pipe.
+            # Without the lock, so that another thread can stop it. The child needs no reader: it never waits for one.
             self._child().wait(timeout)
         except subprocess.TimeoutExpired:
             raise TimeoutError("process %s is still recorded after %g seconds" % (self._pid, timeout or 0)) from None
@@ -184,55 +184,72 @@ class Recording:
         else:
             place, inherited = self._output, []
         self._messages = tempfile.TemporaryFile(buffering=0)
-        self._argv = self._command + ["--pid", str(self._pid), "--output", place, "--with-parent", str(os.getpid())]
         if self._pid == os.getpid():
             allow_children()
-        self._process = subprocess.Popen(self._argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                                         stderr=self._messages, pass_fds=inherited, start_new_session=True, bufsize=0)
-        self._finalizer = weakref.finalize(self, _end, self._process, self._owner)
+        events = Events()
+        self._argv = events.command(self._command) + ["--pid", str(self._pid), "--output", place,
+                                                      "--with-parent", str(os.getpid())]
+        try:
+            self._process = subprocess.Popen(self._argv, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                                             stderr=self._messages, pass_fds=[*inherited, events.descriptor],
+                                             start_new_session=True)
+        except BaseException:
+            events.close()
+            raise
+        events.close_writer()
+        self._events = events
+        self._finalizer = weakref.finalize(self, _end, self._process, events, self._owner)
 
     def _wait_for_start(self) -> None:
         try:
-            if self._read_line("Sampling process", START_PATIENCE) is not None:
+            if self._next("ready", START_PATIENCE) is not None:
                 return
             self._child().wait(START_PATIENCE)
         except (TimeoutError, subprocess.TimeoutExpired):
             self._child().kill()
             self._child().wait()
+            self._failure = TimeoutError("no profiler of process %s began within %g seconds: %s"
+                                         % (self._pid, START_PATIENCE, self._said()))
             self._release()
-            raise TimeoutError("no profiler of process %s began within %g seconds: %s"
-                               % (self._pid, START_PATIENCE, self._said())) from None
+            raise self._failure from None
         self._fail()
 
     def _said(self) -> str:
         """What the child wrote to its standard error so far."""
         return _content(self._messages).decode("utf-8", "replace") if self._messages else ""
 
-    def _read_line(self, wanted: str, timeout: float, said: Optional[int] = None) -> Optional[str]:
-        """The next line of the child's messages that holds `wanted`; None when it has ended.
+    def _note(self, event: Event) -> None:
+        """Keeps what ends the recording; it may come while something else is waited for."""
+        if event["event"] == "finished":
+            self._finished = event
+        elif event["event"] == "error" and event.get("fatal"):
+            self._error = event
 
-        With `said`: an error when the child says more than so much on its standard error instead.
-        """
+    def _drain(self) -> None:
+        """Takes what has come so far, so that an answer that came too late is not taken for the next one."""
+        assert self._events is not None
+        for event in self._events.pending():
+            self._note(event)
+
+    def _next(self, wanted: str, timeout: float) -> Optional[Event]:
+        """The next event of this name; None if the child has finished or failed. Raises what goes wrong meanwhile but
+        does not end the child: a snapshot that cannot be written."""
+        assert self._events is not None
         end = time.monotonic() + timeout
-        stream = self._child().stdout
-        assert stream is not None
-        poll = select.poll()
-        poll.register(stream.fileno(), select.POLLIN)
-        while True:
-            while b"\n" in self._heard:
-                line, self._heard = self._heard.split(b"\n", 1)
-                if wanted in line.decode("utf-8", "replace"):
-                    return line.decode("utf-8", "replace")
-            left = end - time.monotonic()
-            if left <= 0:
-                raise TimeoutError("the profiler of process %s did not answer within %g seconds" % (self._pid, timeout))
-            if poll.poll(int(min(left, 0.1) * 1000) + 1):
-                data = os.read(stream.fileno(), 1 << 16)
-                if not data:
-                    return None
-                self._heard += data
-            elif said is not None and "Error: " in self._said()[said:]:
-                raise error_from(self._said()[said:], 1, self._argv)
+        while self._finished is None:
+            try:
+                event = self._events.next(max(0.0, end - time.monotonic()), lambda: self._child().poll() is not None)
+            except TimeoutError:
+                raise TimeoutError("the profiler of process %s did not answer within %g seconds"
+                                   % (self._pid, timeout)) from None
+            if event is None:
+                return None
+            self._note(event)
+            if event["event"] == wanted:
+                return event
+            if event["event"] == "error" and not event.get("fatal") and wanted == "snapshot":
+                raise error_from(event, "", 1, self._argv)
+        return None
 
     def _collect(self, timeout: float) -> Profile:
         if self._failure is not None:
@@ -240,23 +257,19 @@ class Recording:
         if self._profile is not None:
             return self._profile
         try:
-            line = self._read_line("Wrote ", timeout)
-            while line is not None and "so far" in line:
-                line = self._read_line("Wrote ", STOP_PATIENCE)
+            self._next("finished", timeout)
             status = self._child().wait(STOP_PATIENCE)
         except subprocess.TimeoutExpired:
             raise TimeoutError("the profiler of process %s did not end" % self._pid) from None
-        if status != 0 or line is None:
+        if status != 0 or self._finished is None:
             self._fail()
-        assert line is not None
-        self._profile = self._result(line)
+        assert self._finished is not None
+        self._profile = self._result(self._finished)
         self._release()
         return self._profile
 
-    def _result(self, wrote: str) -> Profile:
-        """The profile from what the child has just written, and said so."""
-        found = WROTE.search(wrote)
-        samples, errors = (int(found.group(1)), int(found.group(2) or 0)) if found else (0, 0)
+    def _result(self, event: Event) -> Profile:
+        """The profile from what the child has just written."""
         if self._file is not None:
             data = _content(self._file)
         else:
@@ -264,13 +277,13 @@ class Recording:
             with open(self._output, "rb") as file:
                 data = file.read()
         if self._format != "raw":
-            return Profile._finished(data, self._format, samples)
-        return Profile.from_raw(data.decode("utf-8", "replace"), rate=self._rate, errors=errors,
+            return Profile._finished(data, self._format, event["samples"])
+        return Profile.from_raw(data.decode("utf-8", "replace"), rate=self._rate, errors=event["errors"],
                                 title="process %s" % self._pid)
 
     def _fail(self) -> None:
         process = self._child()
-        self._failure = error_from(self._said(), process.returncode, self._argv)
+        self._failure = error_from(self._error, self._said(), process.returncode, self._argv)
         self._release()
         raise self._failure
 

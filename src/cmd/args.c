@@ -73,6 +73,8 @@ static const struct args_flag flags[] = {
     {"hideprogress", 0, ARGS_BOOL, IN_RECORD, FIELD(hide_progress), NULL, "Do not show the progress line"},
     {"with-parent", 0, ARGS_PID, IN_RECORD, FIELD(with_parent), "PID",
      "Stop and save the profile when PID, the parent process, exits"},
+    {"status-fd", 0, ARGS_FD, IN_BOTH, FIELD(status_fd), "N",
+     "Report events as JSON, one object per line, on this open descriptor"},
     {"verbose", 'v', ARGS_BOOL, IN_BOTH | IN(ARGS_NONE), FIELD(verbose), NULL,
      "Print more details; with --version, show how this program was built"},
     {"log-level", 0, ARGS_LOG_LEVEL, IN_BOTH | IN_MERGE | IN_DOCTOR, FIELD(log_level), "LEVEL",
@@ -265,6 +267,16 @@ static int set_log_level(struct parser *p, void *field, const char *value)
     return fail_choice(p, "log level", &g);
 }
 
+static int set_fd(struct parser *p, void *field, const char *value)
+{
+    errno = 0;
+    unsigned long fd = is_number(value) ? strtoul(value, NULL, 10) : ULONG_MAX;
+    if (errno || fd > INT_MAX)
+        return err_note_what(p->note, ERR_USAGE, "'%s' is not a file descriptor: give a number", text_safe(value).s);
+    *(int *)field = (int)fd;
+    return 0;
+}
+
 static int set_text(struct parser *p, void *field, const char *value)
 {
     (void)p;
@@ -293,6 +305,7 @@ static int (*const setters[])(struct parser *p, void *field, const char *value) 
     [ARGS_FILE] = set_text,      [ARGS_PID] = set_pid,           [ARGS_DEPTH] = set_depth,
     [ARGS_RATE] = set_rate,      [ARGS_DURATION] = set_duration, [ARGS_FORMAT] = set_format,
     [ARGS_SHOW_HELP] = set_true, [ARGS_SHOW_VERSION] = set_true, [ARGS_LOG_LEVEL] = set_log_level,
+    [ARGS_FD] = set_fd,
 };
 
 /* ---- flags ---- */
@@ -346,8 +359,8 @@ static int fail_value(struct parser *p, const struct args_flag *f, const char *f
 static int next_value(struct parser *p, const struct args_flag *f, const char **ret)
 {
     const char *word = p->next < p->argc ? p->argv[p->next] : NULL;
-    bool number_wanted =
-        f->kind == ARGS_PID || f->kind == ARGS_DEPTH || f->kind == ARGS_RATE || f->kind == ARGS_DURATION;
+    bool number_wanted = f->kind == ARGS_PID || f->kind == ARGS_DEPTH || f->kind == ARGS_RATE ||
+                         f->kind == ARGS_DURATION || f->kind == ARGS_FD;
 
     if (!word || !*word)
         return fail_value(p, f, NULL);
@@ -576,17 +589,17 @@ int args_parse(int argc, char *const argv[], struct options *ret, struct err_not
     struct parser p = {.argv = argv, .argc = argc, .next = 1, .o = ret, .note = note};
     int r;
 
-    *ret =
-        (struct options){.rate = 100, .argc = argc, .argv = argv, .as_py_spy = named_py_spy(argc > 0 ? argv[0] : NULL)};
+    *ret = (struct options){
+        .rate = 100, .status_fd = -1, .argc = argc, .argv = argv, .as_py_spy = named_py_spy(argc > 0 ? argv[0] : NULL)};
     if (argc > 1 && argv[1][0] != '-') {
         r = find_command(&p, argv[p.next++], &ret->command);
         if (r < 0)
             return r;
     }
-    if (commands[ret->command].outer && p.next == argc)
+    if (commands[ret->command].in_package && p.next == argc)
         ret->bare = ret->show_help = true;
     /* A flag right after the command is ours. Otherwise pass all arguments to the Python package. */
-    if (commands[ret->command].outer && (p.next == argc || argv[p.next][0] != '-')) {
+    if (commands[ret->command].in_package && (p.next == argc || argv[p.next][0] != '-')) {
         ret->program = argv + p.next;
         return 0;
     }

@@ -14,6 +14,7 @@
 #include <sys/types.h>
 
 struct launch_origin;
+struct status;
 
 enum args_command {
     ARGS_NONE, /* no command: --help or --version */
@@ -60,6 +61,7 @@ struct options {
     bool kill;    /* terminate it when the recording ends */
     bool hide_progress;
     pid_t with_parent; /* stop when this is no longer our parent; 0: not given */
+    int status_fd;     /* -1: not given */
     unsigned locals;   /* number of times -l was given */
     bool show_secrets;
     bool native_all;
@@ -74,6 +76,7 @@ struct options {
     char *const *argv;
 
     const struct launch_origin *origin; /* signal state we inherited; set by main.c */
+    struct status *status;              /* of status_fd, or NULL; set by main.c */
 };
 
 /* The type of a flag's value. */
@@ -88,6 +91,7 @@ enum args_kind {
     ARGS_DURATION,
     ARGS_FORMAT,
     ARGS_LOG_LEVEL,
+    ARGS_FD,
     ARGS_SHOW_HELP,
     ARGS_SHOW_VERSION,
 };
@@ -108,7 +112,7 @@ struct args_command_row {
     const char *summary; /* one line for the overview */
     const char *usage;   /* what follows the name: "[FLAGS] --pid PID" */
     bool yields;         /* an abbreviation that also matches another command means the other */
-    bool outer;          /* the Python package runs it, with all arguments */
+    bool in_package;     /* the Python package runs it, with all arguments */
 };
 
 /* The flag table ends with a row without a name. ARGS_NONE has a row without a name. */

@@ -26,7 +26,7 @@ struct cmd {
 int cmd_record(const struct options *o);
 int cmd_dump(const struct options *o);
 int cmd_merge(const struct options *o);
-int cmd_outer(const struct options *o);
+int cmd_ray(const struct options *o);
 int cmd_doctor(const struct options *o);
 int cmd_completions(const struct options *o);
 

@@ -11,6 +11,7 @@
 #include "cmd/postmortem.h"
 #include "cmd/report.h"
 #include "cmd/size_limit.h"
+#include "cmd/status.h"
 #include "sample/process_tree.h"
 #include "target/access.h"
 #include "target/descriptors.h"
@@ -239,6 +240,21 @@ static int dump_core(const struct options *o, struct err_note *note)
     return r;
 }
 
+static void report_start(const struct options *o)
+{
+    status_started(o->status, &(struct status_started){.program = args_version(o),
+                                                       .command = args_command_row(o->command)->name,
+                                                       .pid = o->pid,
+                                                       .format = o->json ? "json" : "text"});
+}
+
+/* main.c reports the end, when standard output has taken all of it. */
+static int fail(const struct options *o, int r, const struct err_note *note)
+{
+    status_error(o->status, r, note, true);
+    return err_print(stderr, r, note);
+}
+
 int cmd_dump(const struct options *o)
 {
     struct err_note note = {0};
@@ -246,12 +262,16 @@ int cmd_dump(const struct options *o)
     int r = report_contradiction(o, &note);
 
     if (r == 0 && o->core) {
+        report_start(o);
         r = dump_core(o, &note);
-        return r < 0 ? err_print(stderr, r, &note) : 0;
+        return r < 0 ? fail(o, r, &note) : 0;
     }
-    if (r == 0 && !o->pid)
+    if (r == 0 && !o->pid) {
+        status_error(o->status, ERR_USAGE, NULL, true);
         return report_missing_target(o);
+    }
     if (r == 0) {
+        report_start(o);
         profilers_announce(o->as_py_spy);
         descriptors_raise_limit();
         tree.sampler = new_sampler(o);
@@ -270,5 +290,5 @@ int cmd_dump(const struct options *o)
     log_session_counters(tree.sampler, NULL);
     process_tree_free(&tree);
     sampler_free(tree.sampler);
-    return r < 0 ? err_print(stderr, r, &note) : 0;
+    return r < 0 ? fail(o, r, &note) : 0;
 }

@@ -10,6 +10,7 @@
 #include "cmd/report.h"
 #include "cmd/signals.h"
 #include "cmd/size_limit.h"
+#include "cmd/status.h"
 #include "cmd/summary.h"
 #include "out/output_file.h"
 #include "profile/profile.h"
@@ -90,8 +91,27 @@ static int fill(FILE *out, void *arg)
     return size_limit_write(rec->format, rec->profile, &options, size_limit_of(rec->o), out);
 }
 
+static size_t count_processes(const struct process_tree *tree)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < tree->n; i++)
+        n += tree->items[i].process && !tree->items[i].dead;
+    return n;
+}
+
+static struct status_counts count_all(const struct record *rec, uint64_t elapsed_ns)
+{
+    return (struct status_counts){.elapsed_ns = elapsed_ns,
+                                  .samples = rec->profile->samples,
+                                  .errors = sampler_errors(rec->sampler),
+                                  .missed = rec->loop.missed,
+                                  .processes = count_processes(&rec->tree)};
+}
+
 static void take_snapshot(struct record *rec, uint64_t elapsed_ns)
 {
+    struct status_counts counts = count_all(rec, elapsed_ns);
     struct err_note note = {0};
     int r;
 
@@ -99,11 +119,25 @@ static void take_snapshot(struct record *rec, uint64_t elapsed_ns)
     r = output_file_write(rec->place, fill, rec, &note);
     log_info("output", "snapshot to %s: %s", output_file_path(rec->place), r < 0 ? err_name(r) : "written");
     progress_erase(rec->progress);
-    if (r < 0)
+    if (r < 0) {
+        status_error(rec->o->status, r, &note, false);
         err_print(stderr, r, &note);
-    else
-        say(rec, "Wrote what there is so far to '%s'. Samples: %llu", output_file_path(rec->place),
-            (unsigned long long)rec->profile->samples);
+        return;
+    }
+    status_snapshot(rec->o->status, &counts, output_file_path(rec->place));
+    say(rec, "Wrote what there is so far to '%s'. Samples: %llu", output_file_path(rec->place),
+        (unsigned long long)rec->profile->samples);
+}
+
+static void report_samples(struct record *rec, uint64_t elapsed_ns)
+{
+    uint64_t now = clock_now_ns();
+    struct status_counts counts;
+
+    if (!status_samples_due(rec->o->status, now))
+        return;
+    counts = count_all(rec, elapsed_ns);
+    status_samples(rec->o->status, &counts, now);
 }
 
 /* True if the parent process exited. If it exited before our first check, it never was our parent. */
@@ -173,6 +207,8 @@ static bool tick(void *arg, uint64_t elapsed_ns)
     if (signals_take_snapshot())
         take_snapshot(rec, elapsed_ns);
     progress_update(rec->progress, &counts, clock_now_ns());
+    if (rec->o->status)
+        report_samples(rec, elapsed_ns);
     if (rec->launch.pid)
         look_at_program(rec);
     stop_if_asked(rec);
@@ -324,6 +360,43 @@ static void say_start(struct record *rec)
         say(rec, "Sampling process %g times a second. Press Control-C to exit.", rec->o->rate);
 }
 
+static void report_start(struct record *rec)
+{
+    const struct options *o = rec->o;
+
+    status_started(o->status, &(struct status_started){.program = args_version(o),
+                                                       .command = args_command_row(o->command)->name,
+                                                       .pid = o->pid,
+                                                       .format = rec->format->name,
+                                                       .output = output_file_path(rec->place)});
+}
+
+static void report_ready(struct record *rec)
+{
+    const struct tree_entry *root = rec->tree.n ? &rec->tree.items[0] : NULL;
+
+    status_ready(rec->o->status, root ? root->pid : 0, root ? process_tree_entry_info(root)->command : NULL,
+                 count_processes(&rec->tree));
+}
+
+static void report_end(struct record *rec)
+{
+    struct status_counts counts = count_all(rec, rec->loop.elapsed_ns);
+    struct status_end end = {.reason = "duration", .note = counts.samples ? NULL : rec->note};
+    char name[16];
+
+    if (rec->loop.end == LOOP_GONE) {
+        end.reason = "exited";
+    } else if (rec->loop.end == LOOP_ASKED && signals_ended_by()) {
+        snprintf(name, sizeof(name), "SIG%s", signame_of(signals_ended_by()));
+        end.reason = "signal";
+        end.signal = name;
+    } else if (rec->loop.end == LOOP_ASKED) {
+        end.reason = "parent";
+    }
+    status_finished(rec->o->status, &end, &counts, output_file_path(rec->place));
+}
+
 static void say_end(struct record *rec)
 {
     if (rec->loop.end == LOOP_GONE)
@@ -402,6 +475,7 @@ static int write_result(struct record *rec)
     log_info("output", "%s: %s", output_file_path(rec->place), r < 0 ? err_name(r) : "written");
     if (r < 0)
         return r;
+    report_end(rec);
     say(rec, "Wrote %s to '%s'. Samples: %llu Errors: %llu", rec->format->wrote, output_file_path(rec->place),
         (unsigned long long)rec->profile->samples, (unsigned long long)sampler_errors(rec->sampler));
     if (!rec->profile->samples) {
@@ -436,10 +510,13 @@ static int run(struct record *rec)
 {
     int r = prepare(rec);
 
-    if (r == 0)
-        r = attach(rec);
     if (r < 0)
         return r;
+    report_start(rec);
+    r = attach(rec);
+    if (r < 0)
+        return r;
+    report_ready(rec);
     say_start(rec);
     rec->progress = progress_new(STDERR_FILENO, rec->o->hide_progress);
     r = loop_run(&rec->loop);
@@ -518,8 +595,10 @@ int cmd_record(const struct options *o)
     struct record rec = {.o = o, .note = &note, .messages = stdout, .launch = {.output = -1, .pidfd = -1}};
     int r = report_contradiction(o, &note), status;
 
-    if (r == 0 && !o->pid && !o->program)
+    if (r == 0 && !o->pid && !o->program) {
+        status_error(o->status, ERR_USAGE, NULL, true);
         return report_missing_target(o);
+    }
     if (r == 0) {
         signals_catch(o->origin);
         profilers_announce(o->as_py_spy);
@@ -529,6 +608,8 @@ int cmd_record(const struct options *o)
     }
     if (o->pid && (r == ERR_NO_PROCESS || r == ERR_NOT_PYTHON))
         access_hint_container_pid(o->pid, &note);
+    if (r < 0)
+        status_error(o->status, r, &note, true);
     status = exit_status(&rec, r < 0 ? err_print(stderr, r, &note) : 0);
     if (r < 0)
         log_error("record", "%s: %s", err_name(r), note.what);

@@ -151,15 +151,16 @@ def test_not_python(launch):
     for call in (lambda: spyglass.dump(target.pid), lambda: spyglass.record(target.pid).start()):
         with pytest.raises(spyglass.SpyglassError, match="Failed to find python version") as caught:
             call()
-        assert caught.value.status == 1 and caught.value.command[0] == str(SPYGLASS)
+        assert caught.value.status == 1 and caught.value.command[0] == str(SPYGLASS) and caught.value.code == "not_python"
         copy = pickle.loads(pickle.dumps(caught.value))
         assert str(copy) == str(caught.value) and copy.status == 1 and copy.command == caught.value.command
+        assert copy.code == "not_python"
 
 
 def test_bad_values(tmp_path):
     with pytest.raises(spyglass.SpyglassError, match="the rate must be") as caught:
         spyglass.record(rate=-1).start()
-    assert caught.value.status == 2
+    assert caught.value.status == 2 and caught.value.code == "usage"
     with pytest.raises(spyglass.SpyglassError, match="unknown format"):
         spyglass.record(format="pdf").start()
     with pytest.raises(spyglass.SpyglassError, match="does not exist"):
@@ -214,6 +215,56 @@ def test_program_hangs_or_crashes(tmp_path, monkeypatch):
     with pytest.raises(TimeoutError, match="began within"):
         recording.start()
     assert recording._process.returncode == -9
+
+
+def test_another_program(tmp_path):
+    """An older spyglass, or py-spy itself, has no --status-fd."""
+    program = tmp_path / "program"
+    program.write_text("#!/bin/sh\necho \"error: unknown flag '--status-fd'\" >&2; exit 2\n")
+    program.chmod(0o755)
+    for call in (lambda: spyglass.dump(1, binary=str(program)), lambda: spyglass.record(1, binary=str(program)).start()):
+        with pytest.raises(spyglass.SpyglassError, match="older spyglass") as caught:
+            call()
+        assert caught.value.code == "incompatible" and caught.value.status == 2 and str(program) in str(caught.value)
+
+
+def test_events_that_are_odd(tmp_path):
+    """Lines that are no events, events of a later version, and an end without one."""
+    program = tmp_path / "program"
+    program.write_text("#!/bin/bash\nfd=$3\n"
+                       "printf '%s\\n' nonsense '[1]' '{\"event\":\"new\",\"version\":2}' >&$fd\n"
+                       "printf '{\"event\":\"rea' >&$fd; sleep 0.3; printf 'dy\",\"version\":1}\\n' >&$fd\nexit 7\n")
+    program.chmod(0o755)
+    recording = spyglass.record(1, binary=str(program)).start()
+    with pytest.raises(spyglass.SpyglassError, match="ended with status 7"):
+        recording.stop()
+
+
+def test_snapshot_that_fails(spawn, tmp_path):
+    """The recording goes on; the next snapshot is a new one."""
+    target = spawn(DEBIAN, "busy.py")
+    place = tmp_path / "place"
+    place.mkdir()
+    recording = spyglass.record(target.pid, output=place / "out.txt").start()
+    place.rename(tmp_path / "other")
+    with pytest.raises(spyglass.SpyglassError) as caught:
+        recording.snapshot()
+    assert caught.value.code == "output" and recording.running
+    (tmp_path / "other").rename(place)
+    wait_until(lambda: recording.snapshot().samples > 0, "samples")
+    assert recording.stop().samples > 0
+
+
+def test_closed_streams():
+    """In a daemon the numbers 0 to 2 may be free: the pipe must not get them."""
+    code = ("import os, sys\nsys.path.insert(0, %r)\nimport spyglass\nout = os.dup(1)\n"
+            "for fd in (0, 1, 2): os.close(fd)\n"
+            "names = [frame.name for frame in spyglass.dump()[0].frames]\n"
+            "try: spyglass.dump(2**22 + 5)\n"
+            "except ProcessLookupError: os.write(out, names[-1].encode())\n" % str(ROOT / "python"))
+    done = subprocess.run([DEBIAN.command[0], "-c", code], env=clean_env(SPYGLASS_BINARY=str(SPYGLASS)),
+                          stdout=subprocess.PIPE, timeout=WAIT)
+    assert done.stdout == b"<module>", done
 
 
 def test_ptracer(tmp_path, monkeypatch):

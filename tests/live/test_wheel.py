@@ -139,6 +139,12 @@ def test_installed(host, wheel, fresh, tmp_path):
     env = clean_env(PATH="/usr/bin:/bin")
     assert call(commands / "python", "-c", code, env=env, cwd=tmp_path).split() == ["<module>", "True"]
     assert call(commands / "python", "-m", "spyglass", "-V", env=env, cwd=tmp_path) == "spyglass %s\n" % VERSION
+    # `spyglass ray` is the package's, by the Python beside the program; Ray is missing there.
+    missing = "(%s) cannot be used for `spyglass ray`: No module named 'ray'" % (commands / "python")
+    for command in ([commands / "spyglass"], [commands / "python", "-m", "spyglass"]):
+        text = call(*command, "ray", "dump", "--address", "auto", status=1, env=env, cwd=tmp_path)
+        assert missing.replace("/python)", "") in text.replace("/python3)", "").replace("/python)", ""), text
+        assert "ray record --address auto" in call(*command, "ray", "--help", env=env, cwd=tmp_path)
     share = tmp_path / "venv" / "share"
     for name in ("man/man1/spyglass.1", "bash-completion/completions/spyglass.bash", "zsh/site-functions/_spyglass",
                  "fish/vendor_completions.d/py-spy.fish"):

@@ -94,7 +94,7 @@ static void test_commands(void)
 }
 
 /* All of its arguments go to the Python package; `r` still abbreviates record. */
-static void test_package_commands(void)
+static void test_ray(void)
 {
     struct parsed *p = parse("spyglass ray record --help -p x -V");
 
@@ -186,6 +186,20 @@ static void test_pid(void)
     check_error("spyglass d -p 0", "process ID 0 is out of range", "");
     check_error("spyglass d -p 2147483648", "process ID 2147483648 is out of range", "");
     check_error("spyglass d -p 99999999999999999999999", "process ID 99999999999999999999999 is out of range", "");
+}
+
+static void test_status_fd(void)
+{
+    CHECK_INT(parse("spyglass record -p 5")->o.status_fd, -1);
+    CHECK_INT(parse("spyglass record --status-fd 3 -p 5")->o.status_fd, 3);
+    CHECK_INT(parse("py-spy dump --status-fd=2147483647 -p 5")->o.status_fd, 2147483647);
+    CHECK_INT(parse("spyglass dump --status-fd 0 -p 5")->o.status_fd, 0);
+    CHECK_INT(parse("spyglass record --status-fd 4 --bogus")->o.status_fd, 4); /* where the mistake is reported */
+    check_error("spyglass d --status-fd x", "'x' is not a file descriptor: give a number", "");
+    check_error("spyglass d --status-fd -1", "'-1' is not a file descriptor: give a number", "");
+    check_error("spyglass d --status-fd 2147483648", "'2147483648' is not a file descriptor: give a number", "");
+    check_error("spyglass merge --status-fd 3 x", "merge does not accept the flag '--status-fd'",
+                "For the flags it accepts, run: spyglass merge --help");
 }
 
 static void test_rate(void)
@@ -526,10 +540,11 @@ int main(int argc, char **argv)
     TEST_RUN(test_names);
     TEST_RUN(test_no_argv);
     TEST_RUN(test_commands);
-    TEST_RUN(test_package_commands);
+    TEST_RUN(test_ray);
     TEST_RUN(test_help_and_version);
     TEST_RUN(test_defaults);
     TEST_RUN(test_pid);
+    TEST_RUN(test_status_fd);
     TEST_RUN(test_rate);
     TEST_RUN(test_duration);
     TEST_RUN(test_format);
