@@ -24,12 +24,12 @@ struct eval_frames {
     size_t cap_keys;
     size_t *evals; /* native frames of the loop, innermost first */
     size_t n_evals, cap_evals;
-    size_t *tried; /* what a guess at the function gives */
-    size_t cap_tried;
+    size_t *candidate; /* what a guess at the function gives */
+    size_t cap_candidate;
 };
 
 /* Fills `at` for each of the frames. 0 or ERR_NOMEM. */
-int eval_frames_match(struct eval_frames *l, const struct native *n, const struct frames *f, size_t *at);
-void eval_frames_free(struct eval_frames *l);
+int eval_frames_match(struct eval_frames *ef, const struct native *n, const struct frames *f, size_t *at);
+void eval_frames_free(struct eval_frames *ef);
 
 #endif

@@ -7,7 +7,7 @@
 #include <string.h>
 
 /* Beginnings of names in the interpreter, 2.7 to 3.15. */
-static const char *const machinery[] = {
+static const char *const interpreter_prefixes[] = {
     /* the loop, and the way into it */
     "PyIter_Next", "PyEval_", "py_trampoline_evaluator", "_PyEval_", "_TAIL_CALL_", "fast_function", "call_function",
     "do_call", "ext_do_call", "function_code_fastcall", "_PyFunction_", "function_call", "fast_next_opcode",
@@ -33,17 +33,17 @@ static const char *const machinery[] = {
     "property_descr_", "_PyObject_GenericGetAttr", "PyObject_GetAttr", "_PyObject_GetAttr", "_PyObject_GetMethod"};
 
 /* From the kernel to the program, or to the thread's function. */
-static const char *const starters[] = {"_start",
-                                       "__libc_start_main",
-                                       "__libc_start_call_main",
-                                       "start_thread",
-                                       "clone",
-                                       "__clone",
-                                       "clone3",
-                                       "__clone3",
-                                       "thread_start",
-                                       "_start_c",
-                                       "libc_start_main_stage2"};
+static const char *const startup_functions[] = {"_start",
+                                                "__libc_start_main",
+                                                "__libc_start_call_main",
+                                                "start_thread",
+                                                "clone",
+                                                "__clone",
+                                                "clone3",
+                                                "__clone3",
+                                                "thread_start",
+                                                "_start_c",
+                                                "libc_start_main_stage2"};
 
 static bool begins_with(const char *name, const char *start)
 {
@@ -51,12 +51,12 @@ static bool begins_with(const char *name, const char *start)
 }
 
 /* The whole name, but for what compilers and linkers put behind: .part.0, @@GLIBC_2.34. */
-static bool is_starter(const char *name)
+static bool is_startup_function(const char *name)
 {
     size_t len = strcspn(name, ".@");
 
-    for (size_t i = 0; i < sizeof(starters) / sizeof(starters[0]); i++)
-        if (strlen(starters[i]) == len && strncmp(name, starters[i], len) == 0)
+    for (size_t i = 0; i < sizeof(startup_functions) / sizeof(startup_functions[0]); i++)
+        if (strlen(startup_functions[i]) == len && strncmp(name, startup_functions[i], len) == 0)
             return true;
     return false;
 }
@@ -73,10 +73,10 @@ bool hidden_functions_match(const char *name, const char *path, bool in_python)
 {
     if (!name)
         return in_python;
-    if (is_starter(name) || (strcmp(name, "main") == 0 && (in_python || is_python_program(path))))
+    if (is_startup_function(name) || (strcmp(name, "main") == 0 && (in_python || is_python_program(path))))
         return true;
-    for (size_t i = 0; in_python && i < sizeof(machinery) / sizeof(machinery[0]); i++)
-        if (begins_with(name, machinery[i]))
+    for (size_t i = 0; in_python && i < sizeof(interpreter_prefixes) / sizeof(interpreter_prefixes[0]); i++)
+        if (begins_with(name, interpreter_prefixes[i]))
             return true;
     return false;
 }

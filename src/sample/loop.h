@@ -7,7 +7,7 @@
 
 #include "sample/process_tree.h"
 
-enum loop_end { LOOP_DURATION, LOOP_ASKED, LOOP_GONE };
+enum loop_end { LOOP_DURATION, LOOP_STOPPED, LOOP_GONE };
 
 /* What the caller wants done between two samples: false ends the loop. */
 typedef bool (*loop_tick)(void *arg, uint64_t elapsed_ns);
@@ -25,17 +25,17 @@ struct loop {
     uint64_t ticks, missed;
     uint64_t elapsed_ns;
     enum loop_end end;
-    uint64_t random;             /* state of the jitter */
-    uint64_t late;               /* ticks at which we were woken long after we should have been */
-    uint64_t woke_ns;            /* when we last slept */
-    double usual_ns;             /* how long we are on the target's core for a tick, */
-    uint64_t spared;             /* as a mean over so many */
-    uint64_t on_core, elsewhere; /* stacks that were read there so far, and not there */
-    uint64_t root_ns;            /* when the root was last looked at */
-    uint64_t python_ns;          /* when the root, or any Python, was last there */
-    uint64_t looked_ns;          /* when signals and the target were last looked at */
-    uint64_t refreshed_ns;       /* when new processes were last looked for */
-    int error;                   /* that a look around met with */
+    uint64_t random;                       /* state of the jitter */
+    uint64_t late;                         /* ticks at which we were woken long after we should have been */
+    uint64_t woke_ns;                      /* when we last slept */
+    double mean_read_ns;                   /* how long we are on the target's core for a tick, */
+    uint64_t n_reads;                      /* as a mean over so many */
+    uint64_t same_core_reads, other_reads; /* stacks that were read there so far, and not there */
+    uint64_t root_checked_ns;              /* when the root was last looked at */
+    uint64_t python_seen_ns;               /* when the root, or any Python, was last there */
+    uint64_t housekept_ns;                 /* when signals and the target were last looked at */
+    uint64_t refreshed_ns;                 /* when new processes were last looked for */
+    int error;                             /* that a look around met with */
 };
 
 /* 0, or an error. */

@@ -18,14 +18,14 @@ struct merged_frames {
     size_t n, cap;
     size_t *at; /* of each group: the native frame it belongs to, or NONE */
     size_t cap_at;
-    struct eval_frames loops; /* up to 3.10 */
-    bool failed;              /* some Python frames had no place */
+    struct eval_frames eval_frames; /* up to 3.10 */
+    bool failed;                    /* some Python frames had no place */
 };
 
 /* `shown` are the Python frames as they are to be shown, `frames` the same as they were read. `cframe` is the innermost
  * entry's structure on 3.11; 0: not known. 0 or ERR_NOMEM. */
-int merge_frames(struct merged_frames *w, const struct native *n, const struct python *py, const struct frames *frames,
+int merge_frames(struct merged_frames *m, const struct native *n, const struct python *py, const struct frames *frames,
                  const struct frame *shown, addr_t cframe);
-void merge_frames_free(struct merged_frames *w);
+void merge_frames_free(struct merged_frames *m);
 
 #endif

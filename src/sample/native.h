@@ -20,9 +20,9 @@ struct native {
     pid_t pid;
     struct unwind *unwind;
     struct native_names names;
-    uint64_t updated_ns;   /* when the maps were last looked at */
-    uint64_t hurry_ns;     /* until then they are not looked at because of a stack that is cut off */
-    addr_t main_stack_end; /* of the main thread */
+    uint64_t updated_ns;         /* when the maps were last looked at */
+    uint64_t no_update_until_ns; /* until then they are not looked at because of a stack that is cut off */
+    addr_t main_stack_end;       /* of the main thread */
     struct regs regs;
     struct stack_copy copy;
     unsigned char *bytes;
@@ -40,7 +40,7 @@ void native_close(struct native *n);
 
 /* Copies the stack from its pointer on, `limit` bytes at most. `base` is the thread's FS register: with glibc and musl
  * it points just above the stack of all threads but the first. */
-void native_capture(struct native *n, const struct regs *regs, uint64_t base, bool is_main, size_t limit);
+void native_capture(struct native *n, const struct regs *regs, uint64_t fs_base, bool is_main, size_t limit);
 
 /* 0 or ERR_NOMEM. A stack that cannot be followed to its end is kept as far as it goes. NATIVE_CHANGED: a library was
  * loaded or unloaded meanwhile, so that the names may be wrong: it must be captured again. NATIVE_LATE: it took so long that
@@ -50,7 +50,7 @@ void native_capture(struct native *n, const struct regs *regs, uint64_t base, bo
 int native_unwind(struct native *n);
 
 /* As if nothing could be unwound. */
-void native_forget(struct native *n);
+void native_clear(struct native *n);
 
 /* What frame `i` of the stack is called. */
 const struct native_chain *native_frame_names(const struct native *n, size_t i);

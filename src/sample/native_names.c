@@ -253,12 +253,12 @@ static int fill_unnamed(struct native_names *names, const struct unwind_place *p
     *ret = (struct native_func){.func = make_func(names, name, NULL, mod->is_elf ? mod->path : "[memory]"),
                                 .hidden = hidden_functions_match(NULL, mod->path, mod->start == names->interpreter),
                                 .hidden_at_root = hidden_functions_is_libc(mod->path),
-                                .hidden_at_loop = !mod->is_elf}; /* a trampoline of Python's (-X perf_jit) */
+                                .hidden_above_eval = !mod->is_elf}; /* a trampoline of Python's (-X perf_jit) */
     return ret->func ? 0 : ERR_NOMEM;
 }
 
 /* The map is written as the program goes on: read again when something is not in it. */
-static const char *perf_name(struct native_names *names, addr_t pc)
+static const char *look_up_perf_map(struct native_names *names, addr_t pc)
 {
     const char *name = names->perf_map ? perf_map_find(names->perf_map, pc) : NULL;
     uint64_t now = clock_now_ns();
@@ -285,24 +285,17 @@ static const char *perf_name(struct native_names *names, addr_t pc)
     return names->perf_map ? perf_map_find(names->perf_map, pc) : NULL;
 }
 
-/* Python's own trampolines (3.12, -X perf) stand for frames that are shown already. */
-static int fill_perf(struct native_names *names, const char *name, struct native_func *ret)
-{
-    *ret = (struct native_func){.func = make_func(names, name, NULL, "[JIT]"), .hidden = strncmp(name, "py::", 4) == 0};
-    return ret->func ? 0 : ERR_NOMEM;
-}
-
 /* Of a function that is not shown nobody asks for the line, nor for what the compiler put into it; and to read debug
  * info takes longer than all else. */
-static size_t look_up(struct native_names *names, const struct module *mod, struct symbols *s, addr_t pc,
-                      struct symbols_name *found)
+static size_t look_up_symbols(struct native_names *names, const struct module *mod, struct symbols *s, addr_t pc,
+                              struct symbols_name *found)
 {
-    if (!names->all && symbols_function(s, pc - mod->bias, found) && is_hidden(names, mod, found))
+    if (!names->show_hidden && symbols_function(s, pc - mod->bias, found) && is_hidden(names, mod, found))
         return 1;
     return symbols_lookup(s, pc - mod->bias, found, MAX_INLINED);
 }
 
-static int fill(struct native_names *names, struct unwind_place *p, struct native_func *items, size_t *ret_n)
+static int resolve_place(struct native_names *names, struct unwind_place *p, struct native_func *items, size_t *ret_n)
 {
     struct symbols_name found[MAX_INLINED];
     struct symbols *s;
@@ -311,10 +304,13 @@ static int fill(struct native_names *names, struct unwind_place *p, struct nativ
 
     if (p->module->is_elf) {
         s = module_symbols(names, p->module);
-        n = s ? look_up(names, p->module, s, p->pc, found) : 0;
-    } else if ((perf = perf_name(names, p->pc))) {
+        n = s ? look_up_symbols(names, p->module, s, p->pc, found) : 0;
+    } else if ((perf = look_up_perf_map(names, p->pc))) {
+        /* -X perf, 3.12 and later: "py::" marks the trampoline of a Python frame, which is shown already. */
+        *items = (struct native_func){.func = make_func(names, perf, NULL, "[JIT]"),
+                                      .hidden = strncmp(perf, "py::", 4) == 0};
         *ret_n = 1;
-        return fill_perf(names, perf, items);
+        return items->func ? 0 : ERR_NOMEM;
     }
     *ret_n = n ? n : 1;
     return n ? fill_named(names, p->module, found, n, items) : fill_unnamed(names, p, items);
@@ -325,7 +321,7 @@ const struct native_chain *native_names_of(struct native_names *names, struct un
     struct native_func items[MAX_INLINED];
     size_t n;
 
-    if (!p->user && fill(names, p, items, &n) == 0)
+    if (!p->user && resolve_place(names, p, items, &n) == 0)
         p->user = chain_of(names, items, n);
     return p->user;
 }

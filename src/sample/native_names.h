@@ -17,7 +17,7 @@ struct native_func {
     int line;
     bool hidden;                    /* the interpreter's own, shown with --native-all only */
     bool hidden_at_root;            /* the same, but only where a thread begins */
-    bool hidden_at_loop;            /* the same, but only where it calls the interpreter's loop */
+    bool hidden_above_eval;         /* the same, but only where it calls the interpreter's loop */
     bool is_eval;                   /* the interpreter's loop */
     struct symbols_name symbols_id; /* for symbols_same_call */
 };
@@ -37,7 +37,7 @@ struct native_names {
     pid_t inner_pid;    /* as the target sees itself */
     addr_t interpreter; /* start of the module that is Python */
     bool is_python2;
-    bool all; /* hidden functions are shown, too */
+    bool show_hidden; /* hidden functions are shown, too */
     struct mem *mem;
     struct perf_map *perf_map;
     uint64_t perf_map_ns;

@@ -37,7 +37,7 @@ struct process *process_free(struct process *p)
     free(p->frames);
     free(p->locals);
     native_close(&p->native);
-    merge_frames_free(&p->weave);
+    merge_frames_free(&p->merged);
     native_threads_free(p);
     running_threads_free(&p->running);
     run_as_user_free(p->user);
@@ -168,7 +168,7 @@ static int explain_failure(struct process *p, int r, struct err_note *note)
 }
 
 /* Only what may pass is waited for: a start-up, not a process that is something else. */
-static int detect_patiently(struct process *p, uint64_t patience_ns, struct err_note *note)
+static int detect_with_patience(struct process *p, uint64_t patience_ns, struct err_note *note)
 {
     uint64_t deadline = clock_now_ns() + patience_ns;
 
@@ -244,7 +244,7 @@ int process_attach(struct sampler *s, pid_t pid, uint64_t patience_ns, struct pr
     run_as_user_begin(p->user);
     r = open_process(p, note);
     if (r == 0) {
-        r = detect_patiently(p, patience_ns, note);
+        r = detect_with_patience(p, patience_ns, note);
         if (r < 0)
             r = explain_failure(p, r, note);
     }
@@ -261,7 +261,7 @@ int process_attach(struct sampler *s, pid_t pid, uint64_t patience_ns, struct pr
     return 0;
 }
 
-int process_attach_fork(struct sampler *s, pid_t pid, const struct process *like, struct process **ret)
+int process_attach_fork(struct sampler *s, pid_t pid, const struct process *parent, struct process **ret)
 {
     struct process *p = process_new(s, pid);
     int r;
@@ -271,7 +271,7 @@ int process_attach_fork(struct sampler *s, pid_t pid, const struct process *like
     run_as_user_begin(p->user);
     r = open_process(p, NULL);
     if (r == 0) {
-        p->py = like->py;
+        p->py = parent->py;
         p->py.mem = p->mem;
         p->detected_ns = clock_now_ns();
         r = threads_read(&p->py, &p->threads);
@@ -359,7 +359,7 @@ int process_detect_again(struct process *p)
     if (!p->codes)
         return ERR_NOMEM;
     thread_table_free(&p->table);
-    p->replaced = false;
+    p->has_execed = false;
     running_threads_forget(&p->running);
     native_close(&p->native);
     native_threads_free(p);

@@ -20,7 +20,7 @@ struct mem;
 int process_attach(struct sampler *s, pid_t pid, uint64_t patience_ns, struct process **ret, struct err_note *note);
 /* The same for one that was forked from `like` and has executed nothing since: what is known of that one holds for it.
  * An error when that turns out not to be so: then process_attach. */
-int process_attach_fork(struct sampler *s, pid_t pid, const struct process *like, struct process **ret);
+int process_attach_fork(struct sampler *s, pid_t pid, const struct process *parent, struct process **ret);
 /* The same for what a core file has of a process: its memory, the files it had. All are borrowed. */
 int process_open_core(struct sampler *s, const struct core_file *core, const struct files *files, struct mem *mem,
                       struct process **ret, struct err_note *note);

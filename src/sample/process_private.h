@@ -37,32 +37,32 @@ struct process {
     struct local *locals; /* of these */
     size_t cap_locals;
     struct native native; /* opened when it is asked for */
-    struct merged_frames weave;
-    struct known_thread *native_threads; /* threads without Python, when they are asked for */
+    struct merged_frames merged;
+    struct sampled_thread *native_threads; /* threads without Python, when they are asked for */
     size_t n_native_threads, cap_native_threads;
-    uint64_t native_threads_ns; /* when these were looked for */
-    size_t failed;              /* samples in a row that got nothing */
+    uint64_t native_threads_listed_ns; /* when these were looked for */
+    size_t n_failed;                   /* samples in a row that got nothing */
     uint64_t detected_ns;
     uint64_t listed_ns; /* when the list of threads was read; 0: it must be */
     struct running_threads running;
-    uint64_t now_ns;   /* when this sample began */
-    uint64_t heads_ns; /* when it was last looked whether new ones have come */
-    bool heads_due;    /* look with the next stack: then it costs nothing */
-    bool replaced;     /* it has executed another program: nothing of the old one holds */
+    uint64_t now_ns;           /* when this sample began */
+    uint64_t heads_checked_ns; /* when it was last looked whether new ones have come */
+    bool check_heads;          /* look with the next stack: then it costs nothing */
+    bool has_execed;           /* it has executed another program: nothing of the old one holds */
 };
 
 /* After an exec nothing is where it was. */
 int process_detect_again(struct process *p);
 
 /* Reads the stack of a thread, with its native frames if these are asked for: what stack_read gives. */
-int process_read_stack(struct process *p, const struct stack_source *src, struct known_thread *k);
+int process_read_stack(struct process *p, const struct stack_source *src, struct sampled_thread *th);
 
 /* Hands the stack that was just read to the sink. */
-int emit_stack(struct process *p, struct known_thread *k, bool active, process_sink sink, void *arg);
+int emit_stack(struct process *p, struct sampled_thread *th, bool active, process_sink sink, void *arg);
 
 /* A thread that has not run since it was last read still has the stack that it had then: true when that was handed
  * over, or is not wanted; `ret` is what came of it. */
-bool emit_unchanged(struct process *p, struct known_thread *k, process_sink sink, void *arg, int *ret);
+bool emit_unchanged(struct process *p, struct sampled_thread *th, process_sink sink, void *arg, int *ret);
 
 /* Threads that have no Python (--native-all). */
 int native_threads_sample(struct process *p, process_sink sink, void *arg);

@@ -54,13 +54,13 @@ int running_threads_note(struct running_threads *rt, pid_t pid, struct thread_ta
 {
     rt->n = 0;
     for (size_t i = 0; i < threads->n; i++) {
-        struct known_thread *k = thread_table_find(table, threads->items[i].tstate);
+        struct sampled_thread *th = thread_table_find(table, threads->items[i].tstate);
 
-        if (!k || !k->os.tid || (k->last.still && !k->last.active))
+        if (!th || !th->os.tid || (th->last.off_cpu && !th->last.active))
             continue;
-        if (grow_array((void **)&rt->items, &rt->cap, rt->n + 1, sizeof(struct known_thread *)) < 0)
+        if (grow_array((void **)&rt->items, &rt->cap, rt->n + 1, sizeof(struct sampled_thread *)) < 0)
             return ERR_NOMEM;
-        rt->items[rt->n++] = k;
+        rt->items[rt->n++] = th;
     }
     rt->items_ns = items_ns(rt);
     rt->process_ns = proc_cpu_ns(pid);
@@ -73,16 +73,16 @@ static bool none_ran(struct thread_table *table, const struct py_threads *thread
     struct sched_stats stats;
 
     for (size_t i = 0; i < threads->n; i++) {
-        struct known_thread *k = thread_table_find(table, threads->items[i].tstate);
+        struct sampled_thread *th = thread_table_find(table, threads->items[i].tstate);
 
-        if (!k || !k->last.still || task_sched_stats(&k->os.task, &stats) < 0 || stats.count != k->os.stats.count)
+        if (!th || !th->last.off_cpu || task_sched_stats(&th->os.task, &stats) < 0 || stats.count != th->os.stats.count)
             return false;
     }
     return true;
 }
 
-bool running_threads_are_all(const struct running_threads *rt, pid_t pid, struct thread_table *table,
-                             const struct py_threads *threads, const struct python *py, bool poll_each)
+bool running_threads_is_complete(const struct running_threads *rt, pid_t pid, struct thread_table *table,
+                                 const struct py_threads *threads, const struct python *py, bool poll_each)
 {
     uint64_t items, process;
     addr_t holder;

@@ -12,8 +12,8 @@
 
 /* Zeroed at first. */
 struct running_threads {
-    bool all_idle;               /* no thread was awake at the last sample */
-    struct known_thread **items; /* threads that were awake when all were last read */
+    bool all_idle;                 /* no thread was awake at the last sample */
+    struct sampled_thread **items; /* threads that were awake when all were last read */
     size_t n, cap;
     uint64_t noted_ns;             /* when that was; 0: unknown, read all */
     uint64_t process_ns, items_ns; /* CPU time then: of the process, of `items` */
@@ -38,7 +38,7 @@ int running_threads_note(struct running_threads *rt, pid_t pid, struct thread_ta
 
 /* True when no thread but `items` can have run since they were noted. `poll_each`: there are few enough threads to compare
  * each one's run count. */
-bool running_threads_are_all(const struct running_threads *rt, pid_t pid, struct thread_table *table,
-                             const struct py_threads *threads, const struct python *py, bool poll_each);
+bool running_threads_is_complete(const struct running_threads *rt, pid_t pid, struct thread_table *table,
+                                 const struct py_threads *threads, const struct python *py, bool poll_each);
 
 #endif

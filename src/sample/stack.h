@@ -17,18 +17,18 @@ struct stack {
     addr_t *addrs;
     const struct code **codes; /* of each frame */
     size_t cap_addrs, cap_codes;
-    uint64_t key;        /* of what was read */
-    uint64_t checked_ns; /* when the code objects were last checked */
-    uint64_t reads;      /* of code objects, as of the last stack */
-    uint64_t new_ns;     /* when there was last a new one */
-    bool active;         /* the kernel ran the thread, or was about to */
-    bool must_hold;      /* the next try cannot do without */
-    bool asked_after;    /* the last try read it first and asked then: see freeze.h */
+    uint64_t key;         /* of what was read */
+    uint64_t checked_ns;  /* when the code objects were last checked */
+    uint64_t code_reads;  /* of code objects, as of the last stack */
+    uint64_t new_code_ns; /* when there was last a new one */
+    bool active;          /* the kernel ran the thread, or was about to */
+    bool need_ptrace;     /* the next try cannot do without */
+    bool retry_at_once;   /* the last try read it first and asked then: see freeze.h */
     bool owns_gil;
     bool unsure;
-    bool heads_read, heads_same; /* `heads` of the source was looked at, and is still so */
-    bool cut;                    /* of a core file: what the outermost frame was called from could not be read */
-    struct code unreadable;      /* stands for code objects that are not in a core file */
+    bool heads_checked, heads_same; /* `heads` of the source was looked at, and is still so */
+    bool truncated;                 /* of a core file: what the outermost frame was called from could not be read */
+    struct code unreadable;         /* stands for code objects that are not in a core file */
 };
 
 /* What a reading needs of the process. */
@@ -43,9 +43,9 @@ struct stack_source {
 
 /* Reads the stack of `k`. With `idle` false a thread that does not run is not read: ERR_IDLE_. ERR_GONE when the
  * thread has ended. */
-int stack_read(struct stack *st, const struct stack_source *src, struct known_thread *k, bool idle);
+int stack_read(struct stack *st, const struct stack_source *src, struct sampled_thread *th, bool idle);
 /* The same for a thread that has no Python. */
-int stack_read_native(struct stack *st, const struct stack_source *src, struct known_thread *k, bool idle);
+int stack_read_native(struct stack *st, const struct stack_source *src, struct sampled_thread *th, bool idle);
 void stack_free(struct stack *st);
 
 /* Not an error: the thread does not run and was not asked for. */

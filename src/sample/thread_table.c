@@ -14,20 +14,20 @@
 #include <string.h>
 
 #define NAMES_AGE_NS (5 * NS_PER_S)
-#define FEW_NEW      8 /* more, and the names of all are read */
+#define MAX_WANTED   8 /* more, and the names of all are read */
 
-#define NAMES_SOON_NS (10 * NS_PER_MS) /* a thread tells its name when it first runs: again after so long */
-#define NAMES_TRIES   3                /* each time ten times as long; threads of C have none */
+#define NAMES_RETRY_NS (10 * NS_PER_MS) /* a thread tells its name when it first runs: again after so long */
+#define NAMES_TRIES    3                /* each time ten times as long; threads of C have none */
 
 /* Who has no name yet. */
-struct nameless {
-    uint64_t ids[FEW_NEW]; /* as Python knows them */
+struct unnamed_threads {
+    uint64_t ids[MAX_WANTED]; /* as Python knows them */
     size_t n;
     bool is_new; /* one of them */
 };
 
 /* Frees what a slot owns. */
-static void thread_drop(struct known_thread *k)
+static void thread_drop(struct sampled_thread *k)
 {
     os_thread_close(&k->os);
     frames_state_free(&k->frames);
@@ -53,9 +53,9 @@ static size_t slot_of(const struct thread_table *t, addr_t tstate)
     return at;
 }
 
-struct known_thread *thread_table_find(struct thread_table *t, addr_t tstate)
+struct sampled_thread *thread_table_find(struct thread_table *t, addr_t tstate)
 {
-    struct known_thread *k;
+    struct sampled_thread *k;
 
     if (!t->cap)
         return NULL;
@@ -74,7 +74,7 @@ static int table_rebuild(struct thread_table *t, size_t need, bool all)
     if (!next.slots)
         return ERR_NOMEM;
     for (size_t i = 0; i < t->cap; i++) {
-        struct known_thread *k = &t->slots[i];
+        struct sampled_thread *k = &t->slots[i];
 
         if (!k->tstate)
             continue;
@@ -130,7 +130,7 @@ static void search_tid_offset(struct thread_table *t, const struct python *py, p
 }
 
 /* Reads the ids again once a round, when one is not among them. */
-static pid_t tid_outside(struct thread_table *t, pid_t pid, pid_t inner)
+static pid_t tid_in_our_ns(struct thread_table *t, pid_t pid, pid_t inner)
 {
     for (int pass = 0; pass < 2; pass++) {
         for (size_t i = 0; i < t->n_tids; i++)
@@ -155,17 +155,17 @@ static pid_t tid_of(struct thread_table *t, const struct python *py, pid_t pid, 
     }
     if (!inner || inner > INT32_MAX)
         return 0;
-    return in_pid_ns ? tid_outside(t, pid, (pid_t)inner) : (pid_t)inner;
+    return in_pid_ns ? tid_in_our_ns(t, pid, (pid_t)inner) : (pid_t)inner;
 }
 
-static bool is_same(const struct known_thread *k, const struct py_thread *thread)
+static bool is_same_thread(const struct sampled_thread *k, const struct py_thread *thread)
 {
     return k->tstate && !k->ended && k->thread_id == thread->thread_id && k->native_id == thread->native_id &&
            k->interp == thread->interp;
 }
 
 /* In a core file a thread is known by its thread control block, which is its pthread_t. */
-static void enter_dead(struct known_thread *k, const struct core_file *core)
+static void thread_init_dead(struct sampled_thread *k, const struct core_file *core)
 {
     const struct core_thread *thread = core_file_thread_by_base(core, k->thread_id);
 
@@ -177,14 +177,14 @@ static void enter_dead(struct known_thread *k, const struct core_file *core)
     k->os.was_running = thread && core_file_was_active(core, thread);
 }
 
-static void thread_enter(struct known_thread *k, pid_t pid, pid_t tid, const struct py_thread *thread)
+static void thread_init(struct sampled_thread *k, pid_t pid, pid_t tid, const struct py_thread *thread)
 {
     thread_drop(k);
-    *k = (struct known_thread){.tstate = thread->tstate,
-                               .interp = thread->interp,
-                               .thread_id = thread->thread_id,
-                               .native_id = thread->native_id,
-                               .os.tid = tid};
+    *k = (struct sampled_thread){.tstate = thread->tstate,
+                                 .interp = thread->interp,
+                                 .thread_id = thread->thread_id,
+                                 .native_id = thread->native_id,
+                                 .os.tid = tid};
     k->frames.interp = thread->interp;
     k->frames.thread_id = thread->thread_id;
     if (!tid)
@@ -200,14 +200,14 @@ static void thread_enter(struct known_thread *k, pid_t pid, pid_t tid, const str
     }
 }
 
-bool thread_table_is_due(const struct thread_table *t, uint64_t now)
+bool thread_table_needs_update(const struct thread_table *t, uint64_t now)
 {
-    return t->names_due_ns && now >= t->names_due_ns;
+    return t->names_retry_ns && now >= t->names_retry_ns;
 }
 
 static uint64_t names_wait_ns(const struct thread_table *t)
 {
-    uint64_t wait_ns = NAMES_SOON_NS;
+    uint64_t wait_ns = NAMES_RETRY_NS;
 
     for (unsigned i = 0; i < t->name_tries; i++)
         wait_ns *= 10;
@@ -215,20 +215,20 @@ static uint64_t names_wait_ns(const struct thread_table *t)
 }
 
 static int read_names(struct thread_table *t, const struct python *py, const struct py_threads *threads,
-                      const struct nameless *who)
+                      const struct unnamed_threads *unnamed)
 {
     uint64_t begin = clock_now_ns(), begin_cpu = clock_cpu_ns();
-    bool aged = begin - t->named_ns > NAMES_AGE_NS, all = aged || who->n > FEW_NEW;
+    bool expired = begin - t->names_read_ns > NAMES_AGE_NS, all = expired || unnamed->n > MAX_WANTED;
     addr_t last = 0;
     int r = 0;
 
-    if (!aged && !who->is_new && !thread_table_is_due(t, begin))
+    if (!expired && !unnamed->is_new && !thread_table_needs_update(t, begin))
         return 0;
     t->names.n = 0;
-    t->names.wanted = all ? NULL : who->ids;
-    t->names.n_wanted = who->n < FEW_NEW ? who->n : FEW_NEW;
-    t->name_tries = who->is_new ? 0 : t->name_tries;
-    t->names_due_ns = 0;
+    t->names.wanted = all ? NULL : unnamed->ids;
+    t->names.n_wanted = unnamed->n < MAX_WANTED ? unnamed->n : MAX_WANTED;
+    t->name_tries = unnamed->is_new ? 0 : t->name_tries;
+    t->names_retry_ns = 0;
     for (size_t i = 0; r == 0 && i < threads->n; i++) {
         /* A second of CPU time for all interpreters together, however many they claim to be. */
         if (threads->items[i].interp != last && clock_cpu_ns() - begin_cpu < NS_PER_S)
@@ -238,24 +238,24 @@ static int read_names(struct thread_table *t, const struct python *py, const str
     if (t->names.n)
         names_sort(&t->names);
     for (size_t i = 0; i < threads->n; i++) {
-        struct known_thread *known = thread_table_find(t, threads->items[i].tstate);
+        struct sampled_thread *th = thread_table_find(t, threads->items[i].tstate);
         const char *name = names_find(&t->names, threads->items[i].interp, threads->items[i].thread_id);
 
-        if (known && name)
-            known->name = name;
-        if (known && !known->name && t->name_tries < NAMES_TRIES)
-            t->names_due_ns = begin + names_wait_ns(t);
+        if (th && name)
+            th->name = name;
+        if (th && !th->name && t->name_tries < NAMES_TRIES)
+            t->names_retry_ns = begin + names_wait_ns(t);
     }
     t->name_tries++;
     t->names.wanted = NULL;
-    t->named_ns = all ? clock_now_ns() : t->named_ns;
+    t->names_read_ns = all ? clock_now_ns() : t->names_read_ns;
     return r;
 }
 
 int thread_table_update(struct thread_table *t, const struct python *py, pid_t pid, const struct py_threads *threads)
 {
-    bool in_pid_ns = false, asked = false;
-    struct nameless who = {0};
+    bool in_pid_ns = false, status_read = false;
+    struct unnamed_threads unnamed = {0};
     int r = 0;
 
     t->round++;
@@ -263,30 +263,30 @@ int thread_table_update(struct thread_table *t, const struct python *py, pid_t p
         r = table_rebuild(t, t->n + threads->n, true);
     for (size_t i = 0; r == 0 && i < threads->n; i++) {
         const struct py_thread *thread = &threads->items[i];
-        struct known_thread *k = &t->slots[slot_of(t, thread->tstate)];
+        struct sampled_thread *k = &t->slots[slot_of(t, thread->tstate)];
 
         /* One without a living kernel thread may be that of a child that has just been forked. */
-        if (!is_same(k, thread) || !k->os.tid) {
-            bool same = is_same(k, thread), looked = same && k->sampled;
+        if (!is_same_thread(k, thread) || !k->os.tid) {
+            bool same = is_same_thread(k, thread), was_sampled = same && k->was_sampled;
             const char *name = same ? k->name : NULL;
             struct proc_status st;
 
-            if (!asked && !t->core && proc_status_read(pid, 0, &st) == 0)
+            if (!status_read && !t->core && proc_status_read(pid, 0, &st) == 0)
                 in_pid_ns = st.in_pid_ns;
-            asked = true;
-            who.is_new |= !same;
+            status_read = true;
+            unnamed.is_new |= !same;
             t->n += !k->tstate;
-            thread_enter(k, pid, t->core ? 0 : tid_of(t, py, pid, in_pid_ns, threads, thread), thread);
-            k->sampled = looked;
+            thread_init(k, pid, t->core ? 0 : tid_of(t, py, pid, in_pid_ns, threads, thread), thread);
+            k->was_sampled = was_sampled;
             k->name = name;
             if (t->core)
-                enter_dead(k, t->core);
+                thread_init_dead(k, t->core);
         }
         k->seen = t->round;
-        if (!k->name && who.n++ < FEW_NEW)
-            who.ids[who.n - 1] = thread->thread_id;
+        if (!k->name && unnamed.n++ < MAX_WANTED)
+            unnamed.ids[unnamed.n - 1] = thread->thread_id;
     }
     if (r == 0 && t->n > threads->n)
         r = table_rebuild(t, threads->n, false);
-    return r == 0 ? read_names(t, py, threads, &who) : r;
+    return r == 0 ? read_names(t, py, threads, &unnamed) : r;
 }

@@ -15,7 +15,7 @@ struct core_file;
 
 /* The stack that the last sample of a thread found. While the thread's run count is the same, so is its stack. */
 struct last_stack {
-    bool still;     /* the thread did not run then, and has not run while its run count is that of `os.stats` */
+    bool off_cpu;   /* the thread did not run then, and has not run while its run count is that of `os.stats` */
     bool active;    /* it counts as running all the same: only we kept it off its core */
     bool has_stack; /* `key` and what follows belong to it */
     uint64_t key;
@@ -28,25 +28,25 @@ struct last_stack {
 };
 
 /* A stack that ends in a generator: most often torn, but C code can resume a generator with no Python frame below. */
-struct odd_root {
-    addr_t generator; /* that its last stacks ended in; 0: none */
-    uint64_t run_ns;  /* CPU time of the thread when that was first seen */
-    unsigned seen;    /* how often since, with no whole stack in between */
+struct generator_root {
+    addr_t generator;   /* that its last stacks ended in; 0: none */
+    uint64_t run_ns;    /* CPU time of the thread when that was first seen */
+    unsigned n_samples; /* how often since, with no whole stack in between */
 };
 
-struct known_thread {
+struct sampled_thread {
     addr_t tstate; /* 0: a free slot */
     addr_t interp;
     uint64_t thread_id; /* pthread_t */
     uint64_t native_id; /* as the target has it: it changes with a fork */
     const char *name;   /* NULL when unknown */
     uint64_t seen;      /* the round in which it was last listed */
-    bool sampled;       /* since it was first listed */
+    bool was_sampled;   /* since it was first listed */
     bool ended;         /* the kernel thread is gone: the thread state may be another thread's by now */
     struct os_thread os;
     struct frames_state frames;
     struct read_plan plan;
-    struct odd_root root;
+    struct generator_root generator_root;
     struct last_stack last;
 };
 
@@ -56,14 +56,14 @@ struct tid_pair {
 
 struct thread_table {
     const struct core_file *core; /* the threads are those of a core file; NULL: they live */
-    struct known_thread *slots;
+    struct sampled_thread *slots;
     size_t n, cap;
     uint64_t round;
     int tid_offset; /* up to 3.10; NO when unknown */
     bool tid_searched;
-    uint64_t named_ns; /* when the names were read last */
+    uint64_t names_read_ns; /* when the names were read last */
     struct thread_names names;
-    uint64_t names_due_ns; /* some have no name yet: when to look again; 0: there are none, or they will never have */
+    uint64_t names_retry_ns; /* some have no name yet: when to look again; 0: there are none, or they will never have */
     unsigned name_tries;
     /* Thread ids inside the target's pid namespace and ours, when that is not our own. */
     struct tid_pair *tids;
@@ -77,9 +77,9 @@ void thread_table_free(struct thread_table *t);
 int thread_table_update(struct thread_table *t, const struct python *py, pid_t pid, const struct py_threads *threads);
 
 /* Is it time for an update, though no thread has come? */
-bool thread_table_is_due(const struct thread_table *t, uint64_t now);
+bool thread_table_needs_update(const struct thread_table *t, uint64_t now);
 
 /* The entry of a thread that thread_table_update has seen. */
-struct known_thread *thread_table_find(struct thread_table *t, addr_t tstate);
+struct sampled_thread *thread_table_find(struct thread_table *t, addr_t tstate);
 
 #endif
