@@ -1,5 +1,5 @@
 /*
- * A stack that was read -> a trace, handed to the sink. Called for each thread and sample.
+ * Builds a trace from a stack and passes it to the sink.
  */
 #include "base/grow.h"
 #include "base/hash.h"
@@ -40,14 +40,14 @@ static int emit(struct process *p, const struct trace *trace, process_sink sink,
     return sink(trace, arg);
 }
 
-/* Stands for the frames on top that could not be vouched for. */
+/* Replaces the innermost frames of an unpaused stack, which differed between the two reads. */
 static const struct func unsure_func = {
     .name = "[not sure]", .filename = "moved while it was read", .short_filename = "moved while it was read"};
 
-/* Stands for the frames at the root that are not in a core file. */
+/* Replaces the outermost frames that are not in the core file. */
 static const struct func truncated_func = {
     .name = "[cut off]", .filename = "not in the core file", .short_filename = "not in the core file"};
-/* Gives the frames the variables that were read with them. */
+/* Attaches the variables to their frames. */
 static int add_locals(struct process *p, struct frame *frames)
 {
     const struct locals *l = &p->stack.locals;
@@ -67,7 +67,8 @@ static int add_locals(struct process *p, struct frame *frames)
     return 0;
 }
 
-/* Stacks that read the same have the same key. How many frames that gives is told to who has seen it before. */
+/* Adds the native stack to the key. A receiver that knows the key gets the number of frames only, so counts the native
+ * frames here. */
 static void add_native_key(struct process *p, struct sampled_thread *th, struct trace *trace)
 {
     th->last.native_key = p->native.key;
@@ -78,7 +79,7 @@ static void add_native_key(struct process *p, struct sampled_thread *th, struct 
     trace->n_frames += p->native.stack.n;
 }
 
-/* Puts the native frames between the Python ones. */
+/* Inserts the native frames between the Python frames. */
 static int merge_native(struct process *p, const struct sampled_thread *th, struct trace *trace)
 {
     struct merged_frames *m = &p->merged;
@@ -142,8 +143,8 @@ int emit_stack(struct process *p, struct sampled_thread *th, bool active, proces
 }
 
 /*
- * A thread that slept when it was held has had two turns since: one to its stop, and one back into the call that it was
- * in, which the kernel starts again. If it waits at the same place now, it has the stack that it had.
+ * ptrace has interrupted a blocked thread. If the thread was scheduled twice since (once to stop, once to return to its
+ * system call, which the kernel restarts) and blocks with the same SP and PC again, its stack is unchanged.
  */
 static bool is_blocked_again(struct sampled_thread *th)
 {

@@ -1,5 +1,5 @@
 /*
- * Python frames up to 3.10 -> the native frames that run them. Called by weave.c.
+ * Matches Python frames up to 3.10 to the native frames that run them.
  */
 #include "sample/eval_frames.h"
 
@@ -10,8 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_FRAME_BYTES ((addr_t)8192) /* of a native frame that is searched; the loop's has some hundred */
-#define MAX_GUESSES     64
+#define MAX_FRAME_BYTES                                                                                                \
+    ((addr_t)8192) /* searched per native frame; that of the eval function has a few hundred bytes */
+#define MAX_GUESSES 64
 
 void eval_frames_free(struct eval_frames *ef)
 {
@@ -41,7 +42,7 @@ static bool has_eval_name(const struct native *n, size_t i)
     return false;
 }
 
-/* What the function saved at `at` is its caller's. */
+/* True when the function saved a register of its caller at `at`. */
 static bool is_saved_slot(const struct unwind_place *p, addr_t cfa, addr_t at)
 {
     for (unsigned reg = 0; p->has_row && reg < CFI_REGS; reg++)
@@ -50,13 +51,14 @@ static bool is_saved_slot(const struct unwind_place *p, addr_t cfa, addr_t at)
     return false;
 }
 
-/* A register is the function's own from when it has saved the caller's. */
+/* A callee-saved register belongs to the function once it has saved the caller's value. */
 static bool is_own_register(const struct unwind_place *p, size_t k)
 {
     return p->has_row && p->row.regs[cpu_saved_reg(k)].kind != CFI_SAME;
 }
 
-/* What was copied of its part of the stack; both ends are below those of the copy, so that nothing can wrap. */
+/* The part of the native frame to search: what was copied, aligned. Both ends lie within the copy, so nothing can
+ * overflow. */
 static addr_t search_begin(const struct native *n, const struct native_frame *nf)
 {
     return nf->sp > n->copy.at ? (nf->sp + 7) & ~7ull : (n->copy.at + 7) & ~7ull;
@@ -101,7 +103,7 @@ static int sort_frames(struct eval_frames *ef, const struct frames *f)
     return 0;
 }
 
-/* The Python frame that a word is the address of, or EVAL_FRAMES_NONE. */
+/* The Python frame whose address is `word`, or EVAL_FRAMES_NONE. */
 static size_t find_frame(const struct eval_frames *ef, size_t n_frames, addr_t word)
 {
     struct eval_frames_key key = {word, 0}, *found = bsearch(&key, ef->keys, n_frames, sizeof(key), compare_addr);
@@ -109,7 +111,7 @@ static size_t find_frame(const struct eval_frames *ef, size_t n_frames, addr_t w
     return found ? found->frame : EVAL_FRAMES_NONE;
 }
 
-/* The outermost of the first `limit` Python frames whose address native frame `i` has, or EVAL_FRAMES_NONE. */
+/* The outermost of the first `limit` Python frames whose address native frame `i` holds, or EVAL_FRAMES_NONE. */
 static size_t outermost_frame_held(const struct eval_frames *ef, const struct native *n, size_t n_frames, size_t i,
                                    size_t limit)
 {
@@ -137,7 +139,7 @@ static void clear(size_t *at, size_t n)
         at[i] = EVAL_FRAMES_NONE;
 }
 
-/* The usual case: as many loops as Python frames, and each has its frame. */
+/* The usual case: as many eval frames as Python frames, and each holds the address of its own. */
 static bool match_one_to_one(const struct eval_frames *ef, const struct native *n, const struct frames *f, size_t *at)
 {
     if (ef->n_evals != f->n)
@@ -150,9 +152,9 @@ static bool match_one_to_one(const struct eval_frames *ef, const struct native *
     return true;
 }
 
-/* From the root on: a loop has the outermost frame that is left of those that it holds. Frames that no loop has are
- * passed over (C code can push one), and so are loops without one (one that was just entered, another coroutine's below
- * this one's). Returns how many were placed. */
+/* Starts at the root. An eval frame gets the outermost remaining Python frame whose address it holds. Skips Python
+ * frames that no eval frame holds (C code can push one) and eval frames without a Python frame (just entered, or of
+ * another coroutine). Returns the number of matches. */
 static size_t match_by_address(const struct eval_frames *ef, const struct native *n, const struct frames *f, size_t *at)
 {
     size_t left = f->n, matched = 0;
@@ -170,8 +172,8 @@ static size_t match_by_address(const struct eval_frames *ef, const struct native
     return matched;
 }
 
-/* By their number alone. The outermost loop has the outermost frame; an inner loop that has no frame yet is left over;
- * of a stack that is cut off the innermost ones match. */
+/* Matches by position only. In a complete stack the outermost eval frame runs the outermost Python frame, and an inner
+ * eval frame may not have its frame yet. In a truncated stack the innermost ones match. */
 static void match_by_count(const struct eval_frames *ef, const struct native *n, const struct frames *f, size_t *at)
 {
     size_t skip = n->stack.whole && ef->n_evals > f->n ? ef->n_evals - f->n : 0;
@@ -191,8 +193,8 @@ static bool saves_same_registers(const struct unwind_place *a, const struct unwi
     return true;
 }
 
-/* A part of the loop's function that lies apart has no name where symbols were stripped. It saves the same registers, and
- * lies between the loops around it. */
+/* In a stripped binary, a cold part of the eval function has no name. It saves the same registers, and lies between
+ * the eval frames around it. */
 static void match_cold_parts(const struct native *n, const struct frames *f, size_t *at)
 {
     const struct unwind_place *known = NULL;
@@ -214,7 +216,8 @@ static void match_cold_parts(const struct native *n, const struct frames *f, siz
     }
 }
 
-/* The frames of one function; 0: of the one that has the loop's name. */
+/* Lists the native frames of the function that starts at `function`; 0: of the function with the name of the eval
+ * function. */
 static int list_eval_frames(struct eval_frames *ef, const struct native *n, addr_t function)
 {
     ef->n_evals = 0;
@@ -238,8 +241,8 @@ static bool was_listed_before(const struct native *n, size_t i)
     return false;
 }
 
-/* Nothing has the loop's name: it is the function that has the most Python frames. Who calls it may have them as well:
- * the innermost of them is the loop. */
+/* No function has the name of the eval function, so take the one that holds the most Python frames. Its caller may
+ * hold the same ones: then the inner function wins. */
 static int match_by_guess(struct eval_frames *ef, const struct native *n, const struct frames *f, size_t *at)
 {
     size_t best = 0, guesses = 0;

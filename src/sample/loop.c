@@ -1,29 +1,29 @@
 /*
- * The recording loop. Called by cmd/record; sleeps to absolute times, so that errors do not add up.
+ * The recording loop. It sleeps until absolute times, so that delays do not add up.
  */
 #include "sample/loop.h"
 
 #include "base/clock.h"
 
 #define REFRESH_NS        (20 * NS_PER_MS)
-#define REFRESH_SINGLE_NS (200 * NS_PER_MS) /* one process that is read without a fault */
-/* How long a sleep may last without a look at signals and the target. */
+#define REFRESH_SINGLE_NS (200 * NS_PER_MS) /* for one process that can be read */
+/* Check signals and the target at least this often. */
 #define MAX_SLEEP_NS           (100 * NS_PER_MS)
 #define MIN_SLEEP_NS           (2 * NS_PER_US)
-#define BURST_NS               (40 * NS_PER_US) /* how long we stay on the target's core at a time */
+#define BURST_NS               (40 * NS_PER_US) /* how long the sampler stays on the target's core without a break */
 #define REALTIME_INTERVAL_NS   (500 * NS_PER_US)
-#define LATE_SHARE             50 /* one tick in so many */
+#define LATE_SHARE             50 /* one tick in this many */
 #define LATE_NS                (300 * NS_PER_US)
 #define LEAVE_CORE_SHARE       10
-#define MEAN_WINDOW_NS         (4 * NS_PER_S) /* over so long, but not less than so many ticks, a mean is taken */
+#define MEAN_WINDOW_NS         (4 * NS_PER_S) /* period of the mean, but at least this many ticks */
 #define MEAN_MIN_TICKS         32
-#define MAX_DEVIATION          8 /* times: beyond that something else happened */
+#define MAX_DEVIATION          8 /* times the mean; a longer read had another cause */
 #define HOUSEKEEPING_NS        (200 * NS_PER_US)
 #define HOUSEKEEPING_SINGLE_NS (20 * NS_PER_MS)
-#define ROOT_CHECK_NS          (50 * NS_PER_MS) /* sampling itself notices the end of a Python sooner */
-#define LAST_REFRESHES         2                /* for children of those that have just ended */
-/* Without its root and without any Python a tree may yet start one (a shell that sleeps), or it is a server's, that stays
- * for ever. So long it is given. */
+#define ROOT_CHECK_NS          (50 * NS_PER_MS) /* sampling itself notices sooner that a Python process has ended */
+#define LAST_REFRESHES         2                /* to find children of processes that have just ended */
+/* When the root and all Python processes have ended, the rest of the tree may still start one (a shell that sleeps),
+ * or stay forever (a server). Wait this long. */
 #define NO_PYTHON_NS (10 * NS_PER_S)
 
 struct tick_context {
@@ -38,7 +38,7 @@ static int deliver(const struct trace *trace, void *arg)
     return m->loop->trace(trace, m->elapsed_ns, m->loop->arg);
 }
 
-/* Is it certain that no stack will come any more? */
+/* True when no stack can come any more. */
 static bool is_finished(struct loop *l)
 {
     const struct process_tree *t = l->tree;
@@ -51,7 +51,8 @@ static bool is_finished(struct loop *l)
     return process_tree_has_only_root(t) || (!l->duration_ns && now - l->python_seen_ns >= NO_PYTHON_NS);
 }
 
-/* Who has ended may have left children that are not known yet: it is over when these have been looked for since. */
+/* A process that has ended may have left children that are not in the tree yet. Refresh before giving up. Returns
+ * true, with l->end or l->error set, when the loop should end. */
 static bool check_ended(struct loop *l)
 {
     bool ended = is_finished(l);
@@ -65,7 +66,7 @@ static bool check_ended(struct loop *l)
     return ended || l->error < 0;
 }
 
-/* Done between samples, but not more often than needs be. False when it is time to end. */
+/* Runs between samples, at most every HOUSEKEEPING_NS. False when the loop should end. */
 static bool housekeep(struct loop *l, uint64_t start, uint64_t now)
 {
     bool single = process_tree_is_single(l->tree);
@@ -89,16 +90,16 @@ static bool housekeep(struct loop *l, uint64_t start, uint64_t now)
     return !check_ended(l);
 }
 
-/* Sleeps to `when`, in pieces. False when it is time to end. */
+/* Sleeps until `when`, in steps. False when the loop should end. */
 static bool sleep_until(struct loop *l, uint64_t start, uint64_t when)
 {
-    /* Children are found soon after their birth, however low the rate. */
+    /* Find new children soon, even at a low rate. */
     uint64_t now = clock_now_ns(), most = l->tree->subprocesses ? REFRESH_NS : MAX_SLEEP_NS;
 
     if (!housekeep(l, start, now))
         return false;
-    /* A sleep this short is not worth a call; but on the target's own core it runs only while we sleep: it gets
-     * twice the time that we take. */
+    /* A sleep this short is not worth a system call. But on the target's core, the target only runs while we sleep:
+     * after each burst, give it twice that time. */
     if (now + MIN_SLEEP_NS >= when) {
         if (l->tree->sampler->pauser.affinity.cpu < 0 || now - l->woke_ns < BURST_NS)
             return true;
@@ -114,9 +115,10 @@ static bool sleep_until(struct loop *l, uint64_t start, uint64_t when)
     return true;
 }
 
-/* On its own core the target stands still while we are there: for longer where its stack has changed. The next tick is so
- * much later, or earlier, than usual: then each stands for as much of the target's time, and functions that take us longer
- * do not seem to take longer. Over some seconds the rate is what was asked for. */
+/* With the same-core method the target is paused while the sampler runs, and longer when its stack has changed. Move
+ * the next tick by the difference from the mean, so that each tick stands for the same amount of target time.
+ * Otherwise functions that take longer to read would seem to run longer. Over a few seconds the rate is the one
+ * requested. */
 static int64_t pause_correction(struct loop *l, uint64_t took_ns)
 {
     const struct sampler *s = l->tree->sampler;
@@ -129,7 +131,7 @@ static int64_t pause_correction(struct loop *l, uint64_t took_ns)
     l->other_reads = other_reads;
     if (!is_measured || s->pauser.affinity.cpu < 0 || l->interval_ns < BURST_NS)
         return 0;
-    if (l->n_reads++ < MEAN_MIN_TICKS) { /* the first ones read code objects */
+    if (l->n_reads++ < MEAN_MIN_TICKS) { /* the first reads are longer, since they fetch code objects */
         l->mean_read_ns = l->n_reads == 1 || took < l->mean_read_ns ? took : l->mean_read_ns;
         return 0;
     }
@@ -141,7 +143,7 @@ static int64_t pause_correction(struct loop *l, uint64_t took_ns)
     return (int64_t)diff;
 }
 
-/* The next tick after now; those in between are missed. */
+/* The next tick after now. Ticks in between are missed. */
 static uint64_t next_tick(struct loop *l, uint64_t due)
 {
     uint64_t now = clock_now_ns(), next = due + l->interval_ns + (uint64_t)pause_correction(l, now - l->woke_ns);
@@ -155,8 +157,7 @@ static uint64_t next_tick(struct loop *l, uint64_t due)
     return next;
 }
 
-/* Up to a fifth of the interval to either side, so that a program with a rhythm of its own is seen at all its
- * moments. */
+/* Up to a fifth of the interval in either direction, so that sampling does not run in step with a periodic program. */
 static uint64_t jitter(struct loop *l, uint64_t due)
 {
     uint64_t fifth = l->interval_ns / 5;
@@ -167,9 +168,9 @@ static uint64_t jitter(struct loop *l, uint64_t due)
     return fifth ? due - fifth + l->random % (2 * fifth) : due;
 }
 
-/* To be run before everyone else costs a little more at each wake-up: only for high rates, and where we are often run
- * late. That is worse than it seems: on the target's own core we are run late while it runs, and in time while it
- * sleeps, and would see it asleep too often. */
+/* Realtime scheduling makes each wakeup a little more expensive. Use it only at high rates, and when the kernel often
+ * wakes us late. Late wakeups bias the profile: on the target's core they occur while the target runs and not while it
+ * sleeps, so it would be seen asleep too often. */
 static void use_realtime_if_late(struct loop *l)
 {
     if (l->tree->sampler->options.same_core &&
@@ -177,7 +178,8 @@ static void use_realtime_if_late(struct loop *l)
         cpu_affinity_use_realtime(&l->tree->sampler->pauser.affinity, true);
 }
 
-/* Where nothing gets us run in time on the target's core, it is held from another one instead, if it may be. */
+/* If realtime scheduling is not allowed and wakeups on the target's core stay late, use ptrace from another core
+ * instead. */
 static void leave_core_if_late(struct loop *l)
 {
     struct sampler *s = l->tree->sampler;

@@ -1,5 +1,5 @@
 /*
- * The merge. Called by process.c for each stack that is delivered. What cannot be placed is kept all the same.
+ * Merges native and Python frames. Python frames that match no native frame are kept, behind a marker.
  */
 #include "sample/merge_frames.h"
 
@@ -26,7 +26,7 @@ static int add(struct merged_frames *m, const struct frame *f)
     return 0;
 }
 
-/* The last frame of a group: the one that was entered from C. Up to 3.10 each was. */
+/* True for the last frame of a group, which C code entered. Up to 3.10, each frame is a group. */
 static bool ends_group(const struct py_frame *f)
 {
     return f->is_entry || f->is_shim_entry;
@@ -41,7 +41,7 @@ static size_t count_groups(const struct frames *f)
     return n;
 }
 
-/* 3.12 and later: the frame that marks the entry lies in the C stack of the loop. */
+/* 3.12 and later: the entry frame lies on the C stack of the eval function. */
 static void entries_by_frame(struct merged_frames *m, const struct frames *f)
 {
     size_t g = 0;
@@ -51,7 +51,7 @@ static void entries_by_frame(struct merged_frames *m, const struct frames *f)
             m->at[g++] = f->items[i].entry;
 }
 
-/* The _PyCFrame, from `cframe` on, whose current frame is `frame`; 0: none of the next. */
+/* The first _PyCFrame from `cframe` outwards whose current frame is `frame`; 0: none of the next MAX_CFRAMES. */
 static addr_t find_cframe(const struct native *n, const struct layout *l, addr_t cframe, addr_t frame)
 {
     uint64_t current, next;
@@ -66,8 +66,8 @@ static addr_t find_cframe(const struct native *n, const struct layout *l, addr_t
     return 0;
 }
 
-/* 3.11: the chain of _PyCFrame lies there. Each has the innermost frame of its group; one that is new has none yet, and a
- * generator that C code throws into is put above what its loop runs (gen_throw, Objects/genobject.c). */
+/* 3.11: the _PyCFrame chain lies on the C stack. Each points to the innermost frame of its group. A new one has no
+ * frame yet, and gen_throw (Objects/genobject.c) puts a generator above the frame that the eval function runs. */
 static void entries_by_cframe(struct merged_frames *m, const struct frames *f, const struct native *n,
                               const struct layout *l, addr_t cframe)
 {
@@ -88,10 +88,10 @@ static void entries_by_cframe(struct merged_frames *m, const struct frames *f, c
     }
 }
 
-/* What the frames are on: a signal handler can have a stack of its own. */
+/* The stacks that the frames are on. A signal handler can run on its own stack (sigaltstack). */
 struct extent {
-    size_t outer; /* where the last of the stacks begins */
-    addr_t end;   /* of the highest one */
+    size_t outer; /* index of the first frame on the outermost stack */
+    addr_t end;   /* end of the highest stack */
 };
 
 static struct extent extent_of(const struct native *n)
@@ -109,7 +109,7 @@ static struct extent extent_of(const struct native *n)
     return e;
 }
 
-/* The native frame that an address is in, from frame `i` on, or NONE. */
+/* The native frame that contains the address `entry`, from frame `i` outwards, or NONE. */
 static size_t find_frame(const struct native *n, size_t i, const struct extent *e, addr_t entry)
 {
     for (; entry < e->end && i < n->stack.n; i++) {
@@ -123,7 +123,7 @@ static size_t find_frame(const struct native *n, size_t i, const struct extent *
     return NONE;
 }
 
-/* Addresses in the stack -> native frames; both go outwards. */
+/* Turns addresses on the stack into indices of native frames. Both go outwards. */
 static void place_by_address(struct merged_frames *m, size_t n_groups, const struct native *n)
 {
     struct extent extent = extent_of(n);
@@ -151,8 +151,8 @@ static int place_groups(struct merged_frames *m, size_t n_groups, const struct n
     return 0;
 }
 
-/* A group without a place is shown with the one that it was the caller of, or the other way around. Those outside of all
- * that have one are left. */
+/* A group without a native frame is shown at that of the next group inwards, or of the first placed group outwards.
+ * Groups outside of all placed groups stay unplaced. */
 static void place_gaps(struct merged_frames *m, size_t n_groups, bool has_shims)
 {
     size_t n_placed = n_groups;
@@ -164,7 +164,7 @@ static void place_gaps(struct merged_frames *m, size_t n_groups, bool has_shims)
             continue;
         for (size_t k = g + 1; k < n_placed && m->at[g] == NONE; k++)
             m->at[g] = m->at[g ? g - 1 : k];
-        m->failed |= has_shims; /* from 3.12 on each has one */
+        m->failed |= has_shims; /* from 3.12 on, each group has an entry frame */
     }
 }
 
@@ -181,15 +181,15 @@ static int add_group(struct merged_frames *m, const struct frames *f, const stru
     return 0;
 }
 
-/* Where in the stack a native frame is. */
+/* Where a native frame is in the stack. */
 struct merge_position {
-    bool at_root;    /* no Python is below it */
-    bool above_eval; /* it called the loop */
-    const struct symbols_name
-        *previous; /* the frame before, unless that is Python: a call of a Cython function is several */
+    bool at_root;    /* no Python frame is further out */
+    bool calls_eval; /* it called the eval function */
+    /* The last native function; NULL after a Python frame. One call of a Cython function takes several C functions. */
+    const struct symbols_name *previous;
 };
 
-/* The frames of one address. */
+/* Adds the functions at one native frame. */
 static int add_native(struct merged_frames *m, const struct native *n, size_t i, struct merge_position *position)
 {
     const struct native_chain *c = native_frame_names(n, i);
@@ -200,14 +200,14 @@ static int add_native(struct merged_frames *m, const struct native *n, size_t i,
         struct frame f = {.func = nf->func, .line = nf->line};
 
         if (!all && (nf->hidden || nf->is_eval || (position->at_root && nf->hidden_at_root) ||
-                     (position->above_eval && nf->hidden_above_eval) ||
+                     (position->calls_eval && nf->hidden_if_calls_eval) ||
                      (position->previous && symbols_same_call(&nf->symbols_id, position->previous))))
             continue;
         if (add(m, &f) < 0)
             return ERR_NOMEM;
         position->previous = nf->symbols_id.name ? &nf->symbols_id : NULL;
     }
-    position->above_eval = false;
+    position->calls_eval = false;
     return 0;
 }
 
@@ -221,7 +221,7 @@ static int add_marker(struct merged_frames *m, struct sampler *s, const char *na
     return f.func ? add(m, &f) : ERR_NOMEM;
 }
 
-/* Groups that have no place: after the native frames that are known, behind a mark. */
+/* Adds the groups without a native frame, behind a marker. */
 static int add_unplaced_groups(struct merged_frames *m, struct sampler *s, size_t n_groups, size_t g,
                                const struct frames *f, const struct frame *shown, size_t *next)
 {
@@ -236,7 +236,7 @@ static int add_unplaced_groups(struct merged_frames *m, struct sampler *s, size_
     return 0;
 }
 
-/* All groups whose place this is; true when there was one. */
+/* Adds all groups of native frame `i`. 1 when there was one, 0 when not, or ERR_NOMEM. */
 static int add_groups_at(struct merged_frames *m, size_t i, size_t n_groups, size_t *g, const struct frames *f,
                          const struct frame *shown, size_t *next)
 {
@@ -264,7 +264,7 @@ int merge_frames(struct merged_frames *m, const struct native *n, const struct p
         position.at_root = n_groups && g == n_groups;
         if (r > 0) {
             position.previous = NULL;
-            position.above_eval = true;
+            position.calls_eval = true;
         }
         if (r == 0 || (r > 0 && n->sampler->options.native_all))
             r = add_native(m, n, i, &position);

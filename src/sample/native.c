@@ -1,5 +1,5 @@
 /*
- * Registers and stack of a held thread -> named native frames. Called by stack.c (capture) and process.c (the rest).
+ * Copies the registers and the stack of a paused thread, then unwinds and symbolizes the copy.
  */
 #include "sample/native.h"
 
@@ -17,14 +17,14 @@
 #include <string.h>
 #include <unistd.h>
 
-#define UPDATE_NS         NS_PER_S          /* libraries come and go */
-#define UPDATE_BACKOFF_NS (20 * NS_PER_MS)  /* when an address is in none of those known */
-#define RELOAD_NS         (500 * NS_PER_US) /* a library is not unloaded, replaced and loaded again in less */
-#define LATE_NS           (10 * NS_PER_MS)  /* names were read from files */
+#define UPDATE_NS         NS_PER_S          /* libraries can be loaded or unloaded */
+#define UPDATE_BACKOFF_NS (20 * NS_PER_MS)  /* after an update that did not help to unwind a stack */
+#define RELOAD_NS         (500 * NS_PER_US) /* replacing a library with another and back takes longer */
+#define LATE_NS           (10 * NS_PER_MS)  /* longer when symbols were read from files */
 #define UPDATE_TRIES      4
-#define BELOW_SP          128 /* a function that returns has left its frame, but its saved registers are looked for there */
+#define BELOW_SP          128 /* CFI finds saved registers below SP when a function has popped its frame */
 #define MAX_STACK         ((uint64_t)1 << 30)
-#define UNKNOWN_STACK     ((size_t)64 * 1024) /* of a stack of which nothing is known */
+#define UNKNOWN_STACK     ((size_t)64 * 1024) /* how much to copy of a stack with an unknown end */
 
 static int update_modules_once(struct native *n, bool *ret_changed)
 {
@@ -35,7 +35,7 @@ static int update_modules_once(struct native *n, bool *ret_changed)
     *ret_changed = false;
     if (r < 0)
         return r;
-    n->stack.n = 0; /* its places may go */
+    n->stack.n = 0; /* its places may be freed */
     for (size_t i = 0; i < maps.n; i++)
         if (strcmp(maps.items[i].path, "[stack]") == 0)
             n->main_stack_end = maps.items[i].end;
@@ -47,7 +47,7 @@ static int update_modules_once(struct native *n, bool *ret_changed)
     return r;
 }
 
-/* The maps and what is in memory there are not read at one instant: until nothing changes. */
+/* The maps and the memory they describe are not read at the same instant. Repeat until nothing changes. */
 static int update_modules(struct native *n)
 {
     bool changed = true;
@@ -110,7 +110,7 @@ void native_close(struct native *n)
     *n = (struct native){0};
 }
 
-/* What is known of where the stack ends: 0 when nothing is. */
+/* The number of bytes from `sp` to the end of the stack; 0 when the end is unknown. */
 static uint64_t stack_size(const struct native *n, uint64_t sp, uint64_t fs_base, bool is_main)
 {
     const struct core_segment *s = n->core ? core_file_segment(n->core, sp) : NULL;
@@ -124,8 +124,8 @@ static uint64_t stack_size(const struct native *n, uint64_t sp, uint64_t fs_base
     return 0;
 }
 
-/* What tells which libraries are there, and with it the stack, in one go. Without a length, or where it cannot be read as
- * a whole, only the first; then it is false. */
+/* Reads the stack and the module identities in one call. False when `want` is 0 or the stack cannot be read as a
+ * whole; then it reads the identities only. */
 static bool copy_stack(struct native *n, uint64_t sp, size_t want)
 {
     struct mem_span spans[1 + MODULE_IDENTITY_MAX] = {{sp, n->bytes, want}};
@@ -136,7 +136,7 @@ static bool copy_stack(struct native *n, uint64_t sp, size_t want)
     return got > 0;
 }
 
-/* Page after page, up to where there is no more. */
+/* Reads page by page, up to the first page that cannot be read. Returns the number of bytes. */
 static size_t copy_pages(struct native *n, uint64_t sp, size_t want)
 {
     struct mem_span spans[UNKNOWN_STACK / 4096 + 1];
@@ -174,7 +174,7 @@ void native_capture(struct native *n, const struct regs *regs, uint64_t fs_base,
     n->captured_ns = clock_now_ns();
 }
 
-/* Again with new maps when the old ones may be the reason that it did not get to the end. */
+/* If the stack could not be unwound to its end, updates the modules and tries once more. */
 static int unwind_captured(struct native *n)
 {
     uint64_t now = clock_now_ns();
@@ -188,7 +188,7 @@ static int unwind_captured(struct native *n)
     if (update_modules(n) == ERR_NOMEM)
         return ERR_NOMEM;
     r = unwind_stack(n->unwind, n->mem, &n->regs, &n->copy, &n->stack);
-    if (!n->stack.whole || n->stack.unknown) /* they were not */
+    if (!n->stack.whole || n->stack.unknown) /* the update did not help */
         n->no_update_until_ns = now + UPDATE_BACKOFF_NS;
     return r;
 }

@@ -1,5 +1,5 @@
 /*
- * Places -> chains of functions. Called after a thread was let go, once for each address that is new.
+ * Looks up the functions at a code address, in ELF symbols, debug info or a perf map.
  */
 #include "sample/native_names.h"
 
@@ -47,7 +47,8 @@ void native_names_free_module(void *user)
     symbols_close(user);
 }
 
-/* The file that is mapped, whatever has become of its path; needs rights that are not always there. */
+/* Opens the mapped file itself, even if its path was removed or replaced. Needs CAP_SYS_ADMIN or
+ * CAP_CHECKPOINT_RESTORE. */
 static int open_mapped(pid_t pid, const struct module *mod)
 {
     char path[96];
@@ -67,7 +68,7 @@ static bool read_build_id(struct mem *m, const struct module *mod, struct build_
     return mem_read(m, mod->start, head, sizeof(head)) == 0 && build_id_from_file(&file, ret) == 0;
 }
 
-/* The file begins with what was in memory when the module was found. */
+/* True when the file starts with the page that was in memory when the module was found. */
 static bool has_first_page(const struct module *mod, int fd)
 {
     unsigned char page[MODULE_PAGE] = {0};
@@ -75,7 +76,7 @@ static bool has_first_page(const struct module *mod, int fd)
     return mod->first_page && pread(fd, page, sizeof(page), 0) > 0 && memcmp(page, mod->first_page, sizeof(page)) == 0;
 }
 
-/* A file that was replaced since, or a library that took the place of another, would give names that are wrong. */
+/* A file that was replaced, or a library loaded in place of another, would give wrong names. */
 static bool is_same_file(struct native_names *names, const struct module *mod, int fd)
 {
     struct build_id here, there;
@@ -239,7 +240,7 @@ static int fill_named(struct native_names *names, const struct module *mod, cons
     return 0;
 }
 
-/* libfoo.so+0x1a2b: where the function begins, if that is known, so that all its addresses read the same. */
+/* libfoo.so+0x1a2b: the start of the function, if known, so that all its addresses have the same name. */
 static int fill_unnamed(struct native_names *names, const struct unwind_place *p, struct native_func *ret)
 {
     const struct module *mod = p->module;
@@ -250,14 +251,15 @@ static int fill_unnamed(struct native_names *names, const struct unwind_place *p
         snprintf(name, sizeof(name), "%.256s+0x%llx", base_name(mod->path), (unsigned long long)at);
     else
         snprintf(name, sizeof(name), "[code without a name]");
-    *ret = (struct native_func){.func = make_func(names, name, NULL, mod->is_elf ? mod->path : "[memory]"),
-                                .hidden = hidden_functions_match(NULL, mod->path, mod->start == names->interpreter),
-                                .hidden_at_root = hidden_functions_is_libc(mod->path),
-                                .hidden_above_eval = !mod->is_elf}; /* a trampoline of Python's (-X perf_jit) */
+    *ret =
+        (struct native_func){.func = make_func(names, name, NULL, mod->is_elf ? mod->path : "[memory]"),
+                             .hidden = hidden_functions_match(NULL, mod->path, mod->start == names->interpreter),
+                             .hidden_at_root = hidden_functions_is_libc(mod->path),
+                             .hidden_if_calls_eval = !mod->is_elf}; /* a trampoline of the interpreter (-X perf_jit) */
     return ret->func ? 0 : ERR_NOMEM;
 }
 
-/* The map is written as the program goes on: read again when something is not in it. */
+/* The target appends to its perf map while it runs. Read the file again when an address is not in it. */
 static const char *look_up_perf_map(struct native_names *names, addr_t pc)
 {
     const char *name = names->perf_map ? perf_map_find(names->perf_map, pc) : NULL;
@@ -285,8 +287,7 @@ static const char *look_up_perf_map(struct native_names *names, addr_t pc)
     return names->perf_map ? perf_map_find(names->perf_map, pc) : NULL;
 }
 
-/* Of a function that is not shown nobody asks for the line, nor for what the compiler put into it; and to read debug
- * info takes longer than all else. */
+/* A hidden function needs neither line nor inlined calls. Reading debug info is the most expensive step. */
 static size_t look_up_symbols(struct native_names *names, const struct module *mod, struct symbols *s, addr_t pc,
                               struct symbols_name *found)
 {
@@ -306,7 +307,7 @@ static int resolve_place(struct native_names *names, struct unwind_place *p, str
         s = module_symbols(names, p->module);
         n = s ? look_up_symbols(names, p->module, s, p->pc, found) : 0;
     } else if ((perf = look_up_perf_map(names, p->pc))) {
-        /* -X perf, 3.12 and later: "py::" marks the trampoline of a Python frame, which is shown already. */
+        /* -X perf, 3.12 and later: "py::" is the trampoline of a Python frame, which is shown anyway. */
         *items = (struct native_func){.func = make_func(names, perf, NULL, "[JIT]"),
                                       .hidden = strncmp(perf, "py::", 4) == 0};
         *ret_n = 1;

@@ -1,5 +1,5 @@
 /*
- * Threads that have no Python: those of libraries. Called at each sample with --native-all.
+ * Samples threads that have no Python thread state, such as those of libraries (--native-all).
  */
 #include "base/clock.h"
 #include "base/grow.h"
@@ -40,7 +40,7 @@ static bool has_python(struct process *p, pid_t tid)
     return false;
 }
 
-/* A thread can call itself anything. */
+/* The name may contain any bytes. */
 static const char *name_of(struct process *p, pid_t tid)
 {
     char *text = NULL, clean[3 * 64];
@@ -57,7 +57,7 @@ static const char *name_of(struct process *p, pid_t tid)
     return name;
 }
 
-/* What was known of it, if it is still that one: files of one that has ended cannot be read. */
+/* Keeps the open files of a thread that is still alive. If the tid was reused, they cannot be read. */
 static bool reuse_thread(struct process *p, struct sampled_thread *old, size_t n_old, pid_t tid,
                          struct sampled_thread *ret)
 {

@@ -1,5 +1,5 @@
 /*
- * A pid or a core file -> a process that can be sampled. Called by family.c and cmd/.
+ * Attaches to a process, or opens a core file, and finds the interpreter in it.
  */
 #include "sample/process_private.h"
 
@@ -19,7 +19,6 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Held threads are looked at seldom, and have moved on meanwhile: what they come back to is worth to be fetched. */
 #define POLL_NS     (2 * NS_PER_MS)
 #define REDETECT_NS (50 * NS_PER_MS)
 
@@ -68,9 +67,9 @@ bool process_alive(const struct process *p)
     struct pollfd fd = {.fd = p->pidfd, .events = POLLIN};
 
     if (p->core)
-        return true; /* it will not change any more */
+        return true; /* a core file does not change */
     if (p->pidfd >= 0)
-        return poll(&fd, 1, 0) <= 0; /* a signal to us says nothing of it */
+        return poll(&fd, 1, 0) <= 0; /* EINTR says nothing about the process */
     return proc_is_alive(p->pid, p->start_time);
 }
 
@@ -104,7 +103,8 @@ static int fill_info(struct process *p)
     return 0;
 }
 
-/* In an exec there is at first nothing but a stack, and before that nothing at all: that is no matter of our rights. */
+/* At first, exec maps nothing but a stack, and before that nothing at all. That does not mean that we lack
+ * permission. */
 static bool has_program(const struct proc_maps *maps)
 {
     for (size_t i = 0; i < maps->n; i++)
@@ -134,12 +134,12 @@ static int detect_once(struct process *p, struct err_note *note)
         return access_explain(p->pid, note);
     if (r < 0)
         return r;
-    /* A process that has just exec'd, or is a zombie, has no maps. */
+    /* A process in the middle of exec, or a zombie, has no maps. */
     if (maps.n == 0 || (!has_program(&maps) && access_is_starting(p->pid)))
         r = ERR_STARTING;
     else
         r = detect_python(p->files, p->mem, &maps, p->sampler->names, &p->py, note);
-    /* What was mapped before an exec cannot be read behind it, whatever our rights. */
+    /* After an exec the old mappings cannot be read, whatever our permissions are. */
     if (r == ERR_NOT_PYTHON && has_program(&maps) && !access_can_read(p->mem, &maps))
         r = access_is_starting(p->pid) || can_read(p) ? ERR_STARTING : access_explain(p->pid, note);
     proc_maps_free(&maps);
@@ -147,7 +147,7 @@ static int detect_once(struct process *p, struct err_note *note)
     return r;
 }
 
-/* Gone, or not yet there: names the case. */
+/* Tells a process that has ended or is still starting from one that cannot be read. */
 static int explain_failure(struct process *p, int r, struct err_note *note)
 {
     struct proc_stat st;
@@ -167,7 +167,7 @@ static int explain_failure(struct process *p, int r, struct err_note *note)
     return r == ERR_STARTING && !can_read(p) ? access_explain(p->pid, note) : r;
 }
 
-/* Only what may pass is waited for: a start-up, not a process that is something else. */
+/* Waits only for what can change: an interpreter that is starting, not a process that runs another program. */
 static int detect_with_patience(struct process *p, uint64_t patience_ns, struct err_note *note)
 {
     uint64_t deadline = clock_now_ns() + patience_ns;
@@ -204,7 +204,7 @@ static int open_process(struct process *p, struct err_note *note)
     return 0;
 }
 
-/* Where it is, when that is another place than ours. */
+/* Fills in the container, if the process is in another one than we are. */
 static void fill_container(struct process *p)
 {
     struct proc_status st;

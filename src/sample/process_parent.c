@@ -1,7 +1,7 @@
 /*
- * A new process -> its parent in the tree. Most often that is the one that the kernel names. A process whose parent had
- * ended before we looked (daemons fork twice, and the one in between ends at once) has been given to init or to a
- * subreaper: it is known by what it inherited. Called by process_tree_refresh.c for each birth on the machine.
+ * Finds the parent of a new process in the tree. Usually that is its parent pid. If the parent ended before we looked
+ * (a daemon forks twice, and the process in between exits at once), the kernel has reparented the orphan to init or to
+ * a subreaper. Its parent is then found by what it inherited: session, process group, address space layout.
  */
 #include "sample/process_tree_private.h"
 
@@ -16,7 +16,8 @@ void process_parent_init(struct process_tree *t)
     t->n_ancestors = 0;
     while (t->n_ancestors < PROCESS_TREE_ANCESTORS && proc_stat_read(pid, 0, &st) == 0 && st.parent > 0) {
         if (pid != root->pid && st.image == root->image)
-            t->image_is_shared = true; /* the root was forked by a server of its kind: others may be, too */
+            t->image_is_shared =
+                true; /* the root was forked by a server that runs the same program and may fork others */
         pid = st.parent;
         t->ancestors[t->n_ancestors++] = pid;
     }
@@ -24,7 +25,7 @@ void process_parent_init(struct process_tree *t)
         t->image_is_shared = true;
 }
 
-/* Where the kernel puts those whose parent has ended: init, or the nearest subreaper above. */
+/* The kernel reparents orphans to init or to the nearest subreaper among their ancestors. */
 static bool may_adopt_orphans(const struct process_tree *t, pid_t pid)
 {
     if (pid <= 1 || (t->is_subreaper && pid == getpid()))
@@ -47,7 +48,8 @@ struct process_node *process_parent_lookup(const struct process_tree *t, pid_t p
     return NULL;
 }
 
-/* Forked by one of ours, and nothing executed since: where its program, heap and stack lie was drawn by lot. */
+/* A process that has not called exec since the fork has the address space layout of its parent, which ASLR makes
+ * unique. */
 static struct process_node *parent_by_image(const struct process_tree *t, uint64_t image)
 {
     for (size_t i = 0; i < t->n && image && !t->image_is_shared; i++)
@@ -56,7 +58,7 @@ static struct process_node *parent_by_image(const struct process_tree *t, uint64
     return NULL;
 }
 
-/* We have no other children than the root, what it has left to us, and those that were there before it. */
+/* As the subreaper, we have no children but the root, its orphans, and the children from before the root. */
 static bool is_our_orphan(const struct process_tree *t, pid_t pid, const struct proc_stat *st)
 {
     if (!t->is_subreaper || st->parent != getpid())
@@ -71,7 +73,7 @@ static struct process_node *guess_orphan_parent(const struct process_tree *t, pi
 {
     struct process_node *parent = NULL;
 
-    /* A session or a process group goes by the pid of who made it. */
+    /* The id of a session or process group is the pid of the process that created it. */
     if (st->session != pid && st->session > 1)
         parent = process_parent_lookup(t, st->session);
     if (!parent && st->group != pid && st->group > 1)
@@ -89,7 +91,7 @@ struct process_node *process_parent_find(const struct process_tree *t, pid_t pid
 
     if (e)
         return e->is_profiler ? NULL : e->node;
-    /* Of those that were there before us nobody knows any more. */
+    /* Before the first scan has finished, we cannot tell an orphan of the tree from any other child of init. */
     return is_our_orphan(t, pid, st) || (t->scanned && may_adopt_orphans(t, st->parent))
                ? guess_orphan_parent(t, pid, st)
                : NULL;

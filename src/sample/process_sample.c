@@ -1,5 +1,5 @@
 /*
- * A process -> the stacks of its threads. Called by cmd/dump once and by the recording loop at each tick.
+ * Samples the threads of one process: which threads to read, in which order, and when to list them again.
  */
 #include "base/clock.h"
 #include "sample/process_private.h"
@@ -11,10 +11,10 @@
 #define HEADS_MAX_NS         (50 * NS_PER_MS)
 #define LIST_AGE_NS          NS_PER_S
 #define FEW_THREADS          8
-#define FEW_THREADS_UNPAUSED 64 /* it costs the target nothing */
+#define FEW_THREADS_UNPAUSED 64 /* reading them does not disturb the target */
 #define NATIVE_TRIES         4
 
-/* A thread with several interpreters has a thread state in each; the one that runs has the GIL. */
+/* A thread that uses several interpreters has a thread state in each. The one that runs holds the GIL. */
 static bool other_tstate_has_gil(struct process *p, const struct sampled_thread *th)
 {
     for (size_t i = 0; i < p->threads.n; i++) {
@@ -32,8 +32,9 @@ static bool has_subinterpreters(const struct process *p)
     return p->threads.n && p->threads.items[0].interp != p->threads.items[p->threads.n - 1].interp;
 }
 
-/* More are not asked singly whether they run, but by the clock of the process. That stands, up to the kernel's next tick,
- * while one runs on another core: who wakes up there for a moment, without the GIL, may be missed. */
+/* With few threads, poll each one's run count. With more, compare the process CPU clock. While a thread runs on
+ * another CPU, that clock only advances at the kernel's next tick, so a thread that wakes up there briefly, without
+ * the GIL, can be missed. */
 static bool has_few_threads(const struct process *p)
 {
     return p->threads.n < (p->sampler->options.nonblocking ? FEW_THREADS_UNPAUSED : FEW_THREADS);
@@ -49,7 +50,7 @@ static void apply_heads_check(struct process *p)
         p->listed_ns = 0;
 }
 
-/* Where its libraries are is found out at the first stack, and again after an exec. */
+/* Finds the loaded libraries, at the first stack and again after an exec. */
 static int ensure_native(struct process *p)
 {
     if (!p->sampler->options.native || p->native.sampler)
@@ -57,7 +58,7 @@ static int ensure_native(struct process *p)
     return native_open(&p->native, p->sampler, p->pid, p->files, p->mem, p->core, &p->py);
 }
 
-/* A library that comes or goes between the capture and the look at its names makes these wrong: both again. */
+/* A library that is loaded or unloaded between the capture and the symbol lookup makes the names wrong. Repeat both. */
 int process_read_stack(struct process *p, const struct stack_source *src, struct sampled_thread *th)
 {
     bool idle = p->sampler->options.idle;
@@ -95,7 +96,7 @@ static int sample_thread(struct process *p, struct sampled_thread *th, process_s
         return r;
     if (r < 0) {
         p->has_execed |= th->os.task.replaced;
-        p->listed_ns = 0; /* it may have ended: look at the list again */
+        p->listed_ns = 0; /* the thread may have ended: list the threads again */
         th->ended = r == ERR_GONE;
         if (r != ERR_GONE)
             sampler_count_error(s, r);
@@ -117,7 +118,7 @@ static int sample_thread(struct process *p, struct sampled_thread *th, process_s
     return emit_stack(p, th, active, sink, arg);
 }
 
-/* The list of threads is read without a hold: again when it changed meanwhile. */
+/* The list is read while the target runs. Retry when it changed in the meantime. */
 static int list_threads(struct process *p, uint64_t now)
 {
     int r = ERR_TORN;
@@ -132,7 +133,7 @@ static int list_threads(struct process *p, uint64_t now)
     return r;
 }
 
-/* New threads are put at the head of the list; those that end are noticed when they are looked at. */
+/* CPython inserts new threads at the head of the list. Threads that have ended are noticed when their stack is read. */
 static int update_threads(struct process *p)
 {
     uint64_t now = clock_now_ns();
@@ -153,7 +154,7 @@ static int update_threads(struct process *p)
     return list_threads(p, now);
 }
 
-/* The thread that a signal hit comes first, then the main thread. */
+/* First the thread that received the fatal signal, then the main thread, then the others. */
 static int sample_order(const struct process *p, const struct sampled_thread *th)
 {
     return th->os.tid && th->os.tid == p->info->signal.tid ? 0 : th->os.tid == p->pid ? 1 : 2;
@@ -164,7 +165,7 @@ static bool others_are_idle(struct process *p)
     return running_threads_is_complete(&p->running, p->pid, &p->table, &p->threads, &p->py, has_few_threads(p));
 }
 
-/* Only the threads that can have run, or all: those of one rank from the oldest to the newest. The list has the newest
+/* Reads only the threads that can have run, or else all. CPython lists the newest thread first; sample the oldest
  * first. */
 static int sample_all(struct process *p, process_sink sink, void *arg)
 {
@@ -187,12 +188,12 @@ static int sample_all(struct process *p, process_sink sink, void *arg)
                                                      : r;
 }
 
-/* Threads that have come are sampled in the same tick: of those that live shorter than a tick nothing would be seen. */
+/* New threads are sampled in the same tick. Threads that live shorter than a tick would otherwise never be seen. */
 static bool threads_changed(struct process *p)
 {
     if (p->core || p->has_execed)
         return false;
-    if (p->check_heads) { /* no stack was read that it could have come with */
+    if (p->check_heads) { /* no stack was read with which the check could have come */
         p->check_heads = false;
         p->heads_checked_ns = p->now_ns;
         if (!threads_heads_same(&p->py, &p->threads))
@@ -218,7 +219,8 @@ static int sample_new_threads(struct process *p, process_sink sink, void *arg)
     return r;
 }
 
-/* All sleep, says the kernel, but one has the GIL: is it the thread that had this thread state when it was listed? */
+/* Every listed thread is off-CPU, but `holder` has the GIL. True when `holder` is not in the list, or when its thread
+ * state now belongs to another thread. */
 static bool is_unlisted(const struct process *p, addr_t holder)
 {
     for (size_t i = 0; i < p->threads.n; i++)
@@ -227,7 +229,7 @@ static bool is_unlisted(const struct process *p, addr_t holder)
     return true;
 }
 
-/* The clock is read before the threads: what runs after that shows on it. */
+/* Read the clock before the threads, so that it shows whatever runs afterwards. */
 static int sample_and_note_idle(struct process *p, process_sink sink, void *arg)
 {
     const struct sampler *s = p->sampler;
@@ -264,8 +266,8 @@ static int sample_process(struct process *p, process_sink sink, void *arg)
     p->n_failed = 0;
     r = sample_and_note_idle(p, sink, arg);
     if (r == 0 && p->has_execed)
-        return ERR_STARTING; /* who keeps the set of processes names it anew */
-    /* Without a list it is not known who has no Python. */
+        return ERR_STARTING; /* process_tree.c reads the new command line and attaches again */
+    /* Without a list we cannot tell which threads have no Python. */
     return r == 0 && p->sampler->options.native_all && p->listed_ns ? native_threads_sample(p, sink, arg) : r;
 }
 

@@ -1,5 +1,5 @@
 /*
- * A process and its descendants: the set, and one sample of all. Called by cmd/dump once and by the loop at each tick.
+ * A process and its descendants: the list of processes, attaching to each, and sampling all of them.
  */
 #include "sample/process_tree_private.h"
 
@@ -15,7 +15,7 @@
 #define RETRY_NS      (20 * NS_PER_MS)
 #define POLL_NS       (2 * NS_PER_MS)
 
-/* ---- the set ---- */
+/* ---- the list ---- */
 
 static size_t slot_of(const struct process_tree *t, pid_t pid)
 {
@@ -36,7 +36,7 @@ struct tree_entry *process_tree_find(const struct process_tree *t, pid_t pid)
     return t->slots[at] ? &t->items[t->slots[at] - 1] : NULL;
 }
 
-/* Enters all items anew, with room for twice as many. */
+/* Rebuilds the index, with room for twice as many entries. */
 static int index_rebuild(struct process_tree *t)
 {
     size_t n_slots = 64;
@@ -173,7 +173,7 @@ bool process_tree_is_our_ancestor(const struct process_tree *t, const struct tre
 
 /* ---- attaching ---- */
 
-/* May the process still become a Python that can be read? */
+/* True when the process may still become a Python process that can be read. */
 static bool may_change(const struct tree_entry *e, int r)
 {
     if (r == ERR_STARTING || r == ERR_READ || r == ERR_TORN)
@@ -181,7 +181,7 @@ static bool may_change(const struct tree_entry *e, int r)
     return r == ERR_NOT_PYTHON && access_is_starting(e->pid);
 }
 
-/* The Python that it was forked from, if it is the same program still. */
+/* The attached process that `e` was forked from, if neither has called exec since. */
 static const struct process *forked_from(const struct process_tree *t, const struct tree_entry *e)
 {
     const struct tree_entry *parent = e->node->up ? process_tree_find(t, e->node->up->info.pid) : NULL;
@@ -211,7 +211,7 @@ int process_tree_try_attach(struct process_tree *t, struct tree_entry *e, uint64
     if (e->process || e->is_profiler)
         return 0;
     if (proc_stat_read(e->pid, 0, &st) == 0 && st.start_time == e->start_time)
-        e->image = st.image; /* it may have executed something since it joined */
+        e->image = st.image; /* it may have called exec since it was added */
     r = attach(t, e, patience_ns, note);
     e->error = r;
     if (r == 0 || r == ERR_NOMEM)
@@ -232,7 +232,7 @@ int process_tree_handle_exec(struct tree_entry *e, const struct proc_stat *st)
     e->rejected = false;
     e->retry_ns = 0;
     e->error = ERR_STARTING;
-    if (node->pinned) { /* what was seen of it keeps the name it had */
+    if (node->pinned) { /* traces were emitted with the old command line, which stays */
         node = process_node_new(node->up, e->pid);
         if (!node)
             return ERR_NOMEM;
@@ -281,7 +281,7 @@ int process_tree_add(struct process_tree *t, pid_t pid, uint64_t patience_ns, bo
 
 /* ---- sampling ---- */
 
-/* What came of one sample of a process. ERR_GONE when nothing of it is left. */
+/* Samples one process. ERR_GONE when it has ended. */
 static int entry_sample(struct process_tree *t, struct tree_entry *e, process_sink sink, void *arg)
 {
     uint64_t before = t->sampler->stacks;
@@ -316,6 +316,6 @@ int process_tree_sample(struct process_tree *t, process_sink sink, void *arg)
         if (r != ERR_NOMEM && r <= 0)
             r = 0;
     }
-    /* A root that is no Python, or is no more, may yet start or become one. */
+    /* A root that is not Python may still start a Python process, or become one by exec. */
     return r ? r : left || process_tree_root_alive(t) ? 0 : ERR_GONE;
 }

@@ -1,6 +1,6 @@
 /*
- * Keeps the set of processes up to date: who was born, who has become another program, who has ended. Called by the loop
- * every 20 ms and by cmd/dump once. What it costs depends on how many are born and run, not on how many there are.
+ * Keeps the process tree up to date: adds new processes, notices execs, drops processes that have ended. The cost
+ * depends on how many processes start and run, not on how many there are.
  */
 #include "sample/process_tree_private.h"
 
@@ -10,9 +10,10 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#define CHECK_ALL_MAX 16 /* so many are looked at each time, of more a fifth */
+#define CHECK_ALL_MAX 16 /* check all entries if there are at most this many, else a fifth at each refresh */
 #define CHECK_SHARE   5
-#define MAX_PASSES    64 /* passes over what was born in one go: a chain that long in 20 ms is not seen whole */
+#define MAX_PASSES                                                                                                     \
+    64 /* over one batch of new processes; a longer chain of forks within 20 ms is not followed to its end */
 
 struct new_process {
     pid_t pid;
@@ -39,7 +40,7 @@ static bool is_thread(pid_t pid)
     return proc_status_read(pid, 0, &st) < 0 || st.process != pid;
 }
 
-/* It takes its place, unless it has it already; who had its pid before it has gone. */
+/* Adds a process, unless it is in the tree. If the pid was reused, drops the process that had it before. */
 static int add_process(struct process_tree *t, const struct new_process *child, struct process_node *parent)
 {
     struct tree_entry *known = process_tree_find(t, child->pid);
@@ -60,7 +61,7 @@ static int add_process(struct process_tree *t, const struct new_process *child, 
     return r == ERR_BOUNDS ? 0 : r;
 }
 
-/* A child may come before its parent in the list: then it is taken in the next round. */
+/* A child may come before its parent in the list. It is added in the next pass. */
 static int add_all(struct process_tree *t, struct new_process_list *all)
 {
     int r = 0;
@@ -105,7 +106,7 @@ static int add_new_pids(struct process_tree *t)
     return r;
 }
 
-/* A fork by one of ours. One that has ended already stands for its parent: its own children come next. */
+/* A process of the tree has forked. If the child has ended already, its own children go below the parent. */
 static int handle_fork(struct process_tree *t, const struct process_event *event)
 {
     struct process_node *parent = process_parent_lookup(t, event->parent);
@@ -120,7 +121,7 @@ static int handle_fork(struct process_tree *t, const struct process_event *event
     return add_process(t, &child, parent);
 }
 
-/* What the kernel has told since the last time. ERR_BOUNDS: not all. */
+/* Handles the events since the last call. ERR_BOUNDS: some were lost. */
 static int handle_events(struct process_tree *t)
 {
     struct process_event event;
@@ -138,7 +139,7 @@ static int handle_events(struct process_tree *t)
     return status;
 }
 
-/* Those of the pids that belong to us and live. */
+/* Adds those of the pids that are alive and belong to the tree. */
 static int add_pids(struct process_tree *t, const pid_t *pids, size_t n, size_t *ret_ended)
 {
     struct new_process_list all = {0};
@@ -160,7 +161,7 @@ static int add_pids(struct process_tree *t, const pid_t *pids, size_t n, size_t 
     return r;
 }
 
-/* The children that the kernel lists of one process. */
+/* Adds the children of one process. */
 static int add_children_of(struct process_tree *t, pid_t pid, size_t *ret_ended)
 {
     pid_t *pids;
@@ -182,8 +183,8 @@ static int add_entry_children(struct process_tree *t, size_t at)
     return t->items[at].is_profiler ? 0 : add_children_of(t, t->items[at].pid, &ended);
 }
 
-/* The orphans that have come to us, whatever was told of their birth. One that ended behind the reading of the list has
- * left us its own after it: the list is read until it has no more of these than the time before. */
+/* Adds the orphans that the kernel has reparented to us. A process that ended after we read the list leaves us its
+ * children, too. Read the list again until the number of ended processes stays the same. */
 static int add_orphans(struct process_tree *t)
 {
     size_t ended = 0, before;
@@ -198,7 +199,7 @@ static int add_orphans(struct process_tree *t)
     return r;
 }
 
-/* For kernels without CONFIG_PROC_CHILDREN: everyone's parent is looked at, once. */
+/* For kernels without CONFIG_PROC_CHILDREN: reads the parent of every process on the machine, once. */
 static int scan_all_processes(struct process_tree *t)
 {
     pid_t *pids;
@@ -230,24 +231,24 @@ int process_tree_watch(struct process_tree *t)
     return 0;
 }
 
-/* All there are so far. What has been born meanwhile is told by the next look. */
+/* Finds all processes that exist so far. Those created in the meantime are found afterwards, by the events or new
+ * pids. */
 static int scan_tree(struct process_tree *t)
 {
     int r = 0;
 
-    /* A root that was launched may have ended. */
+    /* A root that we launched may have ended. */
     t->has_children_file = proc_has_children_file(t->items[0].pid) || proc_has_children_file(getpid());
     if (!t->has_children_file)
         r = scan_all_processes(t);
-    for (size_t i = 0; t->has_children_file && i < t->n && r == 0;
-         i++) /* the new ones are looked at in this same loop */
+    for (size_t i = 0; t->has_children_file && i < t->n && r == 0; i++) /* includes the entries that this loop adds */
         r = add_entry_children(t, i);
     process_parent_init(t);
     t->scanned = true;
     return r;
 }
 
-/* Has it ended, or executed something else? A process that has not run has done neither. */
+/* Checks for an end or an exec. A process whose CPU time is unchanged has done neither. */
 static int check_entry(struct tree_entry *e)
 {
     uint64_t cpu_ns = proc_cpu_ns(e->pid);
@@ -267,7 +268,7 @@ static int check_entry(struct tree_entry *e)
     return st.image && st.image != e->image ? process_tree_handle_exec(e, &st) : 0;
 }
 
-/* Some of the entries, in turn; those whose reading failed at once. */
+/* Checks some of the entries, in rotation, and all those marked for a recheck. */
 static int check_entries(struct process_tree *t)
 {
     size_t n = t->n <= CHECK_ALL_MAX ? t->n : t->n / CHECK_SHARE + 1, from = t->next_check;
@@ -282,8 +283,8 @@ static int check_entries(struct process_tree *t)
     return r;
 }
 
-/* From where the last time ended: those that are tried again and again, and are no Python, must not use up the time of
- * all others. */
+/* Starts where the last refresh stopped: processes that are tried again and again without success must not use up the
+ * time for all others. */
 static int attach_new(struct process_tree *t)
 {
     uint64_t begin = clock_now_ns(), now = begin;
@@ -304,7 +305,7 @@ static int attach_new(struct process_tree *t)
     return r == ERR_NOMEM ? r : 0;
 }
 
-/* Who has come since the last time. */
+/* Adds the processes that were created since the last refresh. */
 static int find_new(struct process_tree *t)
 {
     bool first = !t->scanned;
@@ -323,7 +324,7 @@ static int find_new(struct process_tree *t)
     if (r == 0 && t->is_subreaper &&
         (t->has_children_file || (process_tree_has_only_root(t) && !process_tree_root_alive(t))))
         r = add_orphans(t);
-    /* Whoever was missed is found in time: one process's children are looked at each time. */
+    /* Finds what was missed: list the children of one entry at each refresh. */
     if (r == 0 && !first && t->has_children_file)
         r = add_entry_children(t, t->next_check % t->n);
     return r;

@@ -1,5 +1,5 @@
 /*
- * CPU clocks and run counts -> which threads to read.
+ * Compares CPU clocks and run counts to find the threads that can have run.
  */
 #include "sample/running_threads.h"
 
@@ -11,7 +11,7 @@
 #include <stdlib.h>
 
 #define NOTE_AGE_NS NS_PER_S
-#define SLACK_NS    (50 * NS_PER_US) /* CPU time of other threads that is not worth reading them all */
+#define SLACK_NS    (50 * NS_PER_US) /* this much CPU time of other threads is not worth reading them all */
 
 void running_threads_free(struct running_threads *rt)
 {
@@ -89,7 +89,7 @@ bool running_threads_is_complete(const struct running_threads *rt, pid_t pid, st
 
     if (!rt->noted_ns || !threads->n)
         return false;
-    if (rt->n == 0) /* a thread that is not listed yet shows on the clock, or by the GIL */
+    if (rt->n == 0) /* a new thread shows on the clock, or as the GIL holder */
         return proc_cpu_ns(pid) == rt->process_ns &&
                threads_gil_holder(py, threads->items[0].interp) == rt->gil_holder &&
                (!poll_each || none_ran(table, threads));

@@ -1,5 +1,5 @@
 /*
- * Reads one stack, again when it turns out that the thread ran meanwhile. Called for each thread and sample.
+ * Reads one stack. If the thread ran in the meantime, reads it again.
  */
 #include "sample/stack.h"
 
@@ -13,20 +13,20 @@
 #include <string.h>
 
 #define MAX_TRIES    8
-#define GENTLE_TRIES 3 /* then it is held, even if it looks asleep */
-/* Code objects that were found unchanged so short a time ago are not looked at again: at up to two thousand samples
- * a second each one is, at each sample. While new ones come, none is trusted: an old one may have made room for it. */
+#define GENTLE_TRIES 3 /* then use ptrace, even if the thread looks asleep */
+/* Do not check code objects again that were unchanged this short a time ago. At up to 2000 samples per second each is
+ * checked at each sample. While new code objects appear, trust none: a new one may reuse the address of an old one. */
 #define CODE_CHECK_NS          (NS_PER_MS / 2)
 #define CODE_NEW_NS            (100 * NS_PER_MS)
 #define GENERATOR_ROOT_NS      (50 * NS_PER_US)
-#define GENERATOR_ROOT_SAMPLES 4 /* a loop may make its generators in the same place again and again */
+#define GENERATOR_ROOT_SAMPLES 4 /* a loop may create its generators at the same address again and again */
 #define STATE_CHECK_NS         (150 * NS_PER_US)
 #define MAX_CYCLE              4096
-/* Of a native stack, while the thread is held: what a recording copies each time, and a dump once. */
+/* How much of a native stack to copy during the pause: at each sample of a recording, or once for a dump. */
 #define NATIVE_LIMIT      ((size_t)1024 * 1024)
 #define NATIVE_LIMIT_ONCE ((size_t)64 * 1024 * 1024)
 
-/* ERR_TORN when there is one that cannot be read: its entry is NULL. */
+/* ERR_TORN when a code object cannot be read; its entry is NULL. */
 static int resolve_codes(struct stack *st, const struct stack_source *src, uint64_t now)
 {
     size_t n = st->frames.n;
@@ -52,7 +52,8 @@ static int resolve_codes(struct stack *st, const struct stack_source *src, uint6
     return r;
 }
 
-/* Names the stack: by its code objects as they were read, their instructions, and the thread. */
+/* The key covers the thread and, for each frame, the code object (as of the last time it was read) and the
+ * instruction. */
 static void make_key(struct stack *st, const struct sampled_thread *th)
 {
     uint64_t key = hash_mix(th->thread_id, (uint64_t)th->os.tid);
@@ -63,8 +64,8 @@ static void make_key(struct stack *st, const struct sampled_thread *th)
     st->key = key ? key : 1;
 }
 
-/* A thread that nothing keeps still: its frames are read twice, and what both readings have in common, from the root
- * on, was there between them. */
+/* Nothing pauses the thread, so its frames are read twice. What both copies have in common, counted from the root, was
+ * there between the two reads. */
 static int read_frames_unpaused(struct stack *st, const struct stack_source *src, struct sampled_thread *th)
 {
     size_t sure;
@@ -78,8 +79,8 @@ static int read_frames_unpaused(struct stack *st, const struct stack_source *src
     return r;
 }
 
-/* A code object that was read just now may have taken the place of the one that the frame had: only if the frame is
- * still there with it, it is the right one. */
+/* A code object that was read only now may have replaced the one that the frame ran. It is the right one only if the
+ * frame still refers to it. */
 static int recheck_unpaused(struct stack *st, const struct stack_source *src, struct sampled_thread *th)
 {
     size_t n = st->frames.n, same = 0;
@@ -104,7 +105,7 @@ static int read_unpaused(struct stack *st, const struct stack_source *src, struc
     return r == 0 && st->frames.n && st->new_code_ns == now ? recheck_unpaused(st, src, th) : r;
 }
 
-/* A ring of frames is shown once around. */
+/* Shows a cycle of frames once. */
 static size_t count_before_cycle(const struct frames *f)
 {
     size_t n = f->n < MAX_CYCLE ? f->n : MAX_CYCLE;
@@ -116,12 +117,12 @@ static size_t count_before_cycle(const struct frames *f)
     return n;
 }
 
-/* A thread of a core file will not get past the moment: of a damaged stack, what can be read is better than nothing. */
+/* A retry does not help with a core file. Show what can be read of a damaged stack. */
 static int read_dead(struct stack *st, const struct stack_source *src, struct sampled_thread *th, uint64_t now)
 {
     int r = frames_read(&st->frames, src->py, src->snapshot, th->tstate, &th->frames);
 
-    if (r < 0 && th->frames.generator) { /* it ends in a generator, and always will */
+    if (r < 0 && th->frames.generator) { /* the stack ends in a generator, and a retry will not change that */
         th->frames.accepted = th->frames.generator;
         r = frames_read(&st->frames, src->py, src->snapshot, th->tstate, &th->frames);
     }
@@ -137,7 +138,7 @@ static int read_dead(struct stack *st, const struct stack_source *src, struct sa
     for (size_t i = 0; i < st->frames.n; i++) {
         if (st->codes[i])
             continue;
-        if (st->truncated) /* where the chain broke, this may be no frame at all */
+        if (st->truncated) /* the chain is broken, so this may not be a frame */
             st->frames.n = i;
         else
             st->codes[i] = &st->unreadable;
@@ -145,7 +146,7 @@ static int read_dead(struct stack *st, const struct stack_source *src, struct sa
     return 0;
 }
 
-/* The variables of each frame. Without a hold only those of frames that are still there afterwards count. */
+/* Unpaused, only the variables of frames that are still there afterwards are valid. */
 static int read_locals(struct stack *st, const struct stack_source *src, const struct pause *p)
 {
     const struct sampler_options *o = &src->sampler->options;
@@ -164,7 +165,7 @@ static int read_locals(struct stack *st, const struct stack_source *src, const s
 }
 
 /* From 3.13 on, a specialized call of a class pushes an internal frame below __init__ (_Py_InitCleanup in
- * Python/specialize.c). Its name and file name are the same string and it has no line. Python tracebacks hide it, too. */
+ * Python/specialize.c). Its name and file name are the same string and it has no line. Python tracebacks hide it. */
 static void drop_init_cleanup(struct stack *st)
 {
     size_t kept = 0;
@@ -209,7 +210,7 @@ static int read_once(struct stack *st, const struct stack_source *src, struct sa
     return 0;
 }
 
-/* Some failures are a moment's: the interpreter between two states, memory that has just moved. */
+/* These errors can go away: the interpreter was in the middle of an update, or memory has moved. */
 static bool is_transient(int r)
 {
     return r == ERR_TORN || r == ERR_READ || r == ERR_CYCLE || r == ERR_BOUNDS;
@@ -226,7 +227,8 @@ static void save_last_stack(struct sampled_thread *th, const struct stack *st, c
     th->last.owns_gil = st->owns_gil;
 }
 
-/* One that slept when it was held goes back to its call when it is let go: see emit_unchanged. */
+/* A thread that was blocked in a system call resumes that call after the detach: see is_blocked_again in
+ * emit_trace.c. */
 static void save_blocked_syscall(struct sampled_thread *th, const struct native *n, const struct pause *p)
 {
     th->last.blocked = n && n->captured && p->method == PAUSE_PTRACE && p->look.state == 'S';
@@ -236,8 +238,8 @@ static void save_blocked_syscall(struct sampled_thread *th, const struct native 
     th->last.blocked_pc = n->regs.r[REGS_PC];
 }
 
-/* A stack that ends in a generator is most often one that was caught between two states; but C code can resume a
- * generator with no Python below. Then it is still so after the thread has run on for a while. */
+/* A stack whose outermost frame is a generator is usually torn. But C code can resume a generator with no Python frame
+ * below it. Accept it if it is still there after the thread has run for a while. */
 static void update_generator_root(struct sampled_thread *th, const struct pause *p, int r, int end)
 {
     if (r == 0 && !th->frames.generator) {
@@ -252,7 +254,8 @@ static void update_generator_root(struct sampled_thread *th, const struct pause 
         th->generator_root.n_samples = 0;
     }
     th->generator_root.n_samples++;
-    /* One that sleeps does so in a call, and is not between two states; one in state D may wait for a page anywhere. */
+    /* State S: the thread sleeps in a system call, so the interpreter is not in the middle of an update. State D may
+     * be a page fault anywhere. */
     if ((p->method == PAUSE_ASLEEP && p->look.state == 'S') ||
         (th->generator_root.n_samples >= GENERATOR_ROOT_SAMPLES &&
          (p->method == PAUSE_ASLEEP || p->stats.run_ns - th->generator_root.run_ns > GENERATOR_ROOT_NS)))
@@ -281,7 +284,7 @@ static void capture_native(const struct stack_source *src, struct sampled_thread
         native_capture(n, &dead->regs, dead->fs_base, th->os.tid == n->pid, limit);
     else if (pause_regs(&src->sampler->pauser, &th->os, p, th->thread_id, &regs, &fs_base))
         native_capture(n, &regs, fs_base, th->os.tid == n->pid, limit);
-    if (n->captured) /* from 3.11 on the entry frames between Python's frames are there */
+    if (n->captured) /* from 3.11 on, the C stack holds the entry frames between Python frames */
         snapshot_offer(src->snapshot, n->copy.at, n->copy.bytes, n->copy.len);
 }
 
@@ -306,7 +309,7 @@ static int read_and_end_pause(struct stack *st, const struct stack_source *src, 
     th->frames.generator = 0;
     r = read_once(st, src, th, p);
     snapshot_end(src->snapshot, r == 0);
-    /* pause_begin did not look up the thread's CPU, but assumed that it is ours. */
+    /* With a cpu_word, pause_begin assumed that the thread is on our CPU instead of reading its state. */
     on_our_cpu = !p->cpu_word || (snapshot_read_last(src->snapshot, &cpu) == 0 && (int)cpu == pauser->affinity.cpu);
     end = pause_end(pauser, &th->os, p);
     if (!on_our_cpu) {
@@ -326,7 +329,7 @@ static int skip_idle(struct sampled_thread *th, const struct stack_source *src, 
     return STACK_IDLE;
 }
 
-/* One try: 0 when what was read is true (or marked as unsure). */
+/* One try. 0: the stack is consistent, or st->unsure is set. */
 static int try_read(struct stack *st, const struct stack_source *src, struct sampled_thread *th, bool idle,
                     bool need_ptrace)
 {
@@ -345,7 +348,7 @@ static int try_read(struct stack *st, const struct stack_source *src, struct sam
     r = read_and_end_pause(st, src, th, &pause);
     if (r == 0 && !need_ptrace && src->native && !src->native->captured && pause.method != PAUSE_DEAD &&
         !pauser->ptrace_refused && !src->sampler->options.nonblocking) {
-        /* perf has no register set of its last context switch. If it runs, there will be one in a moment. */
+        /* There is no perf context-switch record. If the thread is running, there will be one in a moment. */
         r = ERR_TORN;
         st->need_ptrace = pause.method == PAUSE_ASLEEP || !th->os.perf_regs.ring;
     }
@@ -354,7 +357,8 @@ static int try_read(struct stack *st, const struct stack_source *src, struct sam
         save_blocked_syscall(th, src->native, &pause);
     if (r == 0 && pause.method != PAUSE_UNPAUSED)
         save_last_stack(th, st, &pause);
-    /* One that moves runs; one that does not may have gone to sleep. */
+    /* Unpaused: a stack that changes means that the thread is running. If it did not change, check the thread's state
+     * soon. */
     else if (r == 0 && st->key == th->last.key && th->os.running_until_ns > pause.since_ns + STATE_CHECK_NS)
         th->os.running_until_ns = pause.since_ns + STATE_CHECK_NS;
     th->last.key = st->key;
@@ -363,7 +367,7 @@ static int try_read(struct stack *st, const struct stack_source *src, struct sam
 
 int stack_read(struct stack *st, const struct stack_source *src, struct sampled_thread *th, bool idle)
 {
-    /* Variables take longer to read than a thread can be kept off its core. */
+    /* Reading variables takes longer than a thread can be kept off its core. */
     int r = ERR_TORN, gentle = src->sampler->options.locals ? 1 : GENTLE_TRIES;
 
     st->owns_gil = st->unsure = st->heads_checked = false;
@@ -377,7 +381,8 @@ int stack_read(struct stack *st, const struct stack_source *src, struct sampled_
         st->retry_at_once = false;
         r = try_read(st, src, th, idle, st->need_ptrace || i >= gentle);
         if (r == ERR_TORN && st->retry_at_once) {
-            st->checked_ns = 0; /* it asks for the same again, so that the next sample finds all of it read ahead */
+            st->checked_ns =
+                0; /* check the code objects again, so that the read plan for the next sample includes them */
             r = try_read(st, src, th, idle, st->need_ptrace || i >= gentle);
         }
     }

@@ -1,5 +1,5 @@
 /*
- * Threads between samples. Called once a sample; does real work only when threads come, go or are renamed.
+ * Keeps the table of threads up to date. An update only costs something when threads start, end or get a name.
  */
 #include "sample/thread_table.h"
 
@@ -14,16 +14,17 @@
 #include <string.h>
 
 #define NAMES_AGE_NS (5 * NS_PER_S)
-#define MAX_WANTED   8 /* more, and the names of all are read */
+#define MAX_WANTED   8 /* if more names are missing, read all */
 
-#define NAMES_RETRY_NS (10 * NS_PER_MS) /* a thread tells its name when it first runs: again after so long */
-#define NAMES_TRIES    3                /* each time ten times as long; threads of C have none */
+#define NAMES_RETRY_NS                                                                                                 \
+    (10 * NS_PER_MS)  /* a thread sets its name when it first runs; wait this long before the next try */
+#define NAMES_TRIES 3 /* each wait is ten times longer; threads created by C code never get a name */
 
-/* Who has no name yet. */
+/* Threads that have no name yet. */
 struct unnamed_threads {
-    uint64_t ids[MAX_WANTED]; /* as Python knows them */
+    uint64_t ids[MAX_WANTED]; /* pthread_t */
     size_t n;
-    bool is_new; /* one of them */
+    bool is_new; /* at least one thread was not listed before */
 };
 
 /* Frees what a slot owns. */
@@ -63,7 +64,7 @@ struct sampled_thread *thread_table_find(struct thread_table *t, addr_t tstate)
     return k->tstate ? k : NULL;
 }
 
-/* A table with room for `need`; unless `all`, with the threads only that were seen in this round. */
+/* Makes room for `need` threads. Keeps all threads, or only those seen in this round. */
 static int table_rebuild(struct thread_table *t, size_t need, bool all)
 {
     struct thread_table next = {.cap = 8};
@@ -92,7 +93,7 @@ static int table_rebuild(struct thread_table *t, size_t need, bool all)
     return 0;
 }
 
-/* The ids of all threads, as the target itself sees them and as we do. */
+/* Reads all thread ids, in the target's pid namespace and in ours. */
 static int read_tids(struct thread_table *t, pid_t pid, bool in_pid_ns)
 {
     pid_t *tids;
@@ -129,7 +130,7 @@ static void search_tid_offset(struct thread_table *t, const struct python *py, p
     free(inner);
 }
 
-/* Reads the ids again once a round, when one is not among them. */
+/* Reads the ids again, at most once per round, when `inner` is not among them. */
 static pid_t tid_in_our_ns(struct thread_table *t, pid_t pid, pid_t inner)
 {
     for (int pass = 0; pass < 2; pass++) {
@@ -142,7 +143,7 @@ static pid_t tid_in_our_ns(struct thread_table *t, pid_t pid, pid_t inner)
     return 0;
 }
 
-/* The kernel's id of a thread, as we see it. */
+/* The kernel's thread id in our pid namespace; 0 when unknown. */
 static pid_t tid_of(struct thread_table *t, const struct python *py, pid_t pid, bool in_pid_ns,
                     const struct py_threads *threads, const struct py_thread *thread)
 {
@@ -164,7 +165,7 @@ static bool is_same_thread(const struct sampled_thread *k, const struct py_threa
            k->interp == thread->interp;
 }
 
-/* In a core file a thread is known by its thread control block, which is its pthread_t. */
+/* In a core file, FS points to the thread control block, whose address is the pthread_t. */
 static void thread_init_dead(struct sampled_thread *k, const struct core_file *core)
 {
     const struct core_thread *thread = core_file_thread_by_base(core, k->thread_id);
@@ -190,7 +191,7 @@ static void thread_init(struct sampled_thread *k, pid_t pid, pid_t tid, const st
     if (!tid)
         return;
     task_open(&k->os.task, pid, tid);
-    if (k->os.task.stat_fd < 0) { /* no such thread, or no descriptor left */
+    if (k->os.task.stat_fd < 0) { /* no such thread, or out of file descriptors */
         struct task_look look;
 
         if (task_look(&k->os.task, &look) < 0) {
@@ -230,7 +231,7 @@ static int read_names(struct thread_table *t, const struct python *py, const str
     t->name_tries = unnamed->is_new ? 0 : t->name_tries;
     t->names_retry_ns = 0;
     for (size_t i = 0; r == 0 && i < threads->n; i++) {
-        /* A second of CPU time for all interpreters together, however many they claim to be. */
+        /* Spend at most a second of CPU time, however many interpreters the target claims to have. */
         if (threads->items[i].interp != last && clock_cpu_ns() - begin_cpu < NS_PER_S)
             r = names_read(py, threads->items[i].interp, &t->names);
         last = threads->items[i].interp;
@@ -265,7 +266,7 @@ int thread_table_update(struct thread_table *t, const struct python *py, pid_t p
         const struct py_thread *thread = &threads->items[i];
         struct sampled_thread *k = &t->slots[slot_of(t, thread->tstate)];
 
-        /* One without a living kernel thread may be that of a child that has just been forked. */
+        /* A thread state without a live kernel thread may belong to a child that was just forked. */
         if (!is_same_thread(k, thread) || !k->os.tid) {
             bool same = is_same_thread(k, thread), was_sampled = same && k->was_sampled;
             const char *name = same ? k->name : NULL;
