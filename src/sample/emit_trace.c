@@ -47,6 +47,7 @@ static const struct func unsure_func = {
 /* Replaces the outermost frames that are not in the core file. */
 static const struct func truncated_func = {
     .name = "[cut off]", .filename = "not in the core file", .short_filename = "not in the core file"};
+
 /* Attaches the variables to their frames. */
 static int add_locals(struct process *p, struct frame *frames)
 {
@@ -67,8 +68,8 @@ static int add_locals(struct process *p, struct frame *frames)
     return 0;
 }
 
-/* Adds the native stack to the key. A receiver that knows the key gets the number of frames only, so counts the native
- * frames here. */
+/* Adds the native stack to the key. A receiver that knows the key gets no frames, only their number, so
+ * count the native ones here. */
 static void add_native_key(struct process *p, struct sampled_thread *th, struct trace *trace)
 {
     th->last.native_key = p->native.key;

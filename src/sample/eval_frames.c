@@ -10,9 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_FRAME_BYTES                                                                                                \
-    ((addr_t)8192) /* searched per native frame; that of the eval function has a few hundred bytes */
-#define MAX_GUESSES 64
+#define MAX_FRAME_BYTES ((addr_t)8192) /* searched per native frame; the eval function has a few hundred bytes */
+#define MAX_GUESSES     64
 
 void eval_frames_free(struct eval_frames *ef)
 {
@@ -154,7 +153,7 @@ static bool match_one_to_one(const struct eval_frames *ef, const struct native *
 
 /* Starts at the root. An eval frame gets the outermost remaining Python frame whose address it holds. Skips Python
  * frames that no eval frame holds (C code can push one) and eval frames without a Python frame (just entered, or of
- * another coroutine). Returns the number of matches. */
+ * another coroutine below). Returns the number of matches. */
 static size_t match_by_address(const struct eval_frames *ef, const struct native *n, const struct frames *f, size_t *at)
 {
     size_t left = f->n, matched = 0;
@@ -233,7 +232,7 @@ static int list_eval_frames(struct eval_frames *ef, const struct native *n, addr
     return 0;
 }
 
-static bool was_listed_before(const struct native *n, size_t i)
+static bool function_was_tried(const struct native *n, size_t i)
 {
     for (size_t k = 0; k < i; k++)
         if (in_interpreter(n, k) && place_of(n, k)->row.function == place_of(n, i)->row.function)
@@ -252,7 +251,7 @@ static int match_by_guess(struct eval_frames *ef, const struct native *n, const 
     for (size_t i = 0; i < n->stack.n && guesses < MAX_GUESSES; i++) {
         size_t matched;
 
-        if (!in_interpreter(n, i) || !place_of(n, i)->has_row || was_listed_before(n, i))
+        if (!in_interpreter(n, i) || !place_of(n, i)->has_row || function_was_tried(n, i))
             continue;
         if (list_eval_frames(ef, n, place_of(n, i)->row.function) < 0)
             return ERR_NOMEM;

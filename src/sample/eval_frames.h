@@ -5,7 +5,7 @@
  *     r = eval_frames_match(&ef, native, frames, at);   // at[i]: native frame of frames->items[i], or EVAL_FRAMES_NONE
  *
  * The eval function is found by its name. Without a name (stripped symbols, a cold part that the compiler moved
- * elsewhere), only the address of the Python frame tells.
+ * elsewhere), it is recognized by the address of the Python frame alone.
  */
 #ifndef SAMPLE_EVAL_FRAMES_H
 #define SAMPLE_EVAL_FRAMES_H

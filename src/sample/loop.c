@@ -33,9 +33,9 @@ struct tick_context {
 
 static int deliver(const struct trace *trace, void *arg)
 {
-    struct tick_context *m = arg;
+    struct tick_context *ctx = arg;
 
-    return m->loop->trace(trace, m->elapsed_ns, m->loop->arg);
+    return ctx->loop->trace(trace, ctx->elapsed_ns, ctx->loop->arg);
 }
 
 /* True when no stack can come any more. */
@@ -195,8 +195,8 @@ static void leave_core_if_late(struct loop *l)
 
 static int sample(struct loop *l, uint64_t start)
 {
-    struct tick_context m = {l, clock_now_ns() - start};
-    int r = process_tree_sample(l->tree, deliver, &m);
+    struct tick_context ctx = {l, clock_now_ns() - start};
+    int r = process_tree_sample(l->tree, deliver, &ctx);
 
     if (r == ERR_GONE && check_ended(l))
         return r;

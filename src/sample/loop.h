@@ -23,10 +23,11 @@ struct loop {
     void *arg;
     /* Results. */
     uint64_t ticks, missed;
+    uint64_t late; /* ticks with a wakeup that was more than 300 us late */
     uint64_t elapsed_ns;
     enum loop_end end;
+    /* State. */
     uint64_t random;                       /* state of the jitter */
-    uint64_t late;                         /* ticks with a wakeup that was more than LATE_NS late */
     uint64_t woke_ns;                      /* when the last sleep ended */
     double mean_read_ns;                   /* mean time that the sampler spends on the target's core per tick, */
     uint64_t n_reads;                      /* over this many ticks */

@@ -18,7 +18,7 @@ struct native_func {
     bool hidden;                    /* internal to the interpreter: shown with --native-all only */
     bool hidden_at_root;            /* hidden if no Python frame is further out */
     bool hidden_if_calls_eval;      /* hidden if it calls the eval function */
-    bool is_eval;                   /* the eval function: _PyEval_EvalFrameDefault */
+    bool is_eval;                   /* the eval function: see hidden_functions.h */
     struct symbols_name symbols_id; /* for symbols_same_call */
 };
 

@@ -114,7 +114,7 @@ static int add_threads(struct process *p, struct sampled_thread *old, size_t n_o
     return r;
 }
 
-static int list_threads(struct process *p)
+static int list_native_threads(struct process *p)
 {
     struct sampled_thread *old = p->native_threads;
     size_t n_old = p->n_native_threads;
@@ -130,7 +130,7 @@ static int list_threads(struct process *p)
     return r;
 }
 
-static int sample_thread(struct process *p, struct sampled_thread *th, process_sink sink, void *arg)
+static int sample_native_thread(struct process *p, struct sampled_thread *th, process_sink sink, void *arg)
 {
     struct stack_source src = {.sampler = p->sampler, .py = &p->py, .native = &p->native};
     int r;
@@ -152,8 +152,8 @@ int native_threads_sample(struct process *p, process_sink sink, void *arg)
     if (p->sampler->options.gil_only || !p->native.sampler)
         return 0;
     if (!p->native_threads_listed_ns || clock_now_ns() - p->native_threads_listed_ns > LIST_NS)
-        r = list_threads(p);
+        r = list_native_threads(p);
     for (size_t i = 0; r == 0 && i < p->n_native_threads; i++)
-        r = sample_thread(p, &p->native_threads[i], sink, arg);
+        r = sample_native_thread(p, &p->native_threads[i], sink, arg);
     return r;
 }

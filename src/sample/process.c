@@ -147,7 +147,7 @@ static int detect_once(struct process *p, struct err_note *note)
     return r;
 }
 
-/* Tells a process that has ended or is still starting from one that cannot be read. */
+/* Finds out why: the process has ended, is still starting, or cannot be read. */
 static int explain_failure(struct process *p, int r, struct err_note *note)
 {
     struct proc_stat st;

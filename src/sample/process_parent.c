@@ -15,9 +15,9 @@ void process_parent_init(struct process_tree *t)
 
     t->n_ancestors = 0;
     while (t->n_ancestors < PROCESS_TREE_ANCESTORS && proc_stat_read(pid, 0, &st) == 0 && st.parent > 0) {
+        /* The root was forked by a server that runs the same program and may fork others. */
         if (pid != root->pid && st.image == root->image)
-            t->image_is_shared =
-                true; /* the root was forked by a server that runs the same program and may fork others */
+            t->image_is_shared = true;
         pid = st.parent;
         t->ancestors[t->n_ancestors++] = pid;
     }

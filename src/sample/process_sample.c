@@ -6,10 +6,10 @@
 #include "target/proc.h"
 
 #define LIST_TRIES           8
-#define MAX_FAILED           3
-#define HEADS_AGE_NS         (500 * NS_PER_US)
-#define HEADS_MAX_NS         (50 * NS_PER_MS)
-#define LIST_AGE_NS          NS_PER_S
+#define MAX_FAILED           3                 /* then detect the interpreter again */
+#define HEADS_AGE_NS         (500 * NS_PER_US) /* look for new threads this often, together with a stack */
+#define HEADS_MAX_NS         (50 * NS_PER_MS)  /* at the latest, with a read of its own */
+#define LIST_AGE_NS          NS_PER_S          /* list all threads at least this often */
 #define FEW_THREADS          8
 #define FEW_THREADS_UNPAUSED 64 /* reading them does not disturb the target */
 #define NATIVE_TRIES         4
@@ -40,6 +40,7 @@ static bool has_few_threads(const struct process *p)
     return p->threads.n < (p->sampler->options.nonblocking ? FEW_THREADS_UNPAUSED : FEW_THREADS);
 }
 
+/* Uses the result of a check for new threads that was read together with a stack. */
 static void apply_heads_check(struct process *p)
 {
     if (!p->stack.heads_checked)
@@ -188,12 +189,13 @@ static int sample_all(struct process *p, process_sink sink, void *arg)
                                                      : r;
 }
 
-/* New threads are sampled in the same tick. Threads that live shorter than a tick would otherwise never be seen. */
+/* True when threads have started since the last listing. They are sampled in the same tick, because threads that live
+ * shorter than a tick would otherwise never be seen. */
 static bool threads_changed(struct process *p)
 {
     if (p->core || p->has_execed)
         return false;
-    if (p->check_heads) { /* no stack was read with which the check could have come */
+    if (p->check_heads) { /* no stack was read that would have included the check */
         p->check_heads = false;
         p->heads_checked_ns = p->now_ns;
         if (!threads_heads_same(&p->py, &p->threads))

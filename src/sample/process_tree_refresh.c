@@ -12,8 +12,8 @@
 
 #define CHECK_ALL_MAX 16 /* check all entries if there are at most this many, else a fifth at each refresh */
 #define CHECK_SHARE   5
-#define MAX_PASSES                                                                                                     \
-    64 /* over one batch of new processes; a longer chain of forks within 20 ms is not followed to its end */
+/* Passes over one batch of new processes. A longer chain of forks within 20 ms is not followed to its end. */
+#define MAX_PASSES 64
 
 struct new_process {
     pid_t pid;

@@ -105,7 +105,7 @@ static int read_unpaused(struct stack *st, const struct stack_source *src, struc
     return r == 0 && st->frames.n && st->new_code_ns == now ? recheck_unpaused(st, src, th) : r;
 }
 
-/* Shows a cycle of frames once. */
+/* The number of frames before the first repetition: a cycle is shown once. */
 static size_t count_before_cycle(const struct frames *f)
 {
     size_t n = f->n < MAX_CYCLE ? f->n : MAX_CYCLE;
@@ -381,8 +381,8 @@ int stack_read(struct stack *st, const struct stack_source *src, struct sampled_
         st->retry_at_once = false;
         r = try_read(st, src, th, idle, st->need_ptrace || i >= gentle);
         if (r == ERR_TORN && st->retry_at_once) {
-            st->checked_ns =
-                0; /* check the code objects again, so that the read plan for the next sample includes them */
+            /* Check the code objects again, so that the read plan for the next sample includes them. */
+            st->checked_ns = 0;
             r = try_read(st, src, th, idle, st->need_ptrace || i >= gentle);
         }
     }

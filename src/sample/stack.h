@@ -25,7 +25,7 @@ struct stack {
     bool need_ptrace;     /* the next try must use ptrace */
     bool retry_at_once;   /* the last try checked the run count only afterwards: see pause.check_after */
     bool owns_gil;
-    bool unsure;
+    bool unsure;                    /* read unpaused while the thread ran: only the outermost frames are valid */
     bool heads_checked, heads_same; /* the heads of the thread lists were read, and are unchanged */
     bool truncated;                 /* core file: the callers of the outermost frame could not be read */
     struct code unreadable;         /* placeholder for code objects that are not in the core file */

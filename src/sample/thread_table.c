@@ -15,10 +15,10 @@
 
 #define NAMES_AGE_NS (5 * NS_PER_S)
 #define MAX_WANTED   8 /* if more names are missing, read all */
-
-#define NAMES_RETRY_NS                                                                                                 \
-    (10 * NS_PER_MS)  /* a thread sets its name when it first runs; wait this long before the next try */
-#define NAMES_TRIES 3 /* each wait is ten times longer; threads created by C code never get a name */
+/* A thread sets its name when it first runs. Look for missing names again after this time, then after ten times as
+ * long, and so on. Threads created by C code never get a name. */
+#define NAMES_RETRY_NS (10 * NS_PER_MS)
+#define NAMES_TRIES    3
 
 /* Threads that have no name yet. */
 struct unnamed_threads {
@@ -28,11 +28,11 @@ struct unnamed_threads {
 };
 
 /* Frees what a slot owns. */
-static void thread_drop(struct sampled_thread *k)
+static void thread_drop(struct sampled_thread *th)
 {
-    os_thread_close(&k->os);
-    frames_state_free(&k->frames);
-    read_plan_free(&k->plan);
+    os_thread_close(&th->os);
+    frames_state_free(&th->frames);
+    read_plan_free(&th->plan);
 }
 
 void thread_table_free(struct thread_table *t)
@@ -159,44 +159,44 @@ static pid_t tid_of(struct thread_table *t, const struct python *py, pid_t pid, 
     return in_pid_ns ? tid_in_our_ns(t, pid, (pid_t)inner) : (pid_t)inner;
 }
 
-static bool is_same_thread(const struct sampled_thread *k, const struct py_thread *thread)
+static bool is_same_thread(const struct sampled_thread *th, const struct py_thread *thread)
 {
-    return k->tstate && !k->ended && k->thread_id == thread->thread_id && k->native_id == thread->native_id &&
-           k->interp == thread->interp;
+    return th->tstate && !th->ended && th->thread_id == thread->thread_id && th->native_id == thread->native_id &&
+           th->interp == thread->interp;
 }
 
 /* In a core file, FS points to the thread control block, whose address is the pthread_t. */
-static void thread_init_dead(struct sampled_thread *k, const struct core_file *core)
+static void thread_init_dead(struct sampled_thread *th, const struct core_file *core)
 {
-    const struct core_thread *thread = core_file_thread_by_base(core, k->thread_id);
+    const struct core_thread *thread = core_file_thread_by_base(core, th->thread_id);
 
-    if (!thread && k->native_id && k->native_id <= INT32_MAX)
-        thread = core_file_thread(core, (pid_t)k->native_id);
-    k->os.dead = true;
-    k->os.task = (struct task){.stat_fd = -1, .sched_fd = -1};
-    k->os.tid = thread ? thread->tid : 0;
-    k->os.was_running = thread && core_file_was_active(core, thread);
+    if (!thread && th->native_id && th->native_id <= INT32_MAX)
+        thread = core_file_thread(core, (pid_t)th->native_id);
+    th->os.dead = true;
+    th->os.task = (struct task){.stat_fd = -1, .sched_fd = -1};
+    th->os.tid = thread ? thread->tid : 0;
+    th->os.was_running = thread && core_file_was_active(core, thread);
 }
 
-static void thread_init(struct sampled_thread *k, pid_t pid, pid_t tid, const struct py_thread *thread)
+static void thread_init(struct sampled_thread *th, pid_t pid, pid_t tid, const struct py_thread *thread)
 {
-    thread_drop(k);
-    *k = (struct sampled_thread){.tstate = thread->tstate,
-                                 .interp = thread->interp,
-                                 .thread_id = thread->thread_id,
-                                 .native_id = thread->native_id,
-                                 .os.tid = tid};
-    k->frames.interp = thread->interp;
-    k->frames.thread_id = thread->thread_id;
+    thread_drop(th);
+    *th = (struct sampled_thread){.tstate = thread->tstate,
+                                  .interp = thread->interp,
+                                  .thread_id = thread->thread_id,
+                                  .native_id = thread->native_id,
+                                  .os.tid = tid};
+    th->frames.interp = thread->interp;
+    th->frames.thread_id = thread->thread_id;
     if (!tid)
         return;
-    task_open(&k->os.task, pid, tid);
-    if (k->os.task.stat_fd < 0) { /* no such thread, or out of file descriptors */
+    task_open(&th->os.task, pid, tid);
+    if (th->os.task.stat_fd < 0) { /* no such thread, or out of file descriptors */
         struct task_look look;
 
-        if (task_look(&k->os.task, &look) < 0) {
-            task_close(&k->os.task);
-            k->os.tid = 0;
+        if (task_look(&th->os.task, &look) < 0) {
+            task_close(&th->os.task);
+            th->os.tid = 0;
         }
     }
 }
@@ -264,27 +264,27 @@ int thread_table_update(struct thread_table *t, const struct python *py, pid_t p
         r = table_rebuild(t, t->n + threads->n, true);
     for (size_t i = 0; r == 0 && i < threads->n; i++) {
         const struct py_thread *thread = &threads->items[i];
-        struct sampled_thread *k = &t->slots[slot_of(t, thread->tstate)];
+        struct sampled_thread *th = &t->slots[slot_of(t, thread->tstate)];
 
         /* A thread state without a live kernel thread may belong to a child that was just forked. */
-        if (!is_same_thread(k, thread) || !k->os.tid) {
-            bool same = is_same_thread(k, thread), was_sampled = same && k->was_sampled;
-            const char *name = same ? k->name : NULL;
+        if (!is_same_thread(th, thread) || !th->os.tid) {
+            bool same = is_same_thread(th, thread), was_sampled = same && th->was_sampled;
+            const char *name = same ? th->name : NULL;
             struct proc_status st;
 
             if (!status_read && !t->core && proc_status_read(pid, 0, &st) == 0)
                 in_pid_ns = st.in_pid_ns;
             status_read = true;
             unnamed.is_new |= !same;
-            t->n += !k->tstate;
-            thread_init(k, pid, t->core ? 0 : tid_of(t, py, pid, in_pid_ns, threads, thread), thread);
-            k->was_sampled = was_sampled;
-            k->name = name;
+            t->n += !th->tstate;
+            thread_init(th, pid, t->core ? 0 : tid_of(t, py, pid, in_pid_ns, threads, thread), thread);
+            th->was_sampled = was_sampled;
+            th->name = name;
             if (t->core)
-                thread_init_dead(k, t->core);
+                thread_init_dead(th, t->core);
         }
-        k->seen = t->round;
-        if (!k->name && unnamed.n++ < MAX_WANTED)
+        th->seen = t->round;
+        if (!th->name && unnamed.n++ < MAX_WANTED)
             unnamed.ids[unnamed.n - 1] = thread->thread_id;
     }
     if (r == 0 && t->n > threads->n)
