@@ -284,8 +284,6 @@ static void capture_native(const struct stack_source *src, struct sampled_thread
         native_capture(n, &dead->regs, dead->fs_base, th->os.tid == n->pid, limit);
     else if (pause_regs(&src->sampler->pauser, &th->os, p, th->thread_id, &regs, &fs_base))
         native_capture(n, &regs, fs_base, th->os.tid == n->pid, limit);
-    if (n->captured) /* from 3.11 on, the C stack holds the entry frames between Python frames */
-        snapshot_offer(src->snapshot, n->copy.at, n->copy.bytes, n->copy.len);
 }
 
 /* Reads the stack of a paused thread, ends the pause, and returns ERR_TORN if the thread may have run in between. */
@@ -306,6 +304,8 @@ static int read_and_end_pause(struct stack *st, const struct stack_source *src, 
     }
     if (src->native)
         capture_native(src, th, p);
+    if (src->native && src->native->captured) /* from 3.11 on, it holds the entry frames between Python frames */
+        snapshot_offer(src->snapshot, src->native->copy.at, src->native->copy.bytes, src->native->copy.len);
     th->frames.generator = 0;
     r = read_once(st, src, th, p);
     snapshot_end(src->snapshot, r == 0);
