@@ -112,7 +112,7 @@ static int dump_entry(struct process_tree *tree, struct tree_entry *e, uint64_t 
         r = process_sample(e->process, traces_add, traces);
     if (r == 0 || r == ERR_NOMEM || (is_root && e->process))
         return r == ERR_GONE ? err_note_what(note, r, "process %d", (int)e->pid) : r;
-    if (!e->dead && r != ERR_GONE && !process_tree_is_way_to_us(tree, e))
+    if (!e->dead && r != ERR_GONE && !process_tree_is_our_ancestor(tree, e))
         note_passed_over(e, r);
     process_tree_detach(e);
     return 0;
@@ -144,7 +144,7 @@ static int fail_no_python(const struct process_tree *tree, struct err_note *note
     size_t others = 0;
 
     for (size_t i = 1; i < tree->n; i++)
-        others += !tree->items[i].left_out;
+        others += !tree->items[i].is_profiler;
     if (!others)
         err_note_what(note, ERR_NOT_PYTHON, "process %d is not Python and has no children", (int)tree->items[0].pid);
     else
@@ -180,7 +180,7 @@ static int dump_tree(const struct options *o, struct process_tree *tree, struct 
     for (size_t i = 0; i < tree->n && r == 0; i++) {
         struct tree_entry *e = &tree->items[i];
 
-        if (e->left_out)
+        if (e->is_profiler)
             continue;
         r = dump_entry(tree, e, &patience_ns, &traces, note);
         if (r < 0 || !e->process)
@@ -258,7 +258,8 @@ static int fail(const struct options *o, int r, const struct err_note *note)
 int cmd_dump(const struct options *o)
 {
     struct err_note note = {0};
-    struct process_tree tree = {.subprocesses = o->subprocesses, .max_depth = o->subprocess_depth, .lazy = true};
+    struct process_tree tree = {
+        .subprocesses = o->subprocesses, .max_depth = o->subprocess_depth, .manual_attach = true};
     int r = report_contradiction(o, &note);
 
     if (r == 0 && o->core) {

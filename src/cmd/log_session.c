@@ -133,7 +133,7 @@ static double share_of_core(const struct rusage *usage, uint64_t elapsed_ns)
 static void log_loop(const struct loop *l)
 {
     static const char *const ends[] = {
-        [LOOP_DURATION] = "the duration is over", [LOOP_GONE] = "the target exited", [LOOP_ASKED] = "asked to stop"};
+        [LOOP_DURATION] = "the duration is over", [LOOP_GONE] = "the target exited", [LOOP_STOPPED] = "asked to stop"};
     struct rusage usage = {0};
 
     getrusage(RUSAGE_SELF, &usage);

@@ -186,7 +186,7 @@ static void look_at_program(struct record *rec)
     signals_forget_program();
     if (!rec->ended_ns)
         rec->ended_ns = clock_now_ns();
-    if (rec->told_of_left || clock_now_ns() - rec->ended_ns < LOOK_NS || process_tree_is_alone(&rec->tree))
+    if (rec->told_of_left || clock_now_ns() - rec->ended_ns < LOOK_NS || process_tree_has_only_root(&rec->tree))
         return;
     rec->told_of_left = true;
     say(rec, "The program has exited with status %d; still sampling its children. Press Ctrl-C to stop.",
@@ -248,7 +248,7 @@ static int start_program(struct record *rec)
     signals_hold(&before);
     r = launch_start(rec->o->program, &options, &rec->launch, rec->note);
     signals_release(r == 0 ? rec->launch.pid : 0, &before);
-    rec->tree.is_adopter = rec->launch.adopts;
+    rec->tree.is_subreaper = rec->launch.adopts;
     rec->sampler->pauser.tracer.child = rec->launch.pid;
     return r;
 }
@@ -268,7 +268,7 @@ static int start_tree(struct record *rec)
     const struct options *o = rec->o;
     int r = 0;
 
-    rec->tree.is_adopter = o->subprocesses && o->program;
+    rec->tree.is_subreaper = o->subprocesses && o->program;
     if (o->subprocesses)
         r = process_tree_watch(&rec->tree);
     if (r == 0 && o->program)
@@ -306,7 +306,7 @@ static int attach(struct record *rec)
     rec->tree = (struct process_tree){.sampler = rec->sampler,
                                       .subprocesses = o->subprocesses,
                                       .max_depth = o->subprocess_depth,
-                                      .budget_ns = ATTACH_BUDGET_NS};
+                                      .attach_budget_ns = ATTACH_BUDGET_NS};
     if (!rec->sampler)
         return ERR_NOMEM;
     r = start_tree(rec);
@@ -387,11 +387,11 @@ static void report_end(struct record *rec)
 
     if (rec->loop.end == LOOP_GONE) {
         end.reason = "exited";
-    } else if (rec->loop.end == LOOP_ASKED && signals_ended_by()) {
+    } else if (rec->loop.end == LOOP_STOPPED && signals_ended_by()) {
         snprintf(name, sizeof(name), "SIG%s", signame_of(signals_ended_by()));
         end.reason = "signal";
         end.signal = name;
-    } else if (rec->loop.end == LOOP_ASKED) {
+    } else if (rec->loop.end == LOOP_STOPPED) {
         end.reason = "parent";
     }
     status_finished(rec->o->status, &end, &counts, output_file_path(rec->place));

@@ -1,5 +1,5 @@
 /*
- * A stack that was read -> a trace, handed to the sink. Called for each thread and sample.
+ * Builds a trace from a stack and passes it to the sink.
  */
 #include "base/grow.h"
 #include "base/hash.h"
@@ -27,27 +27,28 @@ static bool is_known(const struct process *p, uint64_t key)
     return o->known_keys && known_keys_have(o->known_keys, key);
 }
 
-static struct trace trace_of(const struct process *p, const struct known_thread *k)
+static struct trace trace_of(const struct process *p, const struct sampled_thread *th)
 {
     return (struct trace){
-        .process = p->info, .thread_id = k->thread_id, .os_thread_id = k->os.tid, .thread_name = k->name};
+        .process = p->info, .thread_id = th->thread_id, .os_thread_id = th->os.tid, .thread_name = th->name};
 }
 
-static int hand_over(struct process *p, const struct trace *trace, process_sink sink, void *arg)
+static int emit(struct process *p, const struct trace *trace, process_sink sink, void *arg)
 {
     p->sampler->stacks++;
     p->sampler->unsure += trace->unsure;
     return sink(trace, arg);
 }
 
-/* Stands for the frames on top that could not be vouched for. */
-static const struct func not_sure = {
+/* Replaces the innermost frames of an unpaused stack, which differed between the two reads. */
+static const struct func unsure_func = {
     .name = "[unverified]", .filename = "changed while being read", .short_filename = "changed while being read"};
 
-/* Stands for the frames at the root that are not in a core file. */
-static const struct func cut_off = {
+/* Replaces the outermost frames that are not in the core file. */
+static const struct func truncated_func = {
     .name = "[truncated]", .filename = "not in the core file", .short_filename = "not in the core file"};
-/* Gives the frames the variables that were read with them. */
+
+/* Attaches the variables to their frames. */
 static int add_locals(struct process *p, struct frame *frames)
 {
     const struct locals *l = &p->stack.locals;
@@ -67,39 +68,40 @@ static int add_locals(struct process *p, struct frame *frames)
     return 0;
 }
 
-/* Stacks that read the same have the same key. How many frames that gives is told to who has seen it before. */
-static void add_native_key(struct process *p, struct known_thread *k, struct trace *trace)
+/* Adds the native stack to the key. A receiver that knows the key gets no frames, only their number, so
+ * count the native ones here. */
+static void add_native_key(struct process *p, struct sampled_thread *th, struct trace *trace)
 {
-    k->last.native_key = p->native.key;
-    k->last.n_native = p->native.stack.n;
+    th->last.native_key = p->native.key;
+    th->last.n_native = p->native.stack.n;
     p->sampler->native_none += !p->native.captured;
     p->sampler->native_cut += p->native.captured && !p->native.stack.complete;
     trace->key = hash_mix(trace->key, p->native.key);
     trace->n_frames += p->native.stack.n;
 }
 
-/* Puts the native frames between the Python ones. */
-static int weave(struct process *p, const struct known_thread *k, struct trace *trace)
+/* Inserts the native frames between the Python frames. */
+static int merge_native(struct process *p, const struct sampled_thread *th, struct trace *trace)
 {
-    struct merged_frames *w = &p->weave;
+    struct merged_frames *m = &p->merged;
 
-    if (merge_frames(w, &p->native, &p->py, &p->stack.frames, p->frames + trace->unsure, k->frames.cframe) < 0)
+    if (merge_frames(m, &p->native, &p->py, &p->stack.frames, p->frames + trace->unsure, th->frames.cframe) < 0)
         return ERR_NOMEM;
-    p->sampler->native_failed += w->failed;
-    if (p->stack.cut) {
-        if (grow_array((void **)&w->items, &w->cap, w->n + 1, sizeof(*w->items)) < 0)
+    p->sampler->native_failed += m->failed;
+    if (p->stack.truncated) {
+        if (grow_array((void **)&m->items, &m->cap, m->n + 1, sizeof(*m->items)) < 0)
             return ERR_NOMEM;
-        w->items[w->n++] = p->frames[trace->n_frames - 1];
+        m->items[m->n++] = p->frames[trace->n_frames - 1];
     }
-    trace->frames = w->items;
-    trace->n_frames = w->n;
+    trace->frames = m->items;
+    trace->n_frames = m->n;
     return 0;
 }
 
-int emit_stack(struct process *p, struct known_thread *k, bool active, process_sink sink, void *arg)
+int emit_stack(struct process *p, struct sampled_thread *th, bool active, process_sink sink, void *arg)
 {
     const struct frames *frames = &p->stack.frames;
-    struct trace trace = trace_of(p, k);
+    struct trace trace = trace_of(p, th);
 
     trace.active = active;
     trace.owns_gil = p->stack.owns_gil;
@@ -107,14 +109,14 @@ int emit_stack(struct process *p, struct known_thread *k, bool active, process_s
     trace.key = hash_mix(p->stack.key, (uint64_t)(uintptr_t)p->info);
     trace.n_frames = frames->n;
     if (p->sampler->options.native)
-        add_native_key(p, k, &trace);
+        add_native_key(p, th, &trace);
     if (is_known(p, trace.key))
-        return hand_over(p, &trace, sink, arg);
+        return emit(p, &trace, sink, arg);
     if (grow_array((void **)&p->frames, &p->cap_frames, frames->n + 2, sizeof(*p->frames)) < 0)
         return ERR_NOMEM;
     trace.n_frames = frames->n + trace.unsure;
     if (trace.unsure) {
-        p->frames[0] = (struct frame){.func = sampler_func(p->sampler, &not_sure)};
+        p->frames[0] = (struct frame){.func = sampler_func(p->sampler, &unsure_func)};
         if (!p->frames[0].func)
             return ERR_NOMEM;
     }
@@ -130,67 +132,68 @@ int emit_stack(struct process *p, struct known_thread *k, bool active, process_s
     }
     if (p->sampler->options.locals && frames->n && add_locals(p, p->frames + trace.unsure) < 0)
         return ERR_NOMEM;
-    if (p->stack.cut) {
-        p->frames[trace.n_frames] = (struct frame){.func = sampler_func(p->sampler, &cut_off)};
+    if (p->stack.truncated) {
+        p->frames[trace.n_frames] = (struct frame){.func = sampler_func(p->sampler, &truncated_func)};
         if (!p->frames[trace.n_frames++].func)
             return ERR_NOMEM;
     }
     trace.frames = p->frames;
-    if (p->sampler->options.native && p->native.captured && weave(p, k, &trace) < 0)
+    if (p->sampler->options.native && p->native.captured && merge_native(p, th, &trace) < 0)
         return ERR_NOMEM;
-    return hand_over(p, &trace, sink, arg);
+    return emit(p, &trace, sink, arg);
 }
 
 /*
- * A thread that slept when it was held has had two turns since: one to its stop, and one back into the call that it was
- * in, which the kernel starts again. If it waits at the same place now, it has the stack that it had.
+ * ptrace has interrupted a blocked thread. If the thread was scheduled twice since (once to stop, once to return to its
+ * system call, which the kernel restarts) and blocks with the same SP and PC again, its stack is unchanged.
  */
-static bool is_back_at_rest(struct known_thread *k)
+static bool is_blocked_again(struct sampled_thread *th)
 {
     struct sched_stats stats, after;
     uint64_t sp, pc;
 
-    if (!k->last.blocked || task_sched_stats(&k->os.task, &stats) < 0 || stats.run_count != k->os.stats.run_count + 2)
+    if (!th->last.blocked || task_sched_stats(&th->os.task, &stats) < 0 ||
+        stats.run_count != th->os.stats.run_count + 2)
         return false;
-    if (task_waits_at(&k->os.task, &sp, &pc) < 0 || sp != k->last.blocked_sp || pc != k->last.blocked_pc ||
-        task_sched_stats(&k->os.task, &after) < 0 || after.run_count != stats.run_count)
+    if (task_waits_at(&th->os.task, &sp, &pc) < 0 || sp != th->last.blocked_sp || pc != th->last.blocked_pc ||
+        task_sched_stats(&th->os.task, &after) < 0 || after.run_count != stats.run_count)
         return false;
-    k->os.stats = stats;
-    k->last.blocked = false;
+    th->os.stats = stats;
+    th->last.blocked = false;
     return true;
 }
 
-bool emit_unchanged(struct process *p, struct known_thread *k, process_sink sink, void *arg, int *ret)
+bool emit_unchanged(struct process *p, struct sampled_thread *th, process_sink sink, void *arg, int *ret)
 {
-    struct trace trace = trace_of(p, k);
+    struct trace trace = trace_of(p, th);
     struct sched_stats stats;
 
-    k->os.stats_fresh = false;
-    if (pause_checks_after(&p->sampler->pauser, &k->os, p->now_ns))
+    th->os.stats_fresh = false;
+    if (pause_checks_after(&p->sampler->pauser, &th->os, p->now_ns))
         return false;
-    k->last.still |= is_back_at_rest(k);
-    if (!k->last.still || task_sched_stats(&k->os.task, &stats) < 0)
+    th->last.off_cpu |= is_blocked_again(th);
+    if (!th->last.off_cpu || task_sched_stats(&th->os.task, &stats) < 0)
         return false;
-    if (stats.run_count != k->os.stats.run_count) {
-        k->os.stats = stats;
-        k->os.stats_fresh = true;
+    if (stats.run_count != th->os.stats.run_count) {
+        th->os.stats = stats;
+        th->os.stats_fresh = true;
         return false;
     }
-    if (!k->last.active && !p->sampler->options.idle) {
+    if (!th->last.active && !p->sampler->options.idle) {
         p->sampler->idle++;
         *ret = 0;
         return true;
     }
-    trace.key = hash_mix(k->last.key, (uint64_t)(uintptr_t)p->info);
-    trace.n_frames = k->last.n_frames;
+    trace.key = hash_mix(th->last.key, (uint64_t)(uintptr_t)p->info);
+    trace.n_frames = th->last.n_frames;
     if (p->sampler->options.native) {
-        trace.key = hash_mix(trace.key, k->last.native_key);
-        trace.n_frames += k->last.n_native;
+        trace.key = hash_mix(trace.key, th->last.native_key);
+        trace.n_frames += th->last.n_native;
     }
-    trace.owns_gil = k->last.owns_gil;
-    trace.active = k->last.active;
-    if (!k->last.has_stack || p->sampler->options.gil_only || !is_known(p, trace.key))
+    trace.owns_gil = th->last.owns_gil;
+    trace.active = th->last.active;
+    if (!th->last.has_stack || p->sampler->options.gil_only || !is_known(p, trace.key))
         return false;
-    *ret = hand_over(p, &trace, sink, arg);
+    *ret = emit(p, &trace, sink, arg);
     return true;
 }

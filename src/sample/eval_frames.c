@@ -1,5 +1,5 @@
 /*
- * Python frames up to 3.10 -> the native frames that run them. Called by weave.c.
+ * Matches Python frames up to 3.10 to the native frames that run them.
  */
 #include "sample/eval_frames.h"
 
@@ -10,15 +10,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_FRAME_BYTES ((addr_t)8192) /* of a native frame that is searched; the loop's has some hundred */
+#define MAX_FRAME_BYTES ((addr_t)8192) /* searched per native frame; the eval function has a few hundred bytes */
 #define MAX_GUESSES     64
 
-void eval_frames_free(struct eval_frames *l)
+void eval_frames_free(struct eval_frames *ef)
 {
-    free(l->keys);
-    free(l->evals);
-    free(l->tried);
-    *l = (struct eval_frames){0};
+    free(ef->keys);
+    free(ef->evals);
+    free(ef->candidate);
+    *ef = (struct eval_frames){0};
 }
 
 static const struct pc_entry *place_of(const struct native *n, size_t i)
@@ -41,7 +41,7 @@ static bool has_eval_name(const struct native *n, size_t i)
     return false;
 }
 
-/* What the function saved at `at` is its caller's. */
+/* True when the function saved a register of its caller at `at`. */
 static bool is_saved_slot(const struct pc_entry *p, addr_t cfa, addr_t at)
 {
     for (unsigned reg = 0; p->has_row && reg < CFI_REGS; reg++)
@@ -50,80 +50,82 @@ static bool is_saved_slot(const struct pc_entry *p, addr_t cfa, addr_t at)
     return false;
 }
 
-/* A register is the function's own from when it has saved the caller's. */
+/* A callee-saved register belongs to the function once it has saved the caller's value. */
 static bool is_own_register(const struct pc_entry *p, size_t k)
 {
     return p->has_row && p->row.regs[cpu_callee_saved_reg(k)].kind != CFI_SAME_VALUE;
 }
 
-/* What was copied of its part of the stack; both ends are below those of the copy, so that nothing can wrap. */
-static addr_t begin_of(const struct native *n, const struct native_frame *nf)
+/* The part of the native frame to search: what was copied, aligned. Both ends lie within the copy, so nothing can
+ * overflow. */
+static addr_t search_begin(const struct native *n, const struct native_frame *nf)
 {
     return nf->sp > n->copy.addr ? (nf->sp + 7) & ~7ull : (n->copy.addr + 7) & ~7ull;
 }
 
-static addr_t end_of(const struct native *n, const struct native_frame *nf)
+static addr_t search_end(const struct native *n, const struct native_frame *nf)
 {
     addr_t end = nf->cfa - nf->sp < MAX_FRAME_BYTES ? nf->cfa : nf->sp + MAX_FRAME_BYTES;
 
     return end < n->copy.addr + n->copy.len ? end : n->copy.addr + n->copy.len;
 }
 
-static bool holds(const struct native *n, size_t i, addr_t frame)
+static bool holds_address(const struct native *n, size_t i, addr_t frame)
 {
     const struct native_frame *nf = &n->stack.items[i];
-    addr_t end = end_of(n, nf);
+    addr_t end = search_end(n, nf);
     uint64_t word;
 
     for (size_t k = 0; k < CPU_CALLEE_SAVED; k++)
         if (nf->saved[k] == frame && is_own_register(nf->pc_entry, k))
             return true;
-    for (addr_t at = begin_of(n, nf); at < end; at += 8)
+    for (addr_t at = search_begin(n, nf); at < end; at += 8)
         if (native_word(n, at, &word) && word == frame && !is_saved_slot(nf->pc_entry, nf->cfa, at))
             return true;
     return false;
 }
 
-static int by_addr(const void *a, const void *b)
+static int compare_addr(const void *a, const void *b)
 {
     addr_t x = ((const struct eval_frames_key *)a)->addr, y = ((const struct eval_frames_key *)b)->addr;
 
     return x < y ? -1 : x > y;
 }
 
-static int make_keys(struct eval_frames *l, const struct frames *f)
+static int sort_frames(struct eval_frames *ef, const struct frames *f)
 {
-    if (grow_array((void **)&l->keys, &l->cap_keys, f->n + 1, sizeof(*l->keys)) < 0)
+    if (grow_array((void **)&ef->keys, &ef->cap_keys, f->n + 1, sizeof(*ef->keys)) < 0)
         return ERR_NOMEM;
     for (size_t i = 0; i < f->n; i++)
-        l->keys[i] = (struct eval_frames_key){f->items[i].addr, i};
-    qsort(l->keys, f->n, sizeof(*l->keys), by_addr);
+        ef->keys[i] = (struct eval_frames_key){f->items[i].addr, i};
+    qsort(ef->keys, f->n, sizeof(*ef->keys), compare_addr);
     return 0;
 }
 
-/* The Python frame that a word is the address of, or EVAL_FRAMES_NONE. */
-static size_t frame_at(const struct eval_frames *l, size_t n_frames, addr_t word)
+/* The Python frame whose address is `word`, or EVAL_FRAMES_NONE. */
+static size_t find_frame(const struct eval_frames *ef, size_t n_frames, addr_t word)
 {
-    struct eval_frames_key key = {word, 0}, *found = bsearch(&key, l->keys, n_frames, sizeof(key), by_addr);
+    struct eval_frames_key key = {word, 0}, *found = bsearch(&key, ef->keys, n_frames, sizeof(key), compare_addr);
 
     return found ? found->frame : EVAL_FRAMES_NONE;
 }
 
-/* The outermost of the first `limit` Python frames whose address native frame `i` has, or EVAL_FRAMES_NONE. */
-static size_t frame_held(const struct eval_frames *l, const struct native *n, size_t n_frames, size_t i, size_t limit)
+/* The outermost of the first `limit` Python frames whose address native frame `i` holds, or EVAL_FRAMES_NONE. */
+static size_t outermost_frame_held(const struct eval_frames *ef, const struct native *n, size_t n_frames, size_t i,
+                                   size_t limit)
 {
     const struct native_frame *nf = &n->stack.items[i];
-    addr_t end = end_of(n, nf);
+    addr_t end = search_end(n, nf);
     size_t best = EVAL_FRAMES_NONE, found;
     uint64_t word;
 
     for (size_t k = 0; k < CPU_CALLEE_SAVED; k++) {
-        found = is_own_register(nf->pc_entry, k) ? frame_at(l, n_frames, nf->saved[k]) : EVAL_FRAMES_NONE;
+        found = is_own_register(nf->pc_entry, k) ? find_frame(ef, n_frames, nf->saved[k]) : EVAL_FRAMES_NONE;
         if (found < limit && (best == EVAL_FRAMES_NONE || found > best))
             best = found;
     }
-    for (addr_t at = begin_of(n, nf); at < end; at += 8) {
-        found = native_word(n, at, &word) ? frame_at(l, n_frames, word) : EVAL_FRAMES_NONE;
+    for (addr_t at = search_begin(n, nf); at < end; at += 8) {
+        found = native_word(n, at, &word) ? find_frame(ef, n_frames, word) : EVAL_FRAMES_NONE;
         if (found < limit && (best == EVAL_FRAMES_NONE || found > best) && !is_saved_slot(nf->pc_entry, nf->cfa, at))
             best = found;
     }
@@ -136,51 +138,51 @@ static void clear(size_t *at, size_t n)
         at[i] = EVAL_FRAMES_NONE;
 }
 
-/* The usual case: as many loops as Python frames, and each has its frame. */
-static bool place_straight(const struct eval_frames *l, const struct native *n, const struct frames *f, size_t *at)
+/* The usual case: as many eval frames as Python frames, and each holds the address of its own. */
+static bool match_one_to_one(const struct eval_frames *ef, const struct native *n, const struct frames *f, size_t *at)
 {
-    if (l->n_evals != f->n)
+    if (ef->n_evals != f->n)
         return false;
     for (size_t i = 0; i < f->n; i++) {
-        if (!holds(n, l->evals[i], f->items[i].addr))
+        if (!holds_address(n, ef->evals[i], f->items[i].addr))
             return false;
-        at[i] = l->evals[i];
+        at[i] = ef->evals[i];
     }
     return true;
 }
 
-/* From the root on: a loop has the outermost frame that is left of those that it holds. Frames that no loop has are
- * passed over (C code can push one), and so are loops without one (one that was just entered, another coroutine's below
- * this one's). Returns how many were placed. */
-static size_t place_held(const struct eval_frames *l, const struct native *n, const struct frames *f, size_t *at)
+/* Starts at the root. An eval frame gets the outermost remaining Python frame whose address it holds. Skips Python
+ * frames that no eval frame holds (C code can push one) and eval frames without a Python frame (just entered, or of
+ * another coroutine below). Returns the number of matches. */
+static size_t match_by_address(const struct eval_frames *ef, const struct native *n, const struct frames *f, size_t *at)
 {
-    size_t left = f->n, placed = 0;
+    size_t left = f->n, matched = 0;
 
     clear(at, f->n);
-    for (size_t j = l->n_evals; j > 0 && left > 0; j--) {
-        size_t found = frame_held(l, n, f->n, l->evals[j - 1], left);
+    for (size_t j = ef->n_evals; j > 0 && left > 0; j--) {
+        size_t found = outermost_frame_held(ef, n, f->n, ef->evals[j - 1], left);
 
         if (found == EVAL_FRAMES_NONE)
             continue;
-        at[found] = l->evals[j - 1];
+        at[found] = ef->evals[j - 1];
         left = found;
-        placed++;
+        matched++;
     }
-    return placed;
+    return matched;
 }
 
-/* By their number alone. The outermost loop has the outermost frame; an inner loop that has no frame yet is left over;
- * of a stack that is cut off the innermost ones match. */
-static void place_counted(const struct eval_frames *l, const struct native *n, const struct frames *f, size_t *at)
+/* Matches by position only. In a complete stack the outermost eval frame runs the outermost Python frame, and an inner
+ * eval frame may not have its frame yet. In a truncated stack the innermost ones match. */
+static void match_by_count(const struct eval_frames *ef, const struct native *n, const struct frames *f, size_t *at)
 {
-    size_t skip = n->stack.complete && l->n_evals > f->n ? l->n_evals - f->n : 0;
+    size_t skip = n->stack.complete && ef->n_evals > f->n ? ef->n_evals - f->n : 0;
 
     clear(at, f->n);
-    for (size_t i = 0; i < f->n && skip + i < l->n_evals; i++)
-        at[i] = l->evals[skip + i];
+    for (size_t i = 0; i < f->n && skip + i < ef->n_evals; i++)
+        at[i] = ef->evals[skip + i];
 }
 
-static bool same_shape(const struct pc_entry *a, const struct pc_entry *b)
+static bool saves_same_registers(const struct pc_entry *a, const struct pc_entry *b)
 {
     if (!a->has_row || !b->has_row)
         return false;
@@ -190,9 +192,9 @@ static bool same_shape(const struct pc_entry *a, const struct pc_entry *b)
     return true;
 }
 
-/* A part of the loop's function that lies apart has no name where symbols were stripped. It saves the same registers, and
- * lies between the loops around it. */
-static void place_apart(const struct native *n, const struct frames *f, size_t *at)
+/* In a stripped binary, a cold part of the eval function has no name. It saves the same registers, and lies between
+ * the eval frames around it. */
+static void match_cold_parts(const struct native *n, const struct frames *f, size_t *at)
 {
     const struct pc_entry *known = NULL;
     size_t from = 0;
@@ -205,36 +207,32 @@ static void place_apart(const struct native *n, const struct frames *f, size_t *
         for (size_t k = g + 1; k < f->n && to == n->stack.n; k++)
             to = at[k] != EVAL_FRAMES_NONE ? at[k] : to;
         for (size_t i = from; at[g] == EVAL_FRAMES_NONE && i < to; i++)
-            if (in_interpreter(n, i) && !has_eval_name(n, i) && same_shape(place_of(n, i), known) &&
-                holds(n, i, f->items[g].addr))
+            if (in_interpreter(n, i) && !has_eval_name(n, i) && saves_same_registers(place_of(n, i), known) &&
+                holds_address(n, i, f->items[g].addr))
                 at[g] = i;
         if (at[g] != EVAL_FRAMES_NONE)
             from = at[g] + 1;
     }
 }
 
-static bool is_part(const struct native *n, size_t i, addr_t function)
+/* Lists the native frames of the function that starts at `function`; 0: of the function with the name of the eval
+ * function. */
+static int list_eval_frames(struct eval_frames *ef, const struct native *n, addr_t function)
 {
-    const struct pc_entry *p = place_of(n, i);
-
-    return in_interpreter(n, i) && (function ? p->has_row && p->row.function == function : has_eval_name(n, i));
-}
-
-/* The frames of one function; 0: of the one that has the loop's name. */
-static int list_evals(struct eval_frames *l, const struct native *n, addr_t function)
-{
-    l->n_evals = 0;
+    ef->n_evals = 0;
     for (size_t i = 0; i < n->stack.n; i++) {
-        if (!is_part(n, i, function))
+        const struct pc_entry *p = place_of(n, i);
+
+        if (!in_interpreter(n, i) || !(function ? p->has_row && p->row.function == function : has_eval_name(n, i)))
             continue;
-        if (grow_array((void **)&l->evals, &l->cap_evals, l->n_evals + 1, sizeof(*l->evals)) < 0)
+        if (grow_array((void **)&ef->evals, &ef->cap_evals, ef->n_evals + 1, sizeof(*ef->evals)) < 0)
             return ERR_NOMEM;
-        l->evals[l->n_evals++] = i;
+        ef->evals[ef->n_evals++] = i;
     }
     return 0;
 }
 
-static bool was_before(const struct native *n, size_t i)
+static bool function_was_tried(const struct native *n, size_t i)
 {
     for (size_t k = 0; k < i; k++)
         if (in_interpreter(n, k) && place_of(n, k)->row.function == place_of(n, i)->row.function)
@@ -242,46 +240,46 @@ static bool was_before(const struct native *n, size_t i)
     return false;
 }
 
-/* Nothing has the loop's name: it is the function that has the most Python frames. Who calls it may have them as well:
- * the innermost of them is the loop. */
-static int place_guessed(struct eval_frames *l, const struct native *n, const struct frames *f, size_t *at)
+/* No function has the name of the eval function, so take the one that holds the most Python frames. Its caller may
+ * hold the same ones: then the inner function wins. */
+static int match_by_guess(struct eval_frames *ef, const struct native *n, const struct frames *f, size_t *at)
 {
     size_t best = 0, guesses = 0;
 
-    if (grow_array((void **)&l->tried, &l->cap_tried, f->n + 1, sizeof(*l->tried)) < 0)
+    if (grow_array((void **)&ef->candidate, &ef->cap_candidate, f->n + 1, sizeof(*ef->candidate)) < 0)
         return ERR_NOMEM;
     for (size_t i = 0; i < n->stack.n && guesses < MAX_GUESSES; i++) {
-        size_t placed;
+        size_t matched;
 
-        if (!in_interpreter(n, i) || !place_of(n, i)->has_row || was_before(n, i))
+        if (!in_interpreter(n, i) || !place_of(n, i)->has_row || function_was_tried(n, i))
             continue;
-        if (list_evals(l, n, place_of(n, i)->row.function) < 0)
+        if (list_eval_frames(ef, n, place_of(n, i)->row.function) < 0)
             return ERR_NOMEM;
         guesses++;
-        placed = place_held(l, n, f, l->tried);
-        if (placed <= best)
+        matched = match_by_address(ef, n, f, ef->candidate);
+        if (matched <= best)
             continue;
-        best = placed;
-        memcpy(at, l->tried, f->n * sizeof(*at));
+        best = matched;
+        memcpy(at, ef->candidate, f->n * sizeof(*at));
     }
     return 0;
 }
 
-int eval_frames_match(struct eval_frames *l, const struct native *n, const struct frames *f, size_t *at)
+int eval_frames_match(struct eval_frames *ef, const struct native *n, const struct frames *f, size_t *at)
 {
     clear(at, f->n);
-    if (list_evals(l, n, 0) < 0)
+    if (list_eval_frames(ef, n, 0) < 0)
         return ERR_NOMEM;
-    if (place_straight(l, n, f, at))
+    if (match_one_to_one(ef, n, f, at))
         return 0;
-    if (make_keys(l, f) < 0)
+    if (sort_frames(ef, f) < 0)
         return ERR_NOMEM;
-    if (l->n_evals) {
-        if (!place_held(l, n, f, at))
-            place_counted(l, n, f, at);
-    } else if (place_guessed(l, n, f, at) < 0) {
+    if (ef->n_evals) {
+        if (!match_by_address(ef, n, f, at))
+            match_by_count(ef, n, f, at);
+    } else if (match_by_guess(ef, n, f, at) < 0) {
         return ERR_NOMEM;
     }
-    place_apart(n, f, at);
+    match_cold_parts(n, f, at);
     return 0;
 }

@@ -1,11 +1,11 @@
 /*
- * Up to 3.10: which native frame is the interpreter's loop of which Python frame. Each loop runs one Python frame, and has
- * its address in a register or in its part of the C stack.
+ * Up to 3.10: matches Python frames to eval frames, the native frames of the interpreter's eval function. Each eval
+ * frame runs one Python frame, and has its address in a register or in its part of the C stack.
  *
- *     eval_frames_match(&l, native, frames, at);       // at[g] is the native frame of frames->items[g], or EVAL_FRAMES_NONE
+ *     r = eval_frames_match(&ef, native, frames, at);   // at[i]: native frame of frames->items[i], or EVAL_FRAMES_NONE
  *
- * The loop's function is known by its name. Where there is none (no symbols, a part of the function that lies apart),
- * the address of the Python frame alone tells.
+ * The eval function is found by its name. Without a name (stripped symbols, a cold part that the compiler moved
+ * elsewhere), it is recognized by the address of the Python frame alone.
  */
 #ifndef SAMPLE_EVAL_FRAMES_H
 #define SAMPLE_EVAL_FRAMES_H
@@ -20,16 +20,16 @@ struct eval_frames {
     struct eval_frames_key {
         addr_t addr;
         size_t frame;
-    } * keys; /* the Python frames by their addresses */
+    } * keys; /* the Python frames, sorted by address */
     size_t cap_keys;
-    size_t *evals; /* native frames of the loop, innermost first */
+    size_t *evals; /* indices of the eval frames, innermost first */
     size_t n_evals, cap_evals;
-    size_t *tried; /* what a guess at the function gives */
-    size_t cap_tried;
+    size_t *candidate; /* `at` for one guess at the eval function */
+    size_t cap_candidate;
 };
 
-/* Fills `at` for each of the frames. 0 or ERR_NOMEM. */
-int eval_frames_match(struct eval_frames *l, const struct native *n, const struct frames *f, size_t *at);
-void eval_frames_free(struct eval_frames *l);
+/* Sets `at` for each of the frames. 0 or ERR_NOMEM. */
+int eval_frames_match(struct eval_frames *ef, const struct native *n, const struct frames *f, size_t *at);
+void eval_frames_free(struct eval_frames *ef);
 
 #endif

@@ -1,19 +1,19 @@
 /*
- * Which native functions are the interpreter's own business: how it calls, starts and loops. What they do for the
- * program (sorting a list, matching a pattern) is not.
+ * Which native functions to hide: those with which the interpreter calls functions, starts up and evaluates frames.
+ * Functions that do work for the program (sort a list, match a pattern) are shown.
  */
 #ifndef SAMPLE_HIDDEN_FUNCTIONS_H
 #define SAMPLE_HIDDEN_FUNCTIONS_H
 
 #include <stdbool.h>
 
-/* `in_python`: the function lies in the interpreter's module. `name` is NULL when it has none. */
+/* `in_python`: the function is in the interpreter's module. `name` is NULL when the function has no symbol. */
 bool hidden_functions_match(const char *name, const char *path, bool in_python);
 
-/* The C library: what it has below all else starts threads and programs, whether it has names or not. */
+/* True for the C library. Its outermost functions only start threads and programs, with or without symbols. */
 bool hidden_functions_is_libc(const char *path);
 
-/* The function that runs Python frames; 2.7: PyEval_EvalFrameEx, later _PyEval_EvalFrameDefault. */
+/* True for the eval function: PyEval_EvalFrameEx in 2.7, _PyEval_EvalFrameDefault later. */
 bool hidden_functions_is_eval(const char *name, bool is_python2);
 
 #endif

@@ -1,112 +1,113 @@
 /*
- * The recording loop. Called by cmd/record; sleeps to absolute times, so that errors do not add up.
+ * The recording loop. It sleeps until absolute times, so that delays do not add up.
  */
 #include "sample/loop.h"
 
 #include "base/clock.h"
 
-#define REFRESH_NS (20 * NS_PER_MS)
-#define CALM_NS    (200 * NS_PER_MS) /* one process that is read without a fault */
-/* How long a sleep may last without a look at signals and the target. */
-#define LOOK_NS        (100 * NS_PER_MS)
-#define LEAST_SLEEP_NS (2 * NS_PER_US)
-#define BURST_NS       (40 * NS_PER_US) /* how long we stay on the target's core at a time */
-#define URGENT_NS      (500 * NS_PER_US)
-#define LATE_SHARE     50 /* one tick in so many */
-#define LATE_NS        (300 * NS_PER_US)
-#define APART_SHARE    10
-#define USUAL_NS       (4 * NS_PER_S) /* over so long, but not less than so many ticks, a mean is taken */
-#define USUAL_LEAST    32
-#define USUAL_MOST     8 /* times: beyond that something else happened */
-#define LOOK_LEAST_NS  (200 * NS_PER_US)
-#define LOOK_CALM_NS   (20 * NS_PER_MS)
-#define ROOT_NS        (50 * NS_PER_MS) /* sampling itself notices the end of a Python sooner */
-#define LAST_LOOKS     2                /* for children of those that have just ended */
-/* Without its root and without any Python a tree may yet start one (a shell that sleeps), or it is a server's, that stays
- * for ever. So long it is given. */
+#define REFRESH_NS        (20 * NS_PER_MS)
+#define REFRESH_SINGLE_NS (200 * NS_PER_MS) /* for one process that can be read */
+/* Check signals and the target at least this often. */
+#define MAX_SLEEP_NS           (100 * NS_PER_MS)
+#define MIN_SLEEP_NS           (2 * NS_PER_US)
+#define BURST_NS               (40 * NS_PER_US) /* how long the sampler stays on the target's core without a break */
+#define REALTIME_INTERVAL_NS   (500 * NS_PER_US)
+#define LATE_SHARE             50 /* one tick in this many */
+#define LATE_NS                (300 * NS_PER_US)
+#define LEAVE_CORE_SHARE       10
+#define MEAN_WINDOW_NS         (4 * NS_PER_S) /* period of the mean, but at least this many ticks */
+#define MEAN_MIN_TICKS         32
+#define MAX_DEVIATION          8 /* times the mean; a longer read had another cause */
+#define HOUSEKEEPING_NS        (200 * NS_PER_US)
+#define HOUSEKEEPING_SINGLE_NS (20 * NS_PER_MS)
+#define ROOT_CHECK_NS          (50 * NS_PER_MS) /* sampling itself notices sooner that a Python process has ended */
+#define LAST_REFRESHES         2                /* to find children of processes that have just ended */
+/* When the root and all Python processes have ended, the rest of the tree may still start one (a shell that sleeps),
+ * or stay forever (a server). Wait this long. */
 #define NO_PYTHON_NS (10 * NS_PER_S)
 
-struct moment {
+struct tick_context {
     struct loop *loop;
     uint64_t elapsed_ns;
 };
 
 static int deliver(const struct trace *trace, void *arg)
 {
-    struct moment *m = arg;
+    struct tick_context *ctx = arg;
 
-    return m->loop->trace(trace, m->elapsed_ns, m->loop->arg);
+    return ctx->loop->trace(trace, ctx->elapsed_ns, ctx->loop->arg);
 }
 
-/* Is it certain that no stack will come any more? */
-static bool has_ended(struct loop *l)
+/* True when no stack can come any more. */
+static bool is_finished(struct loop *l)
 {
-    const struct process_tree *f = l->tree;
+    const struct process_tree *t = l->tree;
     uint64_t now = clock_now_ns();
 
-    if (process_tree_root_alive(f) || process_tree_has_python(f)) {
-        l->python_ns = now;
+    if (process_tree_root_alive(t) || process_tree_has_python(t)) {
+        l->python_seen_ns = now;
         return false;
     }
-    return process_tree_is_alone(f) || (!l->duration_ns && now - l->python_ns >= NO_PYTHON_NS);
+    return process_tree_has_only_root(t) || (!l->duration_ns && now - l->python_seen_ns >= NO_PYTHON_NS);
 }
 
-/* Who has ended may have left children that are not known yet: it is over when these have been looked for since. */
-static bool is_over(struct loop *l)
+/* A process that has ended may have left children that are not in the tree yet. Refresh before giving up. Returns
+ * true, with l->end or l->error set, when the loop should end. */
+static bool check_ended(struct loop *l)
 {
-    bool ended = has_ended(l);
+    bool ended = is_finished(l);
 
-    for (int i = 0; i < LAST_LOOKS && ended && l->error == 0; i++) {
+    for (int i = 0; i < LAST_REFRESHES && ended && l->error == 0; i++) {
         l->error = process_tree_refresh(l->tree);
-        ended = has_ended(l);
+        ended = is_finished(l);
     }
     if (ended)
         l->end = LOOP_GONE;
     return ended || l->error < 0;
 }
 
-/* Done between samples, but not more often than needs be. False when it is time to end. */
-static bool look_around(struct loop *l, uint64_t start, uint64_t now)
+/* Runs between samples, at most every HOUSEKEEPING_NS. False when the loop should end. */
+static bool housekeep(struct loop *l, uint64_t start, uint64_t now)
 {
-    bool calm = process_tree_is_calm(l->tree);
+    bool single = process_tree_is_single(l->tree);
 
-    if (now - l->looked_ns < (calm ? LOOK_CALM_NS : LOOK_LEAST_NS))
+    if (now - l->housekept_ns < (single ? HOUSEKEEPING_SINGLE_NS : HOUSEKEEPING_NS))
         return true;
-    l->looked_ns = now;
+    l->housekept_ns = now;
     if (!l->tick(l->arg, now - start)) {
-        l->end = LOOP_ASKED;
+        l->end = LOOP_STOPPED;
         return false;
     }
-    if (now - l->refreshed_ns >= (calm ? CALM_NS : REFRESH_NS)) {
+    if (now - l->refreshed_ns >= (single ? REFRESH_SINGLE_NS : REFRESH_NS)) {
         l->error = process_tree_refresh(l->tree);
         l->refreshed_ns = clock_now_ns();
         if (l->error < 0)
             return false;
     }
-    if (now - l->root_ns < (calm ? CALM_NS : ROOT_NS))
+    if (now - l->root_checked_ns < (single ? REFRESH_SINGLE_NS : ROOT_CHECK_NS))
         return true;
-    l->root_ns = now;
-    return !is_over(l);
+    l->root_checked_ns = now;
+    return !check_ended(l);
 }
 
-/* Sleeps to `when`, in pieces. False when it is time to end. */
-static bool sleep_to(struct loop *l, uint64_t start, uint64_t when)
+/* Sleeps until `when`, in steps. False when the loop should end. */
+static bool sleep_until(struct loop *l, uint64_t start, uint64_t when)
 {
-    /* Children are found soon after their birth, however low the rate. */
-    uint64_t now = clock_now_ns(), most = l->tree->subprocesses ? REFRESH_NS : LOOK_NS;
+    /* Find new children soon, even at a low rate. */
+    uint64_t now = clock_now_ns(), most = l->tree->subprocesses ? REFRESH_NS : MAX_SLEEP_NS;
 
-    if (!look_around(l, start, now))
+    if (!housekeep(l, start, now))
         return false;
-    /* A sleep this short is not worth a call; but on the target's own core it runs only while we sleep: it gets
-     * twice the time that we take. */
-    if (now + LEAST_SLEEP_NS >= when) {
+    /* A sleep this short is not worth a system call. But on the target's core, the target only runs while we sleep:
+     * after each burst, give it twice that time. */
+    if (now + MIN_SLEEP_NS >= when) {
         if (l->tree->sampler->pauser.affinity.cpu < 0 || now - l->woke_ns < BURST_NS)
             return true;
         when = now + 2 * BURST_NS;
     }
     for (; now < when; now = clock_now_ns()) {
         clock_sleep_until_ns(when - now > most ? now + most : when);
-        if (!look_around(l, start, now))
+        if (!housekeep(l, start, now))
             return false;
     }
     l->woke_ns = now;
@@ -114,37 +115,38 @@ static bool sleep_to(struct loop *l, uint64_t start, uint64_t when)
     return true;
 }
 
-/* On its own core the target stands still while we are there: for longer where its stack has changed. The next tick is so
- * much later, or earlier, than usual: then each stands for as much of the target's time, and functions that take us longer
- * do not seem to take longer. Over some seconds the rate is what was asked for. */
-static int64_t spare(struct loop *l, uint64_t took_ns)
+/* With the same-core method the target is paused while the sampler runs, and longer when its stack has changed. Move
+ * the next tick by the difference from the mean, so that each tick stands for the same amount of target time.
+ * Otherwise functions that take longer to read would seem to run longer. Over a few seconds the rate is the one
+ * requested. */
+static int64_t pause_correction(struct loop *l, uint64_t took_ns)
 {
     const struct sampler *s = l->tree->sampler;
-    uint64_t on_core = s->pauser.reads[PAUSE_SAME_CORE],
-             elsewhere = s->pauser.reads[PAUSE_PTRACE] + s->pauser.reads[PAUSE_UNPAUSED];
-    double took = (double)took_ns, over = (double)USUAL_NS / (double)l->interval_ns, most, diff;
-    bool counts = on_core != l->on_core && elsewhere == l->elsewhere;
+    uint64_t same_core_reads = s->pauser.reads[PAUSE_SAME_CORE],
+             other_reads = s->pauser.reads[PAUSE_PTRACE] + s->pauser.reads[PAUSE_UNPAUSED];
+    double took = (double)took_ns, window = (double)MEAN_WINDOW_NS / (double)l->interval_ns, most, diff;
+    bool is_measured = same_core_reads != l->same_core_reads && other_reads == l->other_reads;
 
-    l->on_core = on_core;
-    l->elsewhere = elsewhere;
-    if (!counts || s->pauser.affinity.cpu < 0 || l->interval_ns < BURST_NS)
+    l->same_core_reads = same_core_reads;
+    l->other_reads = other_reads;
+    if (!is_measured || s->pauser.affinity.cpu < 0 || l->interval_ns < BURST_NS)
         return 0;
-    if (l->spared++ < USUAL_LEAST) { /* the first ones read code objects */
-        l->usual_ns = l->spared == 1 || took < l->usual_ns ? took : l->usual_ns;
+    if (l->n_reads++ < MEAN_MIN_TICKS) { /* the first reads are longer, since they fetch code objects */
+        l->mean_read_ns = l->n_reads == 1 || took < l->mean_read_ns ? took : l->mean_read_ns;
         return 0;
     }
     most = (double)l->interval_ns / 2;
-    most = most < USUAL_MOST * l->usual_ns ? most : USUAL_MOST * l->usual_ns;
-    diff = (took < most ? took : most) - l->usual_ns;
-    over = (double)l->spared < over ? (double)l->spared : over;
-    l->usual_ns += diff / (over > USUAL_LEAST ? over : USUAL_LEAST);
+    most = most < MAX_DEVIATION * l->mean_read_ns ? most : MAX_DEVIATION * l->mean_read_ns;
+    diff = (took < most ? took : most) - l->mean_read_ns;
+    window = (double)l->n_reads < window ? (double)l->n_reads : window;
+    l->mean_read_ns += diff / (window > MEAN_MIN_TICKS ? window : MEAN_MIN_TICKS);
     return (int64_t)diff;
 }
 
-/* The next tick after now; those in between are missed. */
+/* The next tick after now. Ticks in between are missed. */
 static uint64_t next_tick(struct loop *l, uint64_t due)
 {
-    uint64_t now = clock_now_ns(), next = due + l->interval_ns + (uint64_t)spare(l, now - l->woke_ns);
+    uint64_t now = clock_now_ns(), next = due + l->interval_ns + (uint64_t)pause_correction(l, now - l->woke_ns);
 
     if (now > next) {
         uint64_t skipped = (now - next) / l->interval_ns + 1;
@@ -155,8 +157,7 @@ static uint64_t next_tick(struct loop *l, uint64_t due)
     return next;
 }
 
-/* Up to a fifth of the interval to either side, so that a program with a rhythm of its own is seen at all its
- * moments. */
+/* Up to a fifth of the interval in either direction, so that sampling does not run in step with a periodic program. */
 static uint64_t jitter(struct loop *l, uint64_t due)
 {
     uint64_t fifth = l->interval_ns / 5;
@@ -167,25 +168,26 @@ static uint64_t jitter(struct loop *l, uint64_t due)
     return fifth ? due - fifth + l->random % (2 * fifth) : due;
 }
 
-/* To be run before everyone else costs a little more at each wake-up: only for high rates, and where we are often run
- * late. That is worse than it seems: on the target's own core we are run late while it runs, and in time while it
- * sleeps, and would see it asleep too often. */
-static void be_urgent_if_late(struct loop *l)
+/* Realtime scheduling makes each wakeup a little more expensive. Use it only at high rates, and when the kernel often
+ * wakes us late. Late wakeups bias the profile: on the target's core they occur while the target runs and not while it
+ * sleeps, so it would be seen asleep too often. */
+static void use_realtime_if_late(struct loop *l)
 {
     if (l->tree->sampler->options.same_core &&
-        (l->interval_ns < URGENT_NS || l->late + l->missed > 5 + l->ticks / LATE_SHARE))
+        (l->interval_ns < REALTIME_INTERVAL_NS || l->late + l->missed > 5 + l->ticks / LATE_SHARE))
         cpu_affinity_use_realtime(&l->tree->sampler->pauser.affinity, true);
 }
 
-/* Where nothing gets us run in time on the target's core, it is held from another one instead, if it may be. */
-static void stay_apart_if_late(struct loop *l)
+/* If realtime scheduling is not allowed and wakeups on the target's core stay late, use ptrace from another core
+ * instead. */
+static void leave_core_if_late(struct loop *l)
 {
     struct sampler *s = l->tree->sampler;
 
     if (s->pauser.ptrace_refused || s->pauser.avoid_cores) {
         s->pauser.avoid_cores = !s->pauser.ptrace_refused;
-    } else if (s->options.same_core && s->pauser.affinity.realtime_refused && l->late > 5 + l->ticks / APART_SHARE &&
-               cpu_affinity_has_others(&s->pauser.affinity)) {
+    } else if (s->options.same_core && s->pauser.affinity.realtime_refused &&
+               l->late > 5 + l->ticks / LEAVE_CORE_SHARE && cpu_affinity_has_others(&s->pauser.affinity)) {
         cpu_affinity_move_away(&s->pauser.affinity);
         s->pauser.avoid_cores = true;
     }
@@ -193,10 +195,10 @@ static void stay_apart_if_late(struct loop *l)
 
 static int sample(struct loop *l, uint64_t start)
 {
-    struct moment m = {l, clock_now_ns() - start};
-    int r = process_tree_sample(l->tree, deliver, &m);
+    struct tick_context ctx = {l, clock_now_ns() - start};
+    int r = process_tree_sample(l->tree, deliver, &ctx);
 
-    if (r == ERR_GONE && is_over(l))
+    if (r == ERR_GONE && check_ended(l))
         return r;
     l->ticks++;
     return r == ERR_GONE ? 0 : r;
@@ -210,24 +212,24 @@ int loop_run(struct loop *l)
     l->end = LOOP_DURATION;
     l->random = start | 1;
     l->woke_ns = start;
-    l->python_ns = start;
+    l->python_seen_ns = start;
     clock_set_min_timer_slack();
     cpu_affinity_use_short_slice();
-    be_urgent_if_late(l);
+    use_realtime_if_late(l);
     for (;;) {
         if (l->duration_ns && due - start >= l->duration_ns) {
-            if (sleep_to(l, start, start + l->duration_ns))
+            if (sleep_until(l, start, start + l->duration_ns))
                 l->end = LOOP_DURATION;
             break;
         }
-        if (!sleep_to(l, start, jitter(l, due)))
+        if (!sleep_until(l, start, jitter(l, due)))
             break;
         r = sample(l, start);
         if (r < 0)
             break;
         due = next_tick(l, due);
-        be_urgent_if_late(l);
-        stay_apart_if_late(l);
+        use_realtime_if_late(l);
+        leave_core_if_late(l);
     }
     r = l->error < 0 ? l->error : r;
     l->elapsed_ns = clock_now_ns() - start;

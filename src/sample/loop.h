@@ -1,44 +1,45 @@
 /*
- * Time: samples a tree of processes at a steady rate until told to end, or until all of it has ended. Late ticks are
- * dropped, never made up.
+ * The recording loop: samples a process tree at a steady rate until the duration is over, the caller stops it, or all
+ * processes have ended. Ticks that are too late are dropped, not made up for.
  */
 #ifndef SAMPLE_LOOP_H
 #define SAMPLE_LOOP_H
 
 #include "sample/process_tree.h"
 
-enum loop_end { LOOP_DURATION, LOOP_ASKED, LOOP_GONE };
+enum loop_end { LOOP_DURATION, LOOP_STOPPED, LOOP_GONE };
 
-/* What the caller wants done between two samples: false ends the loop. */
+/* Called between samples. False stops the loop. */
 typedef bool (*loop_tick)(void *arg, uint64_t elapsed_ns);
-/* One stack, seen `elapsed_ns` after the start. 0, or an error that ends the loop. */
+/* Receives one stack, sampled `elapsed_ns` after the start. 0, or an error that ends the loop. */
 typedef int (*loop_trace)(const struct trace *trace, uint64_t elapsed_ns, void *arg);
 
 struct loop {
     struct process_tree *tree;
     uint64_t interval_ns;
-    uint64_t duration_ns; /* 0: no end */
+    uint64_t duration_ns; /* 0: no limit */
     loop_tick tick;
     loop_trace trace;
     void *arg;
     /* Results. */
     uint64_t ticks, missed;
+    uint64_t late; /* ticks with a wakeup that was more than 300 us late */
     uint64_t elapsed_ns;
     enum loop_end end;
-    uint64_t random;             /* state of the jitter */
-    uint64_t late;               /* ticks at which we were woken long after we should have been */
-    uint64_t woke_ns;            /* when we last slept */
-    double usual_ns;             /* how long we are on the target's core for a tick, */
-    uint64_t spared;             /* as a mean over so many */
-    uint64_t on_core, elsewhere; /* stacks that were read there so far, and not there */
-    uint64_t root_ns;            /* when the root was last looked at */
-    uint64_t python_ns;          /* when the root, or any Python, was last there */
-    uint64_t looked_ns;          /* when signals and the target were last looked at */
-    uint64_t refreshed_ns;       /* when new processes were last looked for */
-    int error;                   /* that a look around met with */
+    /* State. */
+    uint64_t random;                       /* state of the jitter */
+    uint64_t woke_ns;                      /* when the last sleep ended */
+    double mean_read_ns;                   /* mean time that the sampler spends on the target's core per tick, */
+    uint64_t n_reads;                      /* over this many ticks */
+    uint64_t same_core_reads, other_reads; /* pauser.reads at the last tick: same core, and ptrace or unpaused */
+    uint64_t root_checked_ns;              /* when the root was last checked */
+    uint64_t python_seen_ns;               /* when the root or another Python process last existed */
+    uint64_t housekept_ns;                 /* when signals and the target were last checked */
+    uint64_t refreshed_ns;                 /* when the process tree was last refreshed */
+    int error;                             /* from a refresh; it ends the loop */
 };
 
-/* 0, or an error. */
+/* 0 or an error. */
 int loop_run(struct loop *l);
 
 #endif

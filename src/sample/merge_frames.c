@@ -1,5 +1,5 @@
 /*
- * The merge. Called by process.c for each stack that is delivered. What cannot be placed is kept all the same.
+ * Merges native and Python frames. Python frames that match no native frame are kept, behind a marker.
  */
 #include "sample/merge_frames.h"
 
@@ -10,23 +10,23 @@
 #define NONE        EVAL_FRAMES_NONE
 #define MAX_CFRAMES 64
 
-void merge_frames_free(struct merged_frames *w)
+void merge_frames_free(struct merged_frames *m)
 {
-    free(w->items);
-    free(w->at);
-    eval_frames_free(&w->loops);
-    *w = (struct merged_frames){0};
+    free(m->items);
+    free(m->at);
+    eval_frames_free(&m->eval_frames);
+    *m = (struct merged_frames){0};
 }
 
-static int add(struct merged_frames *w, const struct frame *f)
+static int add(struct merged_frames *m, const struct frame *f)
 {
-    if (grow_array((void **)&w->items, &w->cap, w->n + 1, sizeof(*w->items)) < 0)
+    if (grow_array((void **)&m->items, &m->cap, m->n + 1, sizeof(*m->items)) < 0)
         return ERR_NOMEM;
-    w->items[w->n++] = *f;
+    m->items[m->n++] = *f;
     return 0;
 }
 
-/* The last frame of a group: the one that was entered from C. Up to 3.10 each was. */
+/* True for the last frame of a group, which C code entered. Up to 3.10, each frame is a group. */
 static bool ends_group(const struct py_frame *f)
 {
     return f->is_entry || f->is_shim_entry;
@@ -41,17 +41,17 @@ static size_t count_groups(const struct frames *f)
     return n;
 }
 
-/* 3.12 and later: the frame that marks the entry lies in the C stack of the loop. */
-static void entries_by_frame(struct merged_frames *w, const struct frames *f)
+/* 3.12 and later: the entry frame lies on the C stack of the eval function. */
+static void entries_by_frame(struct merged_frames *m, const struct frames *f)
 {
     size_t g = 0;
 
     for (size_t i = 0; i < f->n; i++)
         if (ends_group(&f->items[i]) || i + 1 == f->n)
-            w->at[g++] = f->items[i].entry;
+            m->at[g++] = f->items[i].entry;
 }
 
-/* The _PyCFrame, from `cframe` on, whose current frame is `frame`; 0: none of the next. */
+/* The first _PyCFrame from `cframe` outwards whose current frame is `frame`; 0: none of the next MAX_CFRAMES. */
 static addr_t find_cframe(const struct native *n, const struct layout *l, addr_t cframe, addr_t frame)
 {
     uint64_t current, next;
@@ -66,9 +66,9 @@ static addr_t find_cframe(const struct native *n, const struct layout *l, addr_t
     return 0;
 }
 
-/* 3.11: the chain of _PyCFrame lies there. Each has the innermost frame of its group; one that is new has none yet, and a
- * generator that C code throws into is put above what its loop runs (gen_throw, Objects/genobject.c). */
-static void entries_by_cframe(struct merged_frames *w, const struct frames *f, const struct native *n,
+/* 3.11: the _PyCFrame chain lies on the C stack. Each points to the innermost frame of its group. A new one has no
+ * frame yet, and gen_throw (Objects/genobject.c) puts a generator above the frame that the eval function runs. */
+static void entries_by_cframe(struct merged_frames *m, const struct frames *f, const struct native *n,
                               const struct layout *l, addr_t cframe)
 {
     size_t g = 0, first = 0;
@@ -78,20 +78,20 @@ static void entries_by_cframe(struct merged_frames *w, const struct frames *f, c
 
         if (!ends_group(&f->items[i]) && i + 1 < f->n)
             continue;
-        w->at[g] = find_cframe(n, l, cframe, f->items[first].addr);
-        if (w->at[g] && (!native_word(n, w->at[g] + (addr_t)l->cf_previous, &next) || next <= cframe))
+        m->at[g] = find_cframe(n, l, cframe, f->items[first].addr);
+        if (m->at[g] && (!native_word(n, m->at[g] + (addr_t)l->cf_previous, &next) || next <= cframe))
             next = 0;
-        if (w->at[g])
+        if (m->at[g])
             cframe = next;
         g++;
         first = i + 1;
     }
 }
 
-/* What the frames are on: a signal handler can have a stack of its own. */
+/* The stacks that the frames are on. A signal handler can run on its own stack (sigaltstack). */
 struct extent {
-    size_t last; /* where the last of the stacks begins */
-    addr_t end;  /* of the highest one */
+    size_t outer; /* index of the first frame on the outermost stack */
+    addr_t end;   /* end of the highest stack */
 };
 
 static struct extent extent_of(const struct native *n)
@@ -102,14 +102,14 @@ static struct extent extent_of(const struct native *n)
         const struct native_frame *f = &n->stack.items[i];
 
         if (i && f->sp < f[-1].sp)
-            e.last = i;
+            e.outer = i;
         if (f->cfa > e.end)
             e.end = f->cfa;
     }
     return e;
 }
 
-/* The native frame that an address is in, from frame `i` on, or NONE. */
+/* The native frame that contains the address `entry`, from frame `i` outwards, or NONE. */
 static size_t find_frame(const struct native *n, size_t i, const struct extent *e, addr_t entry)
 {
     for (; entry < e->end && i < n->stack.n; i++) {
@@ -117,63 +117,63 @@ static size_t find_frame(const struct native *n, size_t i, const struct extent *
 
         if (f->sp <= entry && entry < f->cfa)
             return i;
-        if (f->sp > entry && i >= e->last)
+        if (f->sp > entry && i >= e->outer)
             return NONE;
     }
     return NONE;
 }
 
-/* Addresses in the stack -> native frames; both go outwards. */
-static void place_by_address(struct merged_frames *w, size_t n_groups, const struct native *n)
+/* Turns addresses on the stack into indices of native frames. Both go outwards. */
+static void place_by_address(struct merged_frames *m, size_t n_groups, const struct native *n)
 {
     struct extent extent = extent_of(n);
     size_t i = 0;
 
     for (size_t g = 0; g < n_groups; g++) {
-        w->at[g] = w->at[g] ? find_frame(n, i, &extent, w->at[g]) : NONE;
-        if (w->at[g] != NONE)
-            i = w->at[g] + 1;
+        m->at[g] = m->at[g] ? find_frame(n, i, &extent, m->at[g]) : NONE;
+        if (m->at[g] != NONE)
+            i = m->at[g] + 1;
     }
 }
 
-static int place_groups(struct merged_frames *w, size_t n_groups, const struct native *n, const struct python *py,
+static int place_groups(struct merged_frames *m, size_t n_groups, const struct native *n, const struct python *py,
                         const struct frames *f, addr_t cframe)
 {
-    if (grow_array((void **)&w->at, &w->cap_at, n_groups + 1, sizeof(*w->at)) < 0)
+    if (grow_array((void **)&m->at, &m->cap_at, n_groups + 1, sizeof(*m->at)) < 0)
         return ERR_NOMEM;
     if (py->layout.fr_owner == NO) /* each frame is a group */
-        return eval_frames_match(&w->loops, n, f, w->at);
+        return eval_frames_match(&m->eval_frames, n, f, m->at);
     if (py->layout.fr_is_entry != NO)
-        entries_by_cframe(w, f, n, &py->layout, cframe);
+        entries_by_cframe(m, f, n, &py->layout, cframe);
     else
-        entries_by_frame(w, f);
-    place_by_address(w, n_groups, n);
+        entries_by_frame(m, f);
+    place_by_address(m, n_groups, n);
     return 0;
 }
 
-/* A group without a place is shown with the one that it was the caller of, or the other way around. Those outside of all
- * that have one are left. */
-static void fill_gaps(struct merged_frames *w, size_t n_groups, bool has_shims)
+/* A group without a native frame is shown at that of the next group inwards, or of the first placed group outwards.
+ * Groups outside of all placed groups stay unplaced. */
+static void place_gaps(struct merged_frames *m, size_t n_groups, bool has_shims)
 {
     size_t n_placed = n_groups;
 
-    while (n_placed && w->at[n_placed - 1] == NONE)
+    while (n_placed && m->at[n_placed - 1] == NONE)
         n_placed--;
     for (size_t g = 0; g < n_placed; g++) {
-        if (w->at[g] != NONE)
+        if (m->at[g] != NONE)
             continue;
-        for (size_t k = g + 1; k < n_placed && w->at[g] == NONE; k++)
-            w->at[g] = w->at[g ? g - 1 : k];
-        w->failed |= has_shims; /* from 3.12 on each has one */
+        for (size_t k = g + 1; k < n_placed && m->at[g] == NONE; k++)
+            m->at[g] = m->at[g ? g - 1 : k];
+        m->failed |= has_shims; /* from 3.12 on, each group has an entry frame */
     }
 }
 
-static int add_group(struct merged_frames *w, const struct frames *f, const struct frame *shown, size_t *next)
+static int add_group(struct merged_frames *m, const struct frames *f, const struct frame *shown, size_t *next)
 {
     while (*next < f->n) {
         size_t i = (*next)++;
 
-        if (add(w, &shown[i]) < 0)
+        if (add(m, &shown[i]) < 0)
             return ERR_NOMEM;
         if (ends_group(&f->items[i]))
             break;
@@ -181,16 +181,16 @@ static int add_group(struct merged_frames *w, const struct frames *f, const stru
     return 0;
 }
 
-/* Where in the stack a native frame is. */
-struct merge_spot {
-    bool at_root; /* no Python is below it */
-    bool at_loop; /* it called the loop */
-    const struct symbols_name
-        *last; /* the frame before, unless that is Python: a call of a Cython function is several */
+/* Where a native frame is in the stack. */
+struct merge_position {
+    bool at_root;    /* no Python frame is further out */
+    bool calls_eval; /* it called the eval function */
+    /* The last native function; NULL after a Python frame. One call of a Cython function takes several C functions. */
+    const struct symbols_name *previous;
 };
 
-/* The frames of one address. */
-static int add_native(struct merged_frames *w, const struct native *n, size_t i, struct merge_spot *spot)
+/* Adds the functions at one native frame. */
+static int add_native(struct merged_frames *m, const struct native *n, size_t i, struct merge_position *position)
 {
     const struct native_chain *c = native_frame_names(n, i);
     bool all = n->sampler->options.native_all;
@@ -199,77 +199,77 @@ static int add_native(struct merged_frames *w, const struct native *n, size_t i,
         const struct native_func *nf = &c->items[k];
         struct frame f = {.func = nf->func, .line = nf->line};
 
-        if (!all &&
-            (nf->hidden || nf->is_eval || (spot->at_root && nf->hidden_at_root) ||
-             (spot->at_loop && nf->hidden_at_loop) || (spot->last && symbols_same_call(&nf->symbols_id, spot->last))))
+        if (!all && (nf->hidden || nf->is_eval || (position->at_root && nf->hidden_at_root) ||
+                     (position->calls_eval && nf->hidden_if_calls_eval) ||
+                     (position->previous && symbols_same_call(&nf->symbols_id, position->previous))))
             continue;
-        if (add(w, &f) < 0)
+        if (add(m, &f) < 0)
             return ERR_NOMEM;
-        spot->last = nf->symbols_id.name ? &nf->symbols_id : NULL;
+        position->previous = nf->symbols_id.name ? &nf->symbols_id : NULL;
     }
-    spot->at_loop = false;
+    position->calls_eval = false;
     return 0;
 }
 
-static int add_mark(struct merged_frames *w, struct sampler *s, const char *name)
+static int add_marker(struct merged_frames *m, struct sampler *s, const char *name)
 {
     struct func key = {.name = intern_str(s->names, name),
                        .filename = intern_str(s->names, "native stack"),
                        .short_filename = intern_str(s->names, "native stack")};
     struct frame f = {.func = key.name && key.filename && key.short_filename ? sampler_func(s, &key) : NULL};
 
-    return f.func ? add(w, &f) : ERR_NOMEM;
+    return f.func ? add(m, &f) : ERR_NOMEM;
 }
 
-/* Groups that have no place: after the native frames that are known, behind a mark. */
-static int add_rest(struct merged_frames *w, struct sampler *s, size_t n_groups, size_t g, const struct frames *f,
-                    const struct frame *shown, size_t *next)
+/* Adds the groups without a native frame, behind a marker. */
+static int add_unplaced_groups(struct merged_frames *m, struct sampler *s, size_t n_groups, size_t g,
+                               const struct frames *f, const struct frame *shown, size_t *next)
 {
     if (g == n_groups)
         return 0;
-    w->failed = true;
-    if (add_mark(w, s, "[missing native frames]") < 0)
+    m->failed = true;
+    if (add_marker(m, s, "[missing native frames]") < 0)
         return ERR_NOMEM;
     for (; g < n_groups; g++)
-        if (add_group(w, f, shown, next) < 0)
+        if (add_group(m, f, shown, next) < 0)
             return ERR_NOMEM;
     return 0;
 }
 
-/* All groups whose place this is; true when there was one. */
-static int add_groups(struct merged_frames *w, size_t i, size_t n_groups, size_t *g, const struct frames *f,
-                      const struct frame *shown, size_t *next)
+/* Adds all groups of native frame `i`. 1 when there was one, 0 when not, or ERR_NOMEM. */
+static int add_groups_at(struct merged_frames *m, size_t i, size_t n_groups, size_t *g, const struct frames *f,
+                         const struct frame *shown, size_t *next)
 {
     size_t before = *g;
 
-    for (; *g < n_groups && w->at[*g] == i; ++*g)
-        if (add_group(w, f, shown, next) < 0)
+    for (; *g < n_groups && m->at[*g] == i; ++*g)
+        if (add_group(m, f, shown, next) < 0)
             return ERR_NOMEM;
     return *g > before;
 }
 
-int merge_frames(struct merged_frames *w, const struct native *n, const struct python *py, const struct frames *frames,
+int merge_frames(struct merged_frames *m, const struct native *n, const struct python *py, const struct frames *frames,
                  const struct frame *shown, addr_t cframe)
 {
     size_t n_groups = count_groups(frames), g = 0, next = 0;
-    struct merge_spot spot = {0};
-    int r = place_groups(w, n_groups, n, py, frames, cframe);
+    struct merge_position position = {0};
+    int r = place_groups(m, n_groups, n, py, frames, cframe);
 
-    w->n = 0;
-    w->failed = false;
+    m->n = 0;
+    m->failed = false;
     if (r == 0)
-        fill_gaps(w, n_groups, py->layout.fr_owner != NO && py->layout.fr_is_entry == NO);
+        place_gaps(m, n_groups, py->layout.fr_owner != NO && py->layout.fr_is_entry == NO);
     for (size_t i = 0; r >= 0 && i < n->stack.n; i++) {
-        r = add_groups(w, i, n_groups, &g, frames, shown, &next);
-        spot.at_root = n_groups && g == n_groups;
+        r = add_groups_at(m, i, n_groups, &g, frames, shown, &next);
+        position.at_root = n_groups && g == n_groups;
         if (r > 0) {
-            spot.last = NULL;
-            spot.at_loop = true;
+            position.previous = NULL;
+            position.calls_eval = true;
         }
         if (r == 0 || (r > 0 && n->sampler->options.native_all))
-            r = add_native(w, n, i, &spot);
+            r = add_native(m, n, i, &position);
     }
     if (r >= 0 && g == n_groups && !n->stack.complete && n->captured && n->sampler->options.native_all)
-        r = add_mark(w, n->sampler, "[missing native frames]");
-    return r < 0 ? r : add_rest(w, n->sampler, n_groups, g, frames, shown, &next);
+        r = add_marker(m, n->sampler, "[missing native frames]");
+    return r < 0 ? r : add_unplaced_groups(m, n->sampler, n_groups, g, frames, shown, &next);
 }

@@ -1,5 +1,5 @@
 /*
- * Registers and stack of a held thread -> named native frames. Called by stack.c (capture) and process.c (the rest).
+ * Copies the registers and the stack of a paused thread, then unwinds and symbolizes the copy.
  */
 #include "sample/native.h"
 
@@ -17,56 +17,44 @@
 #include <string.h>
 #include <unistd.h>
 
-#define UPDATE_NS    NS_PER_S          /* libraries come and go */
-#define HURRY_NS     (20 * NS_PER_MS)  /* when an address is in none of those known */
-#define TURN_NS      (500 * NS_PER_US) /* a library is not unloaded, replaced and loaded again in less */
-#define LATE_NS      (10 * NS_PER_MS)  /* names were read from files */
-#define UPDATE_TRIES 4
-#define BELOW        128 /* a function that returns has left its frame, but its saved registers are looked for there */
-#define MAX_STACK    ((uint64_t)1 << 30)
-#define OTHER_STACK  ((size_t)64 * 1024) /* of a stack of which nothing is known */
+#define UPDATE_NS         NS_PER_S          /* libraries can be loaded or unloaded */
+#define UPDATE_BACKOFF_NS (20 * NS_PER_MS)  /* after an update that did not help to unwind a stack */
+#define RELOAD_NS         (500 * NS_PER_US) /* replacing a library with another and back takes longer */
+#define LATE_NS           (10 * NS_PER_MS)  /* longer when symbols were read from files */
+#define UPDATE_TRIES      4
+#define BELOW_SP          128 /* CFI finds saved registers below SP when a function has popped its frame */
+#define MAX_STACK         ((uint64_t)1 << 30)
+#define UNKNOWN_STACK     ((size_t)64 * 1024) /* how much to copy of a stack with an unknown end */
 
-static int read_maps(const struct native *n, struct proc_maps *ret)
-{
-    return n->core ? core_file_maps(n->core, ret) : proc_maps_read(n->pid, ret);
-}
-
-/* The interpreter and the C library stay. */
-static void mark_fixed(const struct native *n)
+static int update_modules_once(struct native *n, bool *ret_changed)
 {
     const struct modules *ms = unwind_modules(n->unwind);
-
-    for (size_t i = 0; i < ms->n; i++)
-        ms->items[i]->never_unloaded =
-            ms->items[i]->start == n->names.interpreter || hidden_functions_is_libc(ms->items[i]->path);
-}
-
-static int update_once(struct native *n, bool *ret_changed)
-{
     struct proc_maps maps;
-    int r = read_maps(n, &maps);
+    int r = n->core ? core_file_maps(n->core, &maps) : proc_maps_read(n->pid, &maps);
 
     *ret_changed = false;
     if (r < 0)
         return r;
-    n->stack.n = 0; /* its places may go */
+    n->stack.n = 0; /* its places may be freed */
     for (size_t i = 0; i < maps.n; i++)
         if (strcmp(maps.items[i].path, "[stack]") == 0)
             n->main_stack_end = maps.items[i].end;
     r = unwind_update(n->unwind, n->mem, &maps, ret_changed);
-    mark_fixed(n);
+    for (size_t i = 0; i < ms->n; i++) /* the interpreter and the C library are never unloaded */
+        ms->items[i]->never_unloaded =
+            ms->items[i]->start == n->names.interpreter || hidden_functions_is_libc(ms->items[i]->path);
     proc_maps_free(&maps);
     return r;
 }
 
-/* The maps and what is in memory there are not read at one instant: until nothing changes. */
-static int update(struct native *n)
+/* The maps and the memory they describe are not read at the same instant. Repeat until nothing changes. */
+static int update_modules(struct native *n)
 {
     bool changed = true;
     int r = 0;
 
     for (int i = 0; i < UPDATE_TRIES && changed && r == 0; i++)
-        r = update_once(n, &changed);
+        r = update_modules_once(n, &changed);
     n->updated_ns = clock_now_ns();
     return r;
 }
@@ -99,14 +87,14 @@ int native_open(struct native *n, struct sampler *s, pid_t pid, const struct fil
     n->names.inner_pid = inner_pid(n);
     n->names.interpreter = py->image;
     n->names.is_python2 = py->major == 2;
-    n->names.all = s->options.native_all;
+    n->names.show_hidden = s->options.native_all;
     n->unwind = unwind_new();
     if (!n->unwind)
         return ERR_NOMEM;
     unwind_set_free(n->unwind, native_names_free_module);
     files_of_modules = (struct module_files){native_names_open_module, &n->names, n->names.root_fd};
     unwind_set_files(n->unwind, &files_of_modules);
-    return update(n);
+    return update_modules(n);
 }
 
 void native_close(struct native *n)
@@ -120,8 +108,8 @@ void native_close(struct native *n)
     *n = (struct native){0};
 }
 
-/* What is known of where the stack ends: 0 when nothing is. */
-static uint64_t stack_size(const struct native *n, uint64_t sp, uint64_t base, bool is_main)
+/* The number of bytes from `sp` to the end of the stack; 0 when the end is unknown. */
+static uint64_t stack_size(const struct native *n, uint64_t sp, uint64_t fs_base, bool is_main)
 {
     const struct core_segment *s = n->core ? core_file_segment(n->core, sp) : NULL;
 
@@ -129,27 +117,27 @@ static uint64_t stack_size(const struct native *n, uint64_t sp, uint64_t base, b
         return s->end - sp;
     if (is_main && n->main_stack_end > sp && n->main_stack_end - sp < MAX_STACK)
         return n->main_stack_end - sp;
-    if (base > sp && base - sp < MAX_STACK)
-        return base - sp;
+    if (fs_base > sp && fs_base - sp < MAX_STACK)
+        return fs_base - sp;
     return 0;
 }
 
-/* What tells which libraries are there, and with it the stack, in one go. Without a length, or where it cannot be read as
- * a whole, only the first; then it is false. */
+/* Reads the stack and the module identities in one call. False when `want` is 0 or the stack cannot be read as a
+ * whole; then it reads the identities only. */
 static bool copy_stack(struct native *n, uint64_t sp, size_t want)
 {
     struct mem_span spans[1 + MODULE_IDENTITY_MAX] = {{sp, n->bytes, want}};
-    size_t n_marks = unwind_identity_spans(n->unwind, spans + 1),
-           got = want ? mem_readv(n->mem, spans, 1 + n_marks) : 0;
+    size_t n_identities = unwind_identity_spans(n->unwind, spans + 1),
+           got = want ? mem_readv(n->mem, spans, 1 + n_identities) : 0;
 
-    unwind_identity_check(n->unwind, got ? got - 1 : mem_readv(n->mem, spans + 1, n_marks));
+    unwind_identity_check(n->unwind, got ? got - 1 : mem_readv(n->mem, spans + 1, n_identities));
     return got > 0;
 }
 
-/* Page after page, up to where there is no more. */
+/* Reads page by page, up to the first page that cannot be read. Returns the number of bytes. */
 static size_t copy_pages(struct native *n, uint64_t sp, size_t want)
 {
-    struct mem_span spans[OTHER_STACK / 4096 + 1];
+    struct mem_span spans[UNKNOWN_STACK / 4096 + 1];
     size_t n_spans = 0, at = 0, got;
 
     while (at < want && n_spans < sizeof(spans) / sizeof(spans[0])) {
@@ -166,40 +154,40 @@ static size_t copy_pages(struct native *n, uint64_t sp, size_t want)
     return at;
 }
 
-void native_capture(struct native *n, const struct regs *regs, uint64_t base, bool is_main, size_t limit)
+void native_capture(struct native *n, const struct regs *regs, uint64_t fs_base, bool is_main, size_t limit)
 {
-    uint64_t sp = regs->r[REGS_SP] - BELOW, size = stack_size(n, sp, base, is_main);
+    uint64_t sp = regs->r[REGS_SP] - BELOW_SP, size = stack_size(n, sp, fs_base, is_main);
     size_t want = size && size < limit ? (size_t)size : limit;
 
     n->captured = false;
     n->regs = *regs;
-    if (!size && want > OTHER_STACK)
-        want = OTHER_STACK;
+    if (!size && want > UNKNOWN_STACK)
+        want = UNKNOWN_STACK;
     if (grow_array((void **)&n->bytes, &n->cap_bytes, want + 8, 1) < 0)
         return;
     if (!copy_stack(n, sp, size ? want : 0))
-        want = copy_pages(n, sp, want < OTHER_STACK ? want : OTHER_STACK);
+        want = copy_pages(n, sp, want < UNKNOWN_STACK ? want : UNKNOWN_STACK);
     n->copy = (struct stack_copy){.addr = sp, .bytes = n->bytes, .len = want, .fallback = n->core ? n->mem : NULL};
     n->captured = true;
     n->captured_ns = clock_now_ns();
 }
 
-/* Again with new maps when the old ones may be the reason that it did not get to the end. */
-static int walk(struct native *n)
+/* If the stack could not be unwound to its end, updates the modules and tries once more. */
+static int unwind_captured(struct native *n)
 {
     uint64_t now = clock_now_ns();
-    int r = !n->core && now - n->updated_ns > UPDATE_NS ? update(n) : 0;
+    int r = !n->core && now - n->updated_ns > UPDATE_NS ? update_modules(n) : 0;
 
     if (r == ERR_NOMEM)
         return r;
     r = unwind_stack(n->unwind, n->mem, &n->regs, &n->copy, &n->stack);
-    if (r < 0 || (n->stack.complete && !n->stack.unknown_pc) || n->core || now < n->hurry_ns)
+    if (r < 0 || (n->stack.complete && !n->stack.unknown_pc) || n->core || now < n->no_update_until_ns)
         return r;
-    if (update(n) == ERR_NOMEM)
+    if (update_modules(n) == ERR_NOMEM)
         return ERR_NOMEM;
     r = unwind_stack(n->unwind, n->mem, &n->regs, &n->copy, &n->stack);
-    if (!n->stack.complete || n->stack.unknown_pc) /* they were not */
-        n->hurry_ns = now + HURRY_NS;
+    if (!n->stack.complete || n->stack.unknown_pc) /* the update did not help */
+        n->no_update_until_ns = now + UPDATE_BACKOFF_NS;
     return r;
 }
 
@@ -215,7 +203,7 @@ static int name_frames(struct native *n)
     return 0;
 }
 
-void native_forget(struct native *n)
+void native_clear(struct native *n)
 {
     n->stack.n = 0;
     n->stack.complete = false;
@@ -224,24 +212,24 @@ void native_forget(struct native *n)
 
 int native_unwind(struct native *n)
 {
-    uint64_t passed;
+    uint64_t elapsed;
     bool shares;
     int r;
 
-    native_forget(n);
+    native_clear(n);
     if (!n->captured)
         return 0;
-    r = walk(n);
+    r = unwind_captured(n);
     if (r == 0)
         r = name_frames(n);
     if (r < 0 || n->core)
         return r;
     if (!unwind_modules_unchanged(n->unwind, n->mem, &n->stack, &shares))
-        return update(n) == ERR_NOMEM ? ERR_NOMEM : NATIVE_CHANGED;
+        return update_modules(n) == ERR_NOMEM ? ERR_NOMEM : NATIVE_CHANGED;
     if (!unwind_is_confirmed(n->unwind, &n->stack))
         return NATIVE_CHANGED;
-    passed = clock_now_ns() - n->captured_ns;
-    return shares && passed > TURN_NS ? NATIVE_CHANGED : passed > LATE_NS ? NATIVE_LATE : 0;
+    elapsed = clock_now_ns() - n->captured_ns;
+    return shares && elapsed > RELOAD_NS ? NATIVE_CHANGED : elapsed > LATE_NS ? NATIVE_LATE : 0;
 }
 
 const struct native_chain *native_frame_names(const struct native *n, size_t i)

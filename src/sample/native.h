@@ -1,9 +1,9 @@
 /*
- * The native stack of a thread: captured while the thread stands still, unwound and named afterwards.
+ * The native stack of a thread: captured while the thread is paused, unwound and symbolized afterwards.
  *
- *     native_capture(n, &regs, base, limit);   // registers and the used stack, in one go
- *     …let the thread go…
- *     native_unwind(n);                        // n's stack and its names; again if it says so
+ *     native_capture(n, &regs, fs_base, is_main, limit);   // copies the registers and the stack
+ *     ... resume the thread ...
+ *     r = native_unwind(n);                                // fills n->stack; NATIVE_CHANGED: capture again
  */
 #ifndef SAMPLE_NATIVE_H
 #define SAMPLE_NATIVE_H
@@ -20,42 +20,42 @@ struct native {
     pid_t pid;
     struct unwind *unwind;
     struct native_names names;
-    uint64_t updated_ns;   /* when the maps were last looked at */
-    uint64_t hurry_ns;     /* until then they are not looked at because of a stack that is cut off */
-    addr_t main_stack_end; /* of the main thread */
+    uint64_t updated_ns;         /* when the maps were last read */
+    uint64_t no_update_until_ns; /* a stack that ends early does not cause an update before then */
+    addr_t main_stack_end;       /* end of the main thread's stack */
     struct regs regs;
     struct stack_copy copy;
     unsigned char *bytes;
     size_t cap_bytes;
     uint64_t captured_ns;
-    bool captured; /* there is something to unwind */
+    bool captured; /* there is a stack to unwind */
     struct native_stack stack;
-    uint64_t key; /* equal for stacks that read the same */
+    uint64_t key; /* equal for stacks with the same functions and lines */
 };
 
-/* For one process. Opens what it needs; 0 or an error. */
+/* Prepares for one process and reads its maps. 0 or an error. */
 int native_open(struct native *n, struct sampler *s, pid_t pid, const struct files *files, struct mem *mem,
                 const struct core_file *core, const struct python *py);
 void native_close(struct native *n);
 
-/* Copies the stack from its pointer on, `limit` bytes at most. `base` is the thread's FS register: with glibc and musl
- * it points just above the stack of all threads but the first. */
-void native_capture(struct native *n, const struct regs *regs, uint64_t base, bool is_main, size_t limit);
+/* Copies the registers and up to `limit` bytes of the stack. `fs_base` is the FS register: with glibc and musl it
+ * points just above the stack of every thread but the main thread. */
+void native_capture(struct native *n, const struct regs *regs, uint64_t fs_base, bool is_main, size_t limit);
 
-/* 0 or ERR_NOMEM. A stack that cannot be followed to its end is kept as far as it goes. NATIVE_CHANGED: a library was
- * loaded or unloaded meanwhile, so that the names may be wrong: it must be captured again. NATIVE_LATE: it took so long that
- * this may have happened unseen. */
+/* 0 or ERR_NOMEM. A stack that cannot be unwound to its end is kept as far as it goes. NATIVE_CHANGED: a library was
+ * loaded or unloaded in the meantime, so the names may be wrong: capture the stack again. NATIVE_LATE: it took so long
+ * that this may have happened unnoticed. */
 #define NATIVE_CHANGED 1
 #define NATIVE_LATE    2
 int native_unwind(struct native *n);
 
-/* As if nothing could be unwound. */
-void native_forget(struct native *n);
+/* Discards the unwound stack. */
+void native_clear(struct native *n);
 
-/* What frame `i` of the stack is called. */
+/* The functions at frame `i`, set by native_unwind. */
 const struct native_chain *native_frame_names(const struct native *n, size_t i);
 
-/* The word at `addr`, if it is in the copy of the stack. */
+/* The word at `addr`. False when it is not in the copy of the stack. */
 bool native_word(const struct native *n, addr_t addr, uint64_t *ret);
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * Places -> chains of functions. Called after a thread was let go, once for each address that is new.
+ * Looks up the functions at a code address, in ELF symbols, debug info or a perf map.
  */
 #include "sample/native_names.h"
 
@@ -41,7 +41,8 @@ void native_names_free_module(void *user)
     symbols_close(user);
 }
 
-/* The file that is mapped, whatever has become of its path; needs rights that are not always there. */
+/* Opens the mapped file itself, even if its path was removed or replaced. Needs CAP_SYS_ADMIN or
+ * CAP_CHECKPOINT_RESTORE. */
 static int open_mapped(pid_t pid, const struct module *mod)
 {
     char path[96];
@@ -61,7 +62,7 @@ static bool read_build_id(struct mem *m, const struct module *mod, struct build_
     return mem_read(m, mod->start, head, sizeof(head)) == 0 && build_id_from_file(&file, ret) == 0;
 }
 
-/* The file begins with what was in memory when the module was found. */
+/* True when the file starts with the page that was in memory when the module was found. */
 static bool has_first_page(const struct module *mod, int fd)
 {
     unsigned char page[MODULE_PAGE] = {0};
@@ -69,7 +70,7 @@ static bool has_first_page(const struct module *mod, int fd)
     return mod->first_page && pread(fd, page, sizeof(page), 0) > 0 && memcmp(page, mod->first_page, sizeof(page)) == 0;
 }
 
-/* A file that was replaced since, or a library that took the place of another, would give names that are wrong. */
+/* A file that was replaced, or a library loaded in place of another, would give wrong names. */
 static bool is_same_file(struct native_names *names, const struct module *mod, int fd)
 {
     struct build_id here, there;
@@ -209,7 +210,7 @@ static int fill_named(struct native_names *names, const struct module *mod, cons
     return 0;
 }
 
-/* libfoo.so+0x1a2b: where the function begins, if that is known, so that all its addresses read the same. */
+/* libfoo.so+0x1a2b: the start of the function, if known, so that all its addresses have the same name. */
 static int fill_unnamed(struct native_names *names, const struct pc_entry *p, struct native_func *ret)
 {
     const struct module *mod = p->module;
@@ -220,15 +221,16 @@ static int fill_unnamed(struct native_names *names, const struct pc_entry *p, st
         snprintf(name, sizeof(name), "%.256s+0x%llx", base_name(mod->path), (unsigned long long)at);
     else
         snprintf(name, sizeof(name), "[unnamed code]");
-    *ret = (struct native_func){.func = make_func(names, name, NULL, mod->is_elf ? mod->path : "[memory]"),
-                                .hidden = hidden_functions_match(NULL, mod->path, mod->start == names->interpreter),
-                                .hidden_at_root = hidden_functions_is_libc(mod->path),
-                                .hidden_at_loop = !mod->is_elf}; /* a trampoline of Python's (-X perf_jit) */
+    *ret =
+        (struct native_func){.func = make_func(names, name, NULL, mod->is_elf ? mod->path : "[memory]"),
+                             .hidden = hidden_functions_match(NULL, mod->path, mod->start == names->interpreter),
+                             .hidden_at_root = hidden_functions_is_libc(mod->path),
+                             .hidden_if_calls_eval = !mod->is_elf}; /* a trampoline of the interpreter (-X perf_jit) */
     return ret->func ? 0 : ERR_NOMEM;
 }
 
-/* The map is written as the program goes on: read again when something is not in it. */
-static const char *perf_name(struct native_names *names, addr_t pc)
+/* The target appends to its perf map while it runs. Read the file again when an address is not in it. */
+static const char *look_up_perf_map(struct native_names *names, addr_t pc)
 {
     const char *name = names->perf_map ? perf_map_find(names->perf_map, pc) : NULL;
     uint64_t now = clock_now_ns();
@@ -255,24 +257,16 @@ static const char *perf_name(struct native_names *names, addr_t pc)
     return names->perf_map ? perf_map_find(names->perf_map, pc) : NULL;
 }
 
-/* Python's own trampolines (3.12, -X perf) stand for frames that are shown already. */
-static int fill_perf(struct native_names *names, const char *name, struct native_func *ret)
+/* A hidden function needs neither line nor inlined calls. Reading debug info is the most expensive step. */
+static size_t look_up_symbols(struct native_names *names, const struct module *mod, struct symbols *s, addr_t pc,
+                              struct symbols_name *found)
 {
-    *ret = (struct native_func){.func = make_func(names, name, NULL, "[JIT]"), .hidden = strncmp(name, "py::", 4) == 0};
-    return ret->func ? 0 : ERR_NOMEM;
-}
-
-/* Of a function that is not shown nobody asks for the line, nor for what the compiler put into it; and to read debug
- * info takes longer than all else. */
-static size_t look_up(struct native_names *names, const struct module *mod, struct symbols *s, addr_t pc,
-                      struct symbols_name *found)
-{
-    if (!names->all && symbols_function(s, pc - mod->bias, found) && is_hidden(names, mod, found))
+    if (!names->show_hidden && symbols_function(s, pc - mod->bias, found) && is_hidden(names, mod, found))
         return 1;
     return symbols_lookup(s, pc - mod->bias, found, MAX_INLINED);
 }
 
-static int fill(struct native_names *names, struct pc_entry *p, struct native_func *items, size_t *ret_n)
+static int resolve_place(struct native_names *names, struct pc_entry *p, struct native_func *items, size_t *ret_n)
 {
     struct symbols_name found[MAX_INLINED];
     struct symbols *s;
@@ -281,10 +275,13 @@ static int fill(struct native_names *names, struct pc_entry *p, struct native_fu
 
     if (p->module->is_elf) {
         s = module_symbols(names, p->module);
-        n = s ? look_up(names, p->module, s, p->pc, found) : 0;
-    } else if ((perf = perf_name(names, p->pc))) {
+        n = s ? look_up_symbols(names, p->module, s, p->pc, found) : 0;
+    } else if ((perf = look_up_perf_map(names, p->pc))) {
+        /* -X perf, 3.12 and later: "py::" is the trampoline of a Python frame, which is shown anyway. */
+        *items = (struct native_func){.func = make_func(names, perf, NULL, "[JIT]"),
+                                      .hidden = strncmp(perf, "py::", 4) == 0};
         *ret_n = 1;
-        return fill_perf(names, perf, items);
+        return items->func ? 0 : ERR_NOMEM;
     }
     *ret_n = n ? n : 1;
     return n ? fill_named(names, p->module, found, n, items) : fill_unnamed(names, p, items);
@@ -295,7 +292,7 @@ const struct native_chain *native_names_of(struct native_names *names, struct pc
     struct native_func items[MAX_INLINED];
     size_t n;
 
-    if (!p->user && fill(names, p, items, &n) == 0)
+    if (!p->user && resolve_place(names, p, items, &n) == 0)
         p->user = chain_of(names, items, n);
     return p->user;
 }

@@ -1,5 +1,5 @@
 /*
- * Addresses of code -> functions as they are shown. Each address is looked up once.
+ * Code addresses -> functions as they are shown. Each address is looked up once.
  */
 #ifndef SAMPLE_NATIVE_NAMES_H
 #define SAMPLE_NATIVE_NAMES_H
@@ -12,18 +12,18 @@
 struct perf_map;
 struct files;
 
-/* One function at an address: the one that is there, or one that it was inlined into. */
+/* One function at an address: the function itself, or one that it was inlined into. */
 struct native_func {
     const struct func *func;
     int line;
-    bool hidden;                    /* the interpreter's own, shown with --native-all only */
-    bool hidden_at_root;            /* the same, but only where a thread begins */
-    bool hidden_at_loop;            /* the same, but only where it calls the interpreter's loop */
-    bool is_eval;                   /* the interpreter's loop */
+    bool hidden;                    /* internal to the interpreter: shown with --native-all only */
+    bool hidden_at_root;            /* hidden if no Python frame is further out */
+    bool hidden_if_calls_eval;      /* hidden if it calls the eval function */
+    bool is_eval;                   /* the eval function: see hidden_functions.h */
     struct symbols_name symbols_id; /* for symbols_same_call */
 };
 
-/* What is at an address, innermost first. Equal ones are the same. */
+/* The functions at one address, innermost first. Interned: equal chains are the same pointer. */
 struct native_chain {
     uint64_t hash;
     size_t n;
@@ -33,12 +33,12 @@ struct native_chain {
 struct native_names {
     struct sampler *sampler;
     const struct files *files;
-    int root_fd;        /* the target's root; -1: ours */
+    int root_fd;        /* the target's root directory; -1: ours */
     pid_t pid;          /* 0: a core file */
-    pid_t inner_pid;    /* as the target sees itself */
-    addr_t interpreter; /* start of the module that is Python */
+    pid_t inner_pid;    /* the target's pid in its own namespace */
+    addr_t interpreter; /* start address of the module that holds the interpreter */
     bool is_python2;
-    bool all; /* hidden functions are shown, too */
+    bool show_hidden; /* show hidden functions, too */
     struct mem *mem;
     struct perf_map *perf_map;
     uint64_t perf_map_ns;
@@ -49,13 +49,13 @@ struct native_names {
 
 void native_names_close(struct native_names *names);
 
-/* The names of a place; kept there. NULL when out of memory. */
+/* The functions at a place, cached in place->user. NULL when out of memory. */
 const struct native_chain *native_names_of(struct native_names *names, struct pc_entry *place);
 
-/* For unwind_set_free: what a module keeps for its names. */
+/* For unwind_set_free: closes the symbols of a module. */
 void native_names_free_module(void *user);
 
-/* For unwind_set_files: the file of a module, if it is the very one that is mapped, or -1. */
+/* For unwind_set_files: opens the file of a module. -1 unless it is the file that is mapped. */
 int native_names_open_module(void *names, const struct module *mod, const char **ret_path);
 
 #endif

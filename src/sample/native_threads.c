@@ -1,5 +1,5 @@
 /*
- * Threads that have no Python: those of libraries. Called at each sample with --native-all.
+ * Samples threads that have no Python thread state, such as those of libraries (--native-all).
  */
 #include "base/clock.h"
 #include "base/grow.h"
@@ -11,36 +11,36 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LOOK_NS (100 * NS_PER_MS)
+#define LIST_NS (100 * NS_PER_MS)
 
-static void other_close(struct known_thread *k)
+static void native_thread_close(struct sampled_thread *th)
 {
-    os_thread_close(&k->os);
-    *k = (struct known_thread){0};
+    os_thread_close(&th->os);
+    *th = (struct sampled_thread){0};
 }
 
 void native_threads_free(struct process *p)
 {
     for (size_t i = 0; i < p->n_native_threads; i++)
-        other_close(&p->native_threads[i]);
+        native_thread_close(&p->native_threads[i]);
     free(p->native_threads);
     p->native_threads = NULL;
     p->n_native_threads = p->cap_native_threads = 0;
-    p->native_threads_ns = 0;
+    p->native_threads_listed_ns = 0;
 }
 
 static bool has_python(struct process *p, pid_t tid)
 {
     for (size_t i = 0; i < p->threads.n; i++) {
-        const struct known_thread *k = thread_table_find(&p->table, p->threads.items[i].tstate);
+        const struct sampled_thread *th = thread_table_find(&p->table, p->threads.items[i].tstate);
 
-        if (k && k->os.tid == tid)
+        if (th && th->os.tid == tid)
             return true;
     }
     return false;
 }
 
-/* A thread can call itself anything. */
+/* The name may contain any bytes. */
 static const char *name_of(struct process *p, pid_t tid)
 {
     char *text = NULL, clean[3 * 64];
@@ -57,8 +57,9 @@ static const char *name_of(struct process *p, pid_t tid)
     return name;
 }
 
-/* What was known of it, if it is still that one: files of one that has ended cannot be read. */
-static bool take_known(struct process *p, struct known_thread *old, size_t n_old, pid_t tid, struct known_thread *ret)
+/* Keeps the open files of a thread that is still alive. If the tid was reused, they cannot be read. */
+static bool reuse_thread(struct process *p, struct sampled_thread *old, size_t n_old, pid_t tid,
+                         struct sampled_thread *ret)
 {
     struct task_look look;
 
@@ -66,35 +67,35 @@ static bool take_known(struct process *p, struct known_thread *old, size_t n_old
         if (old[i].os.tid != tid || p->core || task_look(&old[i].os.task, &look) < 0)
             continue;
         *ret = old[i];
-        old[i] = (struct known_thread){0};
+        old[i] = (struct sampled_thread){0};
         return true;
     }
     return false;
 }
 
-static int enter(struct process *p, pid_t tid, struct known_thread *old, size_t n_old)
+static int add_thread(struct process *p, pid_t tid, struct sampled_thread *old, size_t n_old)
 {
-    struct known_thread *k;
+    struct sampled_thread *th;
 
     if (has_python(p, tid))
         return 0;
     if (grow_array((void **)&p->native_threads, &p->cap_native_threads, p->n_native_threads + 1,
                    sizeof(*p->native_threads)) < 0)
         return ERR_NOMEM;
-    k = &p->native_threads[p->n_native_threads++];
-    if (take_known(p, old, n_old, tid, k)) {
-        k->name = name_of(p, tid);
+    th = &p->native_threads[p->n_native_threads++];
+    if (reuse_thread(p, old, n_old, tid, th)) {
+        th->name = name_of(p, tid);
         return 0;
     }
-    *k = (struct known_thread){.name = name_of(p, tid), .os = {.tid = tid, .dead = p->core != NULL}};
-    if (k->os.dead)
-        k->os.was_running = core_file_was_active(p->core, core_file_thread(p->core, tid));
+    *th = (struct sampled_thread){.name = name_of(p, tid), .os = {.tid = tid, .dead = p->core != NULL}};
+    if (th->os.dead)
+        th->os.was_running = core_file_was_active(p->core, core_file_thread(p->core, tid));
     else
-        task_open(&k->os.task, p->pid, tid);
+        task_open(&th->os.task, p->pid, tid);
     return 0;
 }
 
-static int enter_all(struct process *p, struct known_thread *old, size_t n_old)
+static int add_threads(struct process *p, struct sampled_thread *old, size_t n_old)
 {
     pid_t *tids = NULL;
     size_t n = 0;
@@ -102,45 +103,45 @@ static int enter_all(struct process *p, struct known_thread *old, size_t n_old)
 
     if (p->core) {
         for (size_t i = 0; r == 0 && i < p->core->n_threads; i++)
-            r = enter(p, p->core->threads[i].tid, old, n_old);
+            r = add_thread(p, p->core->threads[i].tid, old, n_old);
         return r;
     }
     if (proc_tasks_read(p->pid, &tids, &n) < 0)
         return 0;
     for (size_t i = 0; r == 0 && i < n; i++)
-        r = enter(p, tids[i], old, n_old);
+        r = add_thread(p, tids[i], old, n_old);
     free(tids);
     return r;
 }
 
-static int look(struct process *p)
+static int list_native_threads(struct process *p)
 {
-    struct known_thread *old = p->native_threads;
+    struct sampled_thread *old = p->native_threads;
     size_t n_old = p->n_native_threads;
     int r;
 
     p->native_threads = NULL;
     p->n_native_threads = p->cap_native_threads = 0;
-    p->native_threads_ns = clock_now_ns();
-    r = enter_all(p, old, n_old);
+    p->native_threads_listed_ns = clock_now_ns();
+    r = add_threads(p, old, n_old);
     for (size_t i = 0; i < n_old; i++)
-        other_close(&old[i]);
+        native_thread_close(&old[i]);
     free(old);
     return r;
 }
 
-static int sample_other(struct process *p, struct known_thread *k, process_sink sink, void *arg)
+static int sample_native_thread(struct process *p, struct sampled_thread *th, process_sink sink, void *arg)
 {
     struct stack_source src = {.sampler = p->sampler, .py = &p->py, .native = &p->native};
     int r;
 
-    if (!k->os.dead && emit_unchanged(p, k, sink, arg, &r))
+    if (!th->os.dead && emit_unchanged(p, th, sink, arg, &r))
         return r;
-    r = process_read_stack(p, &src, k);
+    r = process_read_stack(p, &src, th);
     if (r == STACK_IDLE)
         p->sampler->idle++;
     if (r == 0 && p->native.captured)
-        return emit_stack(p, k, p->stack.active, sink, arg);
+        return emit_stack(p, th, p->stack.active, sink, arg);
     return r == ERR_NOMEM ? r : 0;
 }
 
@@ -150,9 +151,9 @@ int native_threads_sample(struct process *p, process_sink sink, void *arg)
 
     if (p->sampler->options.gil_only || !p->native.sampler)
         return 0;
-    if (!p->native_threads_ns || clock_now_ns() - p->native_threads_ns > LOOK_NS)
-        r = look(p);
+    if (!p->native_threads_listed_ns || clock_now_ns() - p->native_threads_listed_ns > LIST_NS)
+        r = list_native_threads(p);
     for (size_t i = 0; r == 0 && i < p->n_native_threads; i++)
-        r = sample_other(p, &p->native_threads[i], sink, arg);
+        r = sample_native_thread(p, &p->native_threads[i], sink, arg);
     return r;
 }

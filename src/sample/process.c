@@ -1,5 +1,5 @@
 /*
- * A pid or a core file -> a process that can be sampled. Called by family.c and cmd/.
+ * Attaches to a process, or opens a core file, and finds the interpreter in it.
  */
 #include "sample/process_private.h"
 
@@ -20,7 +20,6 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Held threads are looked at seldom, and have moved on meanwhile: what they come back to is worth to be fetched. */
 #define POLL_NS     (2 * NS_PER_MS)
 #define REDETECT_NS (50 * NS_PER_MS)
 
@@ -38,7 +37,7 @@ struct process *process_free(struct process *p)
     free(p->frames);
     free(p->locals);
     native_close(&p->native);
-    merge_frames_free(&p->weave);
+    merge_frames_free(&p->merged);
     native_threads_free(p);
     running_threads_free(&p->running);
     run_as_user_free(p->user);
@@ -69,9 +68,9 @@ bool process_alive(const struct process *p)
     struct pollfd fd = {.fd = p->pidfd, .events = POLLIN};
 
     if (p->core)
-        return true; /* it will not change any more */
+        return true; /* a core file does not change */
     if (p->pidfd >= 0)
-        return poll(&fd, 1, 0) <= 0; /* a signal to us says nothing of it */
+        return poll(&fd, 1, 0) <= 0; /* EINTR says nothing about the process */
     return proc_is_alive(p->pid, p->start_time);
 }
 
@@ -105,7 +104,8 @@ static int fill_info(struct process *p)
     return 0;
 }
 
-/* In an exec there is at first nothing but a stack, and before that nothing at all: that is no matter of our rights. */
+/* At first, exec maps nothing but a stack, and before that nothing at all. That does not mean that we lack
+ * permission. */
 static bool has_program(const struct proc_maps *maps)
 {
     for (size_t i = 0; i < maps->n; i++)
@@ -138,19 +138,19 @@ static int detect_once(struct process *p, struct err_note *note)
         return r;
     log_changed(LOG_LEVEL_DEBUG, "maps", p->pid, maps.n, "pid %d: %zu mappings, the first is %s", (int)p->pid, maps.n,
                 maps.n ? maps.items[0].path : "none");
-    /* A process that has just exec'd, or is a zombie, has no maps. */
+    /* A process in the middle of exec, or a zombie, has no maps. */
     if (maps.n == 0 || (!has_program(&maps) && access_is_starting(p->pid)))
         r = ERR_STARTING;
     else
         r = detect_python(p->files, p->mem, &maps, p->sampler->names, &p->py, note);
-    /* What was mapped before an exec cannot be read behind it, whatever our rights. */
+    /* After an exec the old mappings cannot be read, whatever our permissions are. */
     if (r == ERR_NOT_PYTHON && has_program(&maps) && !access_can_read(p->mem, &maps))
         r = access_is_starting(p->pid) || can_read(p) ? ERR_STARTING : access_explain(p->pid, note);
     proc_maps_free(&maps);
     return r;
 }
 
-/* Gone, or not yet there: names the case. */
+/* Finds out why: the process has ended, is still starting, or cannot be read. */
 static int explain_failure(struct process *p, int r, struct err_note *note)
 {
     struct proc_stat st;
@@ -171,8 +171,8 @@ static int explain_failure(struct process *p, int r, struct err_note *note)
     return r == ERR_STARTING && !can_read(p) ? access_explain(p->pid, note) : r;
 }
 
-/* Only what may pass is waited for: a start-up, not a process that is something else. */
-static int detect_patiently(struct process *p, uint64_t patience_ns, struct err_note *note)
+/* Waits only for what can change: an interpreter that is starting, not a process that runs another program. */
+static int detect_with_patience(struct process *p, uint64_t patience_ns, struct err_note *note)
 {
     uint64_t deadline = clock_now_ns() + patience_ns;
 
@@ -211,7 +211,7 @@ static int open_process(struct process *p, struct err_note *note)
     return 0;
 }
 
-/* Where it is, when that is another place than ours. */
+/* Fills in the container, if the process is in another one than we are. */
 static void fill_container(struct process *p)
 {
     struct proc_status st;
@@ -252,7 +252,7 @@ int process_attach(struct sampler *s, pid_t pid, uint64_t patience_ns, struct pr
     run_as_user_begin(p->user);
     r = open_process(p, note);
     if (r == 0) {
-        r = detect_patiently(p, patience_ns, note);
+        r = detect_with_patience(p, patience_ns, note);
         if (r < 0)
             r = explain_failure(p, r, note);
     }
@@ -274,7 +274,7 @@ int process_attach(struct sampler *s, pid_t pid, uint64_t patience_ns, struct pr
     return 0;
 }
 
-int process_attach_fork(struct sampler *s, pid_t pid, const struct process *like, struct process **ret)
+int process_attach_fork(struct sampler *s, pid_t pid, const struct process *parent, struct process **ret)
 {
     struct process *p = process_new(s, pid);
     int r;
@@ -284,7 +284,7 @@ int process_attach_fork(struct sampler *s, pid_t pid, const struct process *like
     run_as_user_begin(p->user);
     r = open_process(p, NULL);
     if (r == 0) {
-        p->py = like->py;
+        p->py = parent->py;
         p->py.mem = p->mem;
         p->detected_ns = clock_now_ns();
         r = threads_read(&p->py, &p->threads);
@@ -296,7 +296,7 @@ int process_attach_fork(struct sampler *s, pid_t pid, const struct process *like
     if (r == 0)
         fill_container(p);
     run_as_user_end(p->user);
-    log_debug("process", "pid %d: attach as a fork of pid %d: %s", (int)pid, (int)like->pid,
+    log_debug("process", "pid %d: attach as a fork of pid %d: %s", (int)pid, (int)parent->pid,
               r == 0 ? "done" : err_name(r));
     if (r < 0) {
         process_free(p);
@@ -372,13 +372,13 @@ int process_detect_again(struct process *p)
     if (clock_now_ns() - p->detected_ns < REDETECT_NS)
         return ERR_STARTING;
     log_often(LOG_LEVEL_INFO, "process", p->pid, "pid %d: looking for Python again, %s", (int)p->pid,
-              p->replaced ? "it has executed another program" : "its threads could not be read");
+              p->has_execed ? "it has executed another program" : "its threads could not be read");
     code_cache_free(p->codes);
     p->codes = code_cache_new();
     if (!p->codes)
         return ERR_NOMEM;
     thread_table_free(&p->table);
-    p->replaced = false;
+    p->has_execed = false;
     running_threads_forget(&p->running);
     native_close(&p->native);
     native_threads_free(p);

@@ -1,8 +1,8 @@
 /*
- * One Python process that is sampled: attached once, then asked for its threads' stacks again and again.
+ * One Python process: attach once, then sample the stacks of its threads any number of times.
  *
- *     r = process_attach(sampler, pid, &p, &note);
- *     r = process_sample(p, sink, arg);           // calls sink once for each thread's stack
+ *     r = process_attach(sampler, pid, patience_ns, &p, &note);
+ *     r = process_sample(p, sink, arg);           // calls sink once per thread
  *     p = process_free(p);
  */
 #ifndef SAMPLE_PROCESS_H
@@ -15,30 +15,31 @@ struct core_file;
 struct files;
 struct mem;
 
-/* 0; ERR_NO_PROCESS, ERR_PERMISSION, ERR_NOT_PYTHON, ERR_STARTING, ERR_VERSION, … with `note` filled. Waits up to
- * `patience_ns` for a Python that is just starting. */
+/* 0; ERR_NO_PROCESS, ERR_PERMISSION, ERR_NOT_PYTHON, ERR_STARTING, ERR_VERSION and others, with `note` filled. Waits
+ * up to `patience_ns` for an interpreter that is starting. */
 int process_attach(struct sampler *s, pid_t pid, uint64_t patience_ns, struct process **ret, struct err_note *note);
-/* The same for one that was forked from `like` and has executed nothing since: what is known of that one holds for it.
- * An error when that turns out not to be so: then process_attach. */
-int process_attach_fork(struct sampler *s, pid_t pid, const struct process *like, struct process **ret);
-/* The same for what a core file has of a process: its memory, the files it had. All are borrowed. */
+/* Attaches to a fork of `parent` that has not called exec since, and reuses what is known about `parent`. On any error
+ * but ERR_NOMEM, call process_attach instead. */
+int process_attach_fork(struct sampler *s, pid_t pid, const struct process *parent, struct process **ret);
+/* Opens the process in a core file. Borrows `core`, `files` and `mem`. */
 int process_open_core(struct sampler *s, const struct core_file *core, const struct files *files, struct mem *mem,
                       struct process **ret, struct err_note *note);
 struct process *process_free(struct process *p);
 
-/* What is shown of it. Valid as long as the process, or as long as where it was moved to: `to` keeps its parent. */
+/* Describes the process. Valid as long as the process, or after process_move_info as long as `to`, whose parent stays
+ * as it is. */
 const struct proc_info *process_info(const struct process *p);
 void process_move_info(struct process *p, struct proc_info *to);
 
-/* Takes what there is to `sink`; the trace and its frames are good only during the call. A nonzero return of the
- * sink ends the sampling and is returned. */
+/* Receives one stack. The trace and its frames are valid during the call only. A nonzero return value ends the sample
+ * and is passed on to the caller. */
 typedef int (*process_sink)(const struct trace *trace, void *arg);
 
-/* One stack of each thread. Failures of single threads are counted in the sampler and passed over.
- * ERR_GONE when the process has ended; other errors when nothing could be read. */
+/* Samples the stack of each thread. Errors of single threads are counted in the sampler and skipped. ERR_GONE when the
+ * process has ended; ERR_STARTING after an exec; other errors when nothing could be read. */
 int process_sample(struct process *p, process_sink sink, void *arg);
 
-/* True while the very process that was attached is there. */
+/* True while the process that was attached exists. Another process with the same pid does not count. */
 bool process_alive(const struct process *p);
 
 #endif

@@ -1,13 +1,13 @@
 /*
- * A new process -> its parent in the tree. Most often that is the one that the kernel names. A process whose parent had
- * ended before we looked (daemons fork twice, and the one in between ends at once) has been given to init or to a
- * subreaper: it is known by what it inherited. Called by process_tree_refresh.c for each birth on the machine.
+ * Finds the parent of a new process in the tree. Usually that is its parent pid. If the parent ended before we looked
+ * (a daemon forks twice, and the process in between exits at once), the kernel has reparented the orphan to init or to
+ * a subreaper. Its parent is then found by what it inherited: session, process group, address space layout.
  */
 #include "sample/process_tree_private.h"
 
 #include <unistd.h>
 
-void process_parent_open(struct process_tree *t)
+void process_parent_init(struct process_tree *t)
 {
     const struct tree_entry *root = &t->items[0];
     struct proc_stat st;
@@ -15,19 +15,20 @@ void process_parent_open(struct process_tree *t)
 
     t->n_ancestors = 0;
     while (t->n_ancestors < PROCESS_TREE_ANCESTORS && proc_stat_read(pid, 0, &st) == 0 && st.parent > 0) {
+        /* The root was forked by a server that runs the same program and may fork others. */
         if (pid != root->pid && st.image == root->image)
-            t->shared_image = true; /* the root was forked by a server of its kind: others may be, too */
+            t->image_is_shared = true;
         pid = st.parent;
         t->ancestors[t->n_ancestors++] = pid;
     }
     if (!proc_is_randomized(root->pid))
-        t->shared_image = true;
+        t->image_is_shared = true;
 }
 
-/* Where the kernel puts those whose parent has ended: init, or the nearest subreaper above. */
-static bool takes_orphans(const struct process_tree *t, pid_t pid)
+/* The kernel reparents orphans to init or to the nearest subreaper among their ancestors. */
+static bool may_adopt_orphans(const struct process_tree *t, pid_t pid)
 {
-    if (pid <= 1 || (t->is_adopter && pid == getpid()))
+    if (pid <= 1 || (t->is_subreaper && pid == getpid()))
         return true;
     for (size_t i = 0; i < t->n_ancestors; i++)
         if (t->ancestors[i] == pid)
@@ -35,55 +36,53 @@ static bool takes_orphans(const struct process_tree *t, pid_t pid)
     return false;
 }
 
-struct process_node *process_parent_known(const struct process_tree *t, pid_t pid)
+struct process_node *process_parent_lookup(const struct process_tree *t, pid_t pid)
 {
     const struct tree_entry *e = process_tree_find(t, pid);
 
     if (e)
-        return e->left_out ? NULL : e->node;
+        return e->is_profiler ? NULL : e->node;
     for (size_t i = 0; i < PROCESS_TREE_PAST; i++)
         if (t->past[i].pid == pid)
             return t->past[i].node;
     return NULL;
 }
 
-/* Forked by one of ours, and nothing executed since: where its program, heap and stack lie was drawn by lot. */
-static struct process_node *by_image(const struct process_tree *t, uint64_t image)
+/* A process that has not called exec since the fork has the address space layout of its parent, which ASLR makes
+ * unique. */
+static struct process_node *parent_by_image(const struct process_tree *t, uint64_t image)
 {
-    for (size_t i = 0; i < t->n && image && !t->shared_image; i++)
-        if (t->items[i].image == image && !t->items[i].left_out)
+    for (size_t i = 0; i < t->n && image && !t->image_is_shared; i++)
+        if (t->items[i].image == image && !t->items[i].is_profiler)
             return t->items[i].node;
     return NULL;
 }
 
-static bool is_elder(const struct process_tree *t, pid_t pid)
+/* As the subreaper, we have no children but the root, its orphans, and the children from before the root. */
+static bool is_our_orphan(const struct process_tree *t, pid_t pid, const struct proc_stat *st)
 {
-    for (size_t i = 0; i < t->n_elders; i++)
-        if (t->elders[i] == pid)
-            return true;
-    return false;
+    if (!t->is_subreaper || st->parent != getpid())
+        return false;
+    for (size_t i = 0; i < t->n_prior_children; i++)
+        if (t->prior_children[i] == pid)
+            return false;
+    return true;
 }
 
-/* We have no other children than the root, what it has left to us, and those that were there before it. */
-static bool is_left_to_us(const struct process_tree *t, pid_t pid, const struct proc_stat *st)
+static struct process_node *guess_orphan_parent(const struct process_tree *t, pid_t pid, const struct proc_stat *st)
 {
-    return t->is_adopter && st->parent == getpid() && !is_elder(t, pid);
-}
+    struct process_node *parent = NULL;
 
-static struct process_node *orphans_parent(const struct process_tree *t, pid_t pid, const struct proc_stat *st)
-{
-    struct process_node *up = NULL;
-
-    /* A session or a process group goes by the pid of who made it. */
+    /* The id of a session or process group is the pid of the process that created it. */
     if (st->session != pid && st->session > 1)
-        up = process_parent_known(t, st->session);
-    if (!up && st->group != pid && st->group > 1)
-        up = process_parent_known(t, st->group);
-    if (!up)
-        up = by_image(t, st->image);
-    if (!up && is_left_to_us(t, pid, st))
-        up = t->items[0].node;
-    return up;
+        parent = process_parent_lookup(t, st->session);
+    if (!parent && st->group != pid && st->group > 1)
+        parent = process_parent_lookup(t, st->group);
+    if (!parent)
+        parent = parent_by_image(t, st->image);
+    if (!parent && is_our_orphan(t, pid, st))
+        parent = t->items[0].node;
+    return parent;
 }
 
 struct process_node *process_parent_find(const struct process_tree *t, pid_t pid, const struct proc_stat *st)
@@ -91,8 +90,9 @@ struct process_node *process_parent_find(const struct process_tree *t, pid_t pid
     const struct tree_entry *e = process_tree_find(t, st->parent);
 
     if (e)
-        return e->left_out ? NULL : e->node;
-    /* Of those that were there before us nobody knows any more. */
-    return is_left_to_us(t, pid, st) || (t->settled && takes_orphans(t, st->parent)) ? orphans_parent(t, pid, st)
-                                                                                     : NULL;
+        return e->is_profiler ? NULL : e->node;
+    /* Before the first scan has finished, we cannot tell an orphan of the tree from any other child of init. */
+    return is_our_orphan(t, pid, st) || (t->scanned && may_adopt_orphans(t, st->parent))
+               ? guess_orphan_parent(t, pid, st)
+               : NULL;
 }

@@ -1,6 +1,6 @@
 /*
- * What a process is to the files that sample it: process.c attaches, process_sample.c goes over its threads, deliver.c
- * makes traces.
+ * struct process, shared by the files that sample it: process.c attaches, process_sample.c goes through the threads,
+ * native_threads.c adds threads without Python, emit_trace.c builds traces.
  */
 #ifndef SAMPLE_PROCESS_PRIVATE_H
 #define SAMPLE_PROCESS_PRIVATE_H
@@ -17,54 +17,55 @@
 struct process {
     struct sampler *sampler;
     pid_t pid;
-    uint64_t start_time;      /* with the pid it names the process for good */
+    uint64_t start_time;      /* identifies the process together with the pid */
     int pidfd;                /* -1 on kernels before 5.3 */
-    struct run_as_user *user; /* as whom it is read; NULL: as ourselves */
-    struct proc_info *info;   /* `own_info`, or where the tree of processes keeps it */
+    struct run_as_user *user; /* read the process as this user; NULL: as ourselves */
+    struct proc_info *info;   /* `own_info`, or where process_tree.c keeps it */
     struct proc_info own_info;
     struct snapshot *snapshot;
-    struct mem *mem; /* through `snapshot` */
+    struct mem *mem; /* reads through `snapshot` */
     const struct files *files;
-    struct files own_files;       /* of a live process */
-    const struct core_file *core; /* all that is left of it; NULL: it is alive */
+    struct files own_files;       /* for a live process */
+    const struct core_file *core; /* NULL: a live process */
     struct python py;
     struct code_cache *codes;
     struct py_threads threads;
     struct thread_table table;
     struct stack stack;
-    struct frame *frames; /* of the trace that is delivered */
+    struct frame *frames; /* of the current trace */
     size_t cap_frames;
-    struct local *locals; /* of these */
+    struct local *locals; /* of `frames` */
     size_t cap_locals;
-    struct native native; /* opened when it is asked for */
-    struct merged_frames weave;
-    struct known_thread *native_threads; /* threads without Python, when they are asked for */
+    struct native native; /* opened at the first stack that needs it */
+    struct merged_frames merged;
+    struct sampled_thread *native_threads; /* threads without Python (--native-all) */
     size_t n_native_threads, cap_native_threads;
-    uint64_t native_threads_ns; /* when these were looked for */
-    size_t failed;              /* samples in a row that got nothing */
+    uint64_t native_threads_listed_ns; /* when `native_threads` were listed */
+    size_t n_failed;                   /* consecutive samples that failed */
     uint64_t detected_ns;
-    uint64_t listed_ns; /* when the list of threads was read; 0: it must be */
+    uint64_t listed_ns; /* when the threads were listed; 0: list them again */
     struct running_threads running;
-    uint64_t now_ns;   /* when this sample began */
-    uint64_t heads_ns; /* when it was last looked whether new ones have come */
-    bool heads_due;    /* look with the next stack: then it costs nothing */
-    bool replaced;     /* it has executed another program: nothing of the old one holds */
+    uint64_t now_ns;           /* start of this sample */
+    uint64_t heads_checked_ns; /* when the heads of the thread lists were last checked for new threads */
+    bool check_heads;          /* check them with the next stack, in the same read */
+    bool has_execed;           /* the process called exec: what we know about it is stale */
 };
 
-/* After an exec nothing is where it was. */
+/* Detects the interpreter again after an exec, at most every 50 ms; ERR_STARTING if it is too early. */
 int process_detect_again(struct process *p);
 
-/* Reads the stack of a thread, with its native frames if these are asked for: what stack_read gives. */
-int process_read_stack(struct process *p, const struct stack_source *src, struct known_thread *k);
+/* Reads the stack of a thread, and unwinds its native stack if requested. Returns what stack_read returns, or
+ * ERR_NOMEM. */
+int process_read_stack(struct process *p, const struct stack_source *src, struct sampled_thread *th);
 
-/* Hands the stack that was just read to the sink. */
-int emit_stack(struct process *p, struct known_thread *k, bool active, process_sink sink, void *arg);
+/* Passes the stack that was just read to the sink, and returns the sink's result or ERR_NOMEM. */
+int emit_stack(struct process *p, struct sampled_thread *th, bool active, process_sink sink, void *arg);
 
-/* A thread that has not run since it was last read still has the stack that it had then: true when that was handed
- * over, or is not wanted; `ret` is what came of it. */
-bool emit_unchanged(struct process *p, struct known_thread *k, process_sink sink, void *arg, int *ret);
+/* Reuses the last stack of a thread that has not run since. True when the stack was passed to the sink, with the
+ * sink's result in `ret`, or when it is not wanted because the thread is idle. False: read the stack. */
+bool emit_unchanged(struct process *p, struct sampled_thread *th, process_sink sink, void *arg, int *ret);
 
-/* Threads that have no Python (--native-all). */
+/* Samples the threads that have no Python thread state (--native-all). */
 int native_threads_sample(struct process *p, process_sink sink, void *arg);
 void native_threads_free(struct process *p);
 

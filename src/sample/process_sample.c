@@ -1,26 +1,26 @@
 /*
- * A process -> the stacks of its threads. Called by cmd/dump once and by the recording loop at each tick.
+ * Samples the threads of one process: which threads to read, in which order, and when to list them again.
  */
 #include "base/clock.h"
 #include "sample/process_private.h"
 #include "target/proc.h"
 
-#define LIST_TRIES    8
-#define MAX_FAILED    3
-#define HEADS_AGE_NS  (500 * NS_PER_US)
-#define HEADS_MAX_NS  (50 * NS_PER_MS)
-#define LIST_AGE_NS   NS_PER_S
-#define FEW_THREADS   8
-#define FEW_UNHELD    64 /* it costs the target nothing */
-#define CHANGED_TRIES 4
+#define LIST_TRIES           8
+#define MAX_FAILED           3                 /* then detect the interpreter again */
+#define HEADS_AGE_NS         (500 * NS_PER_US) /* look for new threads this often, together with a stack */
+#define HEADS_MAX_NS         (50 * NS_PER_MS)  /* at the latest, with a read of its own */
+#define LIST_AGE_NS          NS_PER_S          /* list all threads at least this often */
+#define FEW_THREADS          8
+#define FEW_THREADS_UNPAUSED 64 /* reading them does not disturb the target */
+#define NATIVE_TRIES         4
 
-/* A thread with several interpreters has a thread state in each; the one that runs has the GIL. */
-static bool another_runs(struct process *p, const struct known_thread *k)
+/* A thread that uses several interpreters has a thread state in each. The one that runs holds the GIL. */
+static bool other_tstate_has_gil(struct process *p, const struct sampled_thread *th)
 {
     for (size_t i = 0; i < p->threads.n; i++) {
         const struct py_thread *t = &p->threads.items[i];
 
-        if (t->tstate != k->tstate && t->thread_id == k->thread_id && t->interp != k->interp &&
+        if (t->tstate != th->tstate && t->thread_id == th->thread_id && t->interp != th->interp &&
             threads_gil_holder(&p->py, t->interp) == t->tstate)
             return true;
     }
@@ -32,80 +32,82 @@ static bool has_subinterpreters(const struct process *p)
     return p->threads.n && p->threads.items[0].interp != p->threads.items[p->threads.n - 1].interp;
 }
 
-/* More are not asked singly whether they run, but by the clock of the process. That stands, up to the kernel's next tick,
- * while one runs on another core: who wakes up there for a moment, without the GIL, may be missed. */
-static bool are_few(const struct process *p)
+/* With few threads, poll each one's run count. With more, compare the process CPU clock. While a thread runs on
+ * another CPU, that clock only advances at the kernel's next tick, so a thread that wakes up there briefly, without
+ * the GIL, can be missed. */
+static bool has_few_threads(const struct process *p)
 {
-    return p->threads.n < (p->sampler->options.nonblocking ? FEW_UNHELD : FEW_THREADS);
+    return p->threads.n < (p->sampler->options.nonblocking ? FEW_THREADS_UNPAUSED : FEW_THREADS);
 }
 
-static void note_heads(struct process *p)
+/* Uses the result of a check for new threads that was read together with a stack. */
+static void apply_heads_check(struct process *p)
 {
-    if (!p->stack.heads_read)
+    if (!p->stack.heads_checked)
         return;
-    p->heads_due = false;
-    p->heads_ns = clock_now_ns();
+    p->check_heads = false;
+    p->heads_checked_ns = clock_now_ns();
     if (!p->stack.heads_same)
         p->listed_ns = 0;
 }
 
-/* Where its libraries are is found out at the first stack, and again after an exec. */
-static int ready_native(struct process *p)
+/* Finds the loaded libraries, at the first stack and again after an exec. */
+static int ensure_native(struct process *p)
 {
     if (!p->sampler->options.native || p->native.sampler)
         return 0;
     return native_open(&p->native, p->sampler, p->pid, p->files, p->mem, p->core, &p->py);
 }
 
-/* A library that comes or goes between the capture and the look at its names makes these wrong: both again. */
-int process_read_stack(struct process *p, const struct stack_source *src, struct known_thread *k)
+/* A library that is loaded or unloaded between the capture and the symbol lookup makes the names wrong. Repeat both. */
+int process_read_stack(struct process *p, const struct stack_source *src, struct sampled_thread *th)
 {
     bool idle = p->sampler->options.idle;
     int r = 0, names = NATIVE_CHANGED;
 
-    for (int i = 0; i < CHANGED_TRIES && r == 0 && names > 0; i++) {
-        r = k->tstate ? stack_read(&p->stack, src, k, idle) : stack_read_native(&p->stack, src, k, idle);
+    for (int i = 0; i < NATIVE_TRIES && r == 0 && names > 0; i++) {
+        r = th->tstate ? stack_read(&p->stack, src, th, idle) : stack_read_native(&p->stack, src, th, idle);
         names = r == 0 && src->native ? native_unwind(src->native) : 0;
     }
     if (names == NATIVE_CHANGED)
-        native_forget(src->native);
+        native_clear(src->native);
     return names < 0 ? names : r;
 }
 
-static int sample_thread(struct process *p, struct known_thread *k, process_sink sink, void *arg)
+static int sample_thread(struct process *p, struct sampled_thread *th, process_sink sink, void *arg)
 {
     struct sampler *s = p->sampler;
     struct stack_source src = {
-        s, &p->py, p->codes, p->snapshot, p->heads_due ? &p->threads : NULL, s->options.native ? &p->native : NULL};
+        s, &p->py, p->codes, p->snapshot, p->check_heads ? &p->threads : NULL, s->options.native ? &p->native : NULL};
     bool active;
     int r = 0;
 
-    k->sampled = true;
-    if (k->os.tid && emit_unchanged(p, k, sink, arg, &r))
+    th->was_sampled = true;
+    if (th->os.tid && emit_unchanged(p, th, sink, arg, &r))
         return r;
-    if (s->options.gil_only && threads_gil_holder(&p->py, k->interp) != k->tstate) {
+    if (s->options.gil_only && threads_gil_holder(&p->py, th->interp) != th->tstate) {
         s->no_gil++;
         return 0;
     }
-    r = ready_native(p);
+    r = ensure_native(p);
     if (r == 0)
-        r = process_read_stack(p, &src, k);
-    note_heads(p);
+        r = process_read_stack(p, &src, th);
+    apply_heads_check(p);
     if (r == ERR_NOMEM)
         return r;
     if (r < 0) {
-        p->replaced |= k->os.task.execed;
-        p->listed_ns = 0; /* it may have ended: look at the list again */
-        k->ended = r == ERR_GONE;
+        p->has_execed |= th->os.task.execed;
+        p->listed_ns = 0; /* the thread may have ended: list the threads again */
+        th->ended = r == ERR_GONE;
         if (r != ERR_GONE)
             sampler_count_error(s, r);
         return 0;
     }
-    active = k->os.tid ? r != STACK_IDLE && p->stack.active : threads_gil_holder(&p->py, k->interp) == k->tstate;
+    active = th->os.tid ? r != STACK_IDLE && p->stack.active : threads_gil_holder(&p->py, th->interp) == th->tstate;
     if (p->core && p->stack.owns_gil)
         active = true;
     if (active && has_subinterpreters(p))
-        active = !another_runs(p, k);
+        active = !other_tstate_has_gil(p, th);
     if (r == STACK_IDLE || (!active && !s->options.idle)) {
         s->idle++;
         return 0;
@@ -114,10 +116,10 @@ static int sample_thread(struct process *p, struct known_thread *k, process_sink
         s->no_gil++;
         return 0;
     }
-    return emit_stack(p, k, active, sink, arg);
+    return emit_stack(p, th, active, sink, arg);
 }
 
-/* The list of threads is read without a hold: again when it changed meanwhile. */
+/* The list is read while the target runs. Retry when it changed in the meantime. */
 static int list_threads(struct process *p, uint64_t now)
 {
     int r = ERR_TORN;
@@ -132,19 +134,20 @@ static int list_threads(struct process *p, uint64_t now)
     return r;
 }
 
-/* New threads are put at the head of the list; those that end are noticed when they are looked at. */
+/* CPython inserts new threads at the head of the list. Threads that have ended are noticed when their stack is read. */
 static int update_threads(struct process *p)
 {
     uint64_t now = clock_now_ns();
 
     p->now_ns = now;
-    if (thread_table_is_due(&p->table, now))
+    if (thread_table_needs_update(&p->table, now))
         p->listed_ns = 0;
-    p->heads_due = p->listed_ns && now - p->heads_ns >= HEADS_AGE_NS && now - p->listed_ns < LIST_AGE_NS;
-    if (p->listed_ns && (p->heads_due || now - p->heads_ns < HEADS_AGE_NS) && now - p->heads_ns < HEADS_MAX_NS)
+    p->check_heads = p->listed_ns && now - p->heads_checked_ns >= HEADS_AGE_NS && now - p->listed_ns < LIST_AGE_NS;
+    if (p->listed_ns && (p->check_heads || now - p->heads_checked_ns < HEADS_AGE_NS) &&
+        now - p->heads_checked_ns < HEADS_MAX_NS)
         return 0;
-    p->heads_due = false;
-    p->heads_ns = now;
+    p->check_heads = false;
+    p->heads_checked_ns = now;
     if (!process_alive(p))
         return ERR_GONE;
     if (p->listed_ns && now - p->listed_ns < LIST_AGE_NS && threads_heads_same(&p->py, &p->threads))
@@ -152,24 +155,24 @@ static int update_threads(struct process *p)
     return list_threads(p, now);
 }
 
-/* The thread that a signal hit comes first, then the main thread. */
-static int rank_of(const struct process *p, const struct known_thread *k)
+/* First the thread that received the fatal signal, then the main thread, then the others. */
+static int sample_order(const struct process *p, const struct sampled_thread *th)
 {
-    return k->os.tid && k->os.tid == p->info->signal.tid ? 0 : k->os.tid == p->pid ? 1 : 2;
+    return th->os.tid && th->os.tid == p->info->signal.tid ? 0 : th->os.tid == p->pid ? 1 : 2;
 }
 
-static bool others_sleep(struct process *p)
+static bool others_are_idle(struct process *p)
 {
-    return running_threads_are_all(&p->running, p->pid, &p->table, &p->threads, &p->py, are_few(p));
+    return running_threads_is_complete(&p->running, p->pid, &p->table, &p->threads, &p->py, has_few_threads(p));
 }
 
-/* Only the threads that can have run, or all: those of one rank from the oldest to the newest. The list has the newest
+/* Reads only the threads that can have run, or else all. CPython lists the newest thread first; sample the oldest
  * first. */
 static int sample_all(struct process *p, process_sink sink, void *arg)
 {
     int r = 0;
 
-    if (!p->sampler->options.idle && others_sleep(p)) {
+    if (!p->sampler->options.idle && others_are_idle(p)) {
         for (size_t i = 0; r == 0 && i < p->running.n; i++)
             r = sample_thread(p, p->running.items[i], sink, arg);
         p->sampler->idle += p->threads.n - p->running.n;
@@ -177,29 +180,31 @@ static int sample_all(struct process *p, process_sink sink, void *arg)
     }
     for (int pass = 0; pass < 3; pass++)
         for (size_t i = p->threads.n; r == 0 && i > 0; i--) {
-            struct known_thread *k = thread_table_find(&p->table, p->threads.items[i - 1].tstate);
+            struct sampled_thread *th = thread_table_find(&p->table, p->threads.items[i - 1].tstate);
 
-            if (k && rank_of(p, k) == pass)
-                r = sample_thread(p, k, sink, arg);
+            if (th && sample_order(p, th) == pass)
+                r = sample_thread(p, th, sink, arg);
         }
-    return r == 0 && !p->core && !are_few(p) ? running_threads_note(&p->running, p->pid, &p->table, &p->threads) : r;
+    return r == 0 && !p->core && !has_few_threads(p) ? running_threads_note(&p->running, p->pid, &p->table, &p->threads)
+                                                     : r;
 }
 
-/* Threads that have come are sampled in the same tick: of those that live shorter than a tick nothing would be seen. */
-static bool has_news(struct process *p)
+/* True when threads have started since the last listing. They are sampled in the same tick, because threads that live
+ * shorter than a tick would otherwise never be seen. */
+static bool threads_changed(struct process *p)
 {
-    if (p->core || p->replaced)
+    if (p->core || p->has_execed)
         return false;
-    if (p->heads_due) { /* no stack was read that it could have come with */
-        p->heads_due = false;
-        p->heads_ns = p->now_ns;
+    if (p->check_heads) { /* no stack was read that would have included the check */
+        p->check_heads = false;
+        p->heads_checked_ns = p->now_ns;
         if (!threads_heads_same(&p->py, &p->threads))
             p->listed_ns = 0;
     }
     return !p->listed_ns;
 }
 
-static int sample_news(struct process *p, process_sink sink, void *arg)
+static int sample_new_threads(struct process *p, process_sink sink, void *arg)
 {
     int r = list_threads(p, p->now_ns);
 
@@ -208,16 +213,17 @@ static int sample_news(struct process *p, process_sink sink, void *arg)
         return r == ERR_NOMEM ? r : 0;
     }
     for (size_t i = p->threads.n; r == 0 && i > 0; i--) {
-        struct known_thread *k = thread_table_find(&p->table, p->threads.items[i - 1].tstate);
+        struct sampled_thread *th = thread_table_find(&p->table, p->threads.items[i - 1].tstate);
 
-        if (k && !k->sampled)
-            r = sample_thread(p, k, sink, arg);
+        if (th && !th->was_sampled)
+            r = sample_thread(p, th, sink, arg);
     }
     return r;
 }
 
-/* All sleep, says the kernel, but one has the GIL: is it the thread that had this thread state when it was listed? */
-static bool is_others(const struct process *p, addr_t holder)
+/* Every listed thread is off-CPU, but `holder` has the GIL. True when `holder` is not in the list, or when its thread
+ * state now belongs to another thread. */
+static bool is_unlisted(const struct process *p, addr_t holder)
 {
     for (size_t i = 0; i < p->threads.n; i++)
         if (p->threads.items[i].tstate == holder)
@@ -225,21 +231,21 @@ static bool is_others(const struct process *p, addr_t holder)
     return true;
 }
 
-/* The clock is read before the threads: what runs after that shows on it. */
+/* Read the clock before the threads, so that it shows whatever runs afterwards. */
 static int sample_and_note_idle(struct process *p, process_sink sink, void *arg)
 {
     const struct sampler *s = p->sampler;
     uint64_t idle = s->idle, no_gil = s->no_gil, process_ns = running_threads_clock(&p->running, p->pid);
     int r = sample_all(p, sink, arg);
-    bool is_idle = r == 0 && !p->core && p->threads.n && s->idle - idle + s->no_gil - no_gil == p->threads.n, news;
+    bool is_idle = r == 0 && !p->core && p->threads.n && s->idle - idle + s->no_gil - no_gil == p->threads.n, changed;
     addr_t holder = is_idle ? threads_gil_holder(&p->py, p->threads.items[0].interp) : 0;
 
-    if (holder && is_others(p, holder))
+    if (holder && is_unlisted(p, holder))
         p->listed_ns = 0;
-    news = r == 0 && has_news(p);
-    if (news)
-        r = sample_news(p, sink, arg);
-    if (is_idle && !news && !s->options.native_all && s->no_gil == no_gil)
+    changed = r == 0 && threads_changed(p);
+    if (changed)
+        r = sample_new_threads(p, sink, arg);
+    if (is_idle && !changed && !s->options.native_all && s->no_gil == no_gil)
         running_threads_note_idle(&p->running, process_ns, holder);
     else
         p->running.all_idle = false;
@@ -251,19 +257,19 @@ static int sample_process(struct process *p, process_sink sink, void *arg)
     int r;
 
     tracer_sweep(&p->sampler->pauser.tracer);
-    r = p->failed >= MAX_FAILED ? process_detect_again(p) : 0;
+    r = p->n_failed >= MAX_FAILED ? process_detect_again(p) : 0;
     if (r == 0)
-        r = p->replaced ? ERR_STARTING : update_threads(p);
+        r = p->has_execed ? ERR_STARTING : update_threads(p);
     if (r < 0) {
         p->listed_ns = 0;
-        p->failed++;
+        p->n_failed++;
         return process_alive(p) ? r : ERR_GONE;
     }
-    p->failed = 0;
+    p->n_failed = 0;
     r = sample_and_note_idle(p, sink, arg);
-    if (r == 0 && p->replaced)
-        return ERR_STARTING; /* who keeps the set of processes names it anew */
-    /* Without a list it is not known who has no Python. */
+    if (r == 0 && p->has_execed)
+        return ERR_STARTING; /* process_tree.c reads the new command line and attaches again */
+    /* Without a list we cannot tell which threads have no Python. */
     return r == 0 && p->sampler->options.native_all && p->listed_ns ? native_threads_sample(p, sink, arg) : r;
 }
 
@@ -272,7 +278,7 @@ int process_sample(struct process *p, process_sink sink, void *arg)
     int r = 0;
 
     run_as_user_begin(p->user);
-    if (p->running.n == 0 && others_sleep(p))
+    if (p->running.n == 0 && others_are_idle(p))
         p->sampler->idle += p->threads.n;
     else
         r = sample_process(p, sink, arg);

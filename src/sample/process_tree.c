@@ -1,5 +1,5 @@
 /*
- * A process and its descendants: the set, and one sample of all. Called by cmd/dump once and by the loop at each tick.
+ * A process and its descendants: the list of processes, attaching to each, and sampling all of them.
  */
 #include "sample/process_tree_private.h"
 
@@ -17,7 +17,7 @@
 #define RETRY_NS      (20 * NS_PER_MS)
 #define POLL_NS       (2 * NS_PER_MS)
 
-/* ---- the set ---- */
+/* ---- the list ---- */
 
 struct tree_entry *process_tree_find(const struct process_tree *t, pid_t pid)
 {
@@ -32,7 +32,7 @@ struct tree_entry *process_tree_find(const struct process_tree *t, pid_t pid)
     return found;
 }
 
-int process_tree_join(struct process_tree *t, pid_t pid, const struct proc_stat *st, struct process_node *up)
+int process_tree_insert(struct process_tree *t, pid_t pid, const struct proc_stat *st, struct process_node *parent)
 {
     struct process_node *node;
 
@@ -40,24 +40,24 @@ int process_tree_join(struct process_tree *t, pid_t pid, const struct proc_stat 
         return ERR_BOUNDS;
     if (hash_table_reserve_item(&t->by_pid, (void **)&t->items, &t->cap, t->n, sizeof(*t->items)) < 0)
         return ERR_NOMEM;
-    node = process_node_new(up, pid);
+    node = process_node_new(parent, pid);
     if (!node)
         return ERR_NOMEM;
     t->items[t->n++] = (struct tree_entry){
         .pid = pid, .start_time = st->start_time, .image = st->image, .node = node, .error = ERR_STARTING};
     hash_table_add(&t->by_pid, hash_mix(0, (uint64_t)pid), (uint32_t)t->n - 1);
-    t->items[t->n - 1].left_out = up && profilers_match(pid);
+    t->items[t->n - 1].is_profiler = parent && profilers_match(pid);
     log_changed(LOG_LEVEL_DEBUG, "tree", pid, st->start_time, "pid %d: found, child of %d%s", (int)pid, (int)st->parent,
-                t->items[t->n - 1].left_out ? ", a profiler: left out" : "");
+                t->items[t->n - 1].is_profiler ? ", a profiler: left out" : "");
     return 0;
 }
 
-void process_tree_remember(struct process_tree *t, pid_t pid, struct process_node *node)
+void process_tree_remember_ended(struct process_tree *t, pid_t pid, struct process_node *node)
 {
-    struct past_member *m = &t->past[t->n_past++ % PROCESS_TREE_PAST];
+    struct past_process *m = &t->past[t->n_past++ % PROCESS_TREE_PAST];
 
     process_node_release(m->node);
-    *m = (struct past_member){pid, node};
+    *m = (struct past_process){pid, node};
 }
 
 int process_tree_drop_dead(struct process_tree *t)
@@ -73,10 +73,10 @@ int process_tree_drop_dead(struct process_tree *t)
         }
         log_changed(LOG_LEVEL_DEBUG, "tree", e->pid, e->start_time, "pid %d: exited", (int)e->pid);
         process_free(e->process);
-        if (e->left_out)
+        if (e->is_profiler)
             process_node_release(e->node);
         else
-            process_tree_remember(t, e->pid, e->node);
+            process_tree_remember_ended(t, e->pid, e->node);
     }
     if (kept >= t->n)
         return 0;
@@ -97,10 +97,10 @@ void process_tree_free(struct process_tree *t)
         process_node_release(t->past[i].node);
     process_node_free_all(&t->pinned);
     if (t->watching) {
-        new_pids_close(&t->births);
-        proc_connector_close(&t->forks);
+        new_pids_close(&t->new_pids);
+        proc_connector_close(&t->connector);
     }
-    free(t->elders);
+    free(t->prior_children);
     free(t->items);
     hash_table_free(&t->by_pid);
     *t = (struct process_tree){.sampler = t->sampler, .subprocesses = t->subprocesses, .max_depth = t->max_depth};
@@ -121,15 +121,15 @@ bool process_tree_root_alive(const struct process_tree *t)
     return t->n && entry_alive(&t->items[0]);
 }
 
-bool process_tree_is_calm(const struct process_tree *t)
+bool process_tree_is_single(const struct process_tree *t)
 {
-    return !t->subprocesses && t->n == 1 && t->items[0].process && !t->items[0].suspect && !t->items[0].dead;
+    return !t->subprocesses && t->n == 1 && t->items[0].process && !t->items[0].recheck && !t->items[0].dead;
 }
 
-bool process_tree_is_alone(const struct process_tree *t)
+bool process_tree_has_only_root(const struct process_tree *t)
 {
     for (size_t i = 1; i < t->n; i++)
-        if (!t->items[i].left_out && !t->items[i].dead)
+        if (!t->items[i].is_profiler && !t->items[i].dead)
             return false;
     return true;
 }
@@ -137,12 +137,12 @@ bool process_tree_is_alone(const struct process_tree *t)
 bool process_tree_has_python(const struct process_tree *t)
 {
     for (size_t i = 1; i < t->n; i++)
-        if (!t->items[i].left_out && !t->items[i].dead && (t->items[i].process || !t->items[i].given_up))
+        if (!t->items[i].is_profiler && !t->items[i].dead && (t->items[i].process || !t->items[i].rejected))
             return true;
     return false;
 }
 
-bool process_tree_is_way_to_us(const struct process_tree *t, const struct tree_entry *e)
+bool process_tree_is_our_ancestor(const struct process_tree *t, const struct tree_entry *e)
 {
     const struct tree_entry *us = process_tree_find(t, getpid());
 
@@ -154,7 +154,7 @@ bool process_tree_is_way_to_us(const struct process_tree *t, const struct tree_e
 
 /* ---- attaching ---- */
 
-/* May the process still become a Python that can be read? */
+/* True when the process may still become a Python process that can be read. */
 static bool may_change(const struct tree_entry *e, int r)
 {
     if (r == ERR_STARTING || r == ERR_READ || r == ERR_TORN)
@@ -162,7 +162,7 @@ static bool may_change(const struct tree_entry *e, int r)
     return r == ERR_NOT_PYTHON && access_is_starting(e->pid);
 }
 
-/* The Python that it was forked from, if it is the same program still. */
+/* The attached process that `e` was forked from, if neither has called exec since. */
 static const struct process *forked_from(const struct process_tree *t, const struct tree_entry *e)
 {
     const struct tree_entry *parent = e->node->up ? process_tree_find(t, e->node->up->info.pid) : NULL;
@@ -184,58 +184,58 @@ static int attach(struct process_tree *t, struct tree_entry *e, uint64_t patienc
     return r;
 }
 
-int process_tree_try(struct process_tree *t, struct tree_entry *e, uint64_t patience_ns, struct err_note *note)
+int process_tree_try_attach(struct process_tree *t, struct tree_entry *e, uint64_t patience_ns, struct err_note *note)
 {
     struct proc_stat st;
     int r;
 
-    if (e->process || e->left_out)
+    if (e->process || e->is_profiler)
         return 0;
     if (proc_stat_read(e->pid, 0, &st) == 0 && st.start_time == e->start_time)
-        e->image = st.image; /* it may have executed something since it joined */
+        e->image = st.image; /* it may have called exec since it was added */
     r = attach(t, e, patience_ns, note);
     e->error = r;
     if (r == 0 || r == ERR_NOMEM)
         return r;
     if (r == ERR_NO_PROCESS || r == ERR_GONE)
         e->dead = true;
-    e->given_up = !may_change(e, r);
-    if (e->given_up)
+    e->rejected = !may_change(e, r);
+    if (e->rejected)
         log_changed(LOG_LEVEL_DEBUG, "tree", e->pid, e->start_time, "pid %d: not tried again: %s", (int)e->pid,
                     err_name(r));
     e->retry_ns = clock_now_ns() + RETRY_NS;
     return process_node_read_command(e->node) < 0 ? ERR_NOMEM : r;
 }
 
-int process_tree_renew(struct tree_entry *e, const struct proc_stat *st)
+int process_tree_handle_exec(struct tree_entry *e, const struct proc_stat *st)
 {
     struct process_node *node = e->node;
 
     log_info("tree", "pid %d: has executed another program", (int)e->pid);
     e->process = process_free(e->process);
     e->image = st->image;
-    e->given_up = false;
+    e->rejected = false;
     e->retry_ns = 0;
     e->error = ERR_STARTING;
-    if (node->pinned) { /* what was seen of it keeps the name it had */
+    if (node->pinned) { /* traces were emitted with the old command line, which stays */
         node = process_node_new(node->up, e->pid);
         if (!node)
             return ERR_NOMEM;
         process_node_release(e->node);
         e->node = node;
     }
-    e->left_out = node->up && profilers_match(e->pid);
+    e->is_profiler = node->up && profilers_match(e->pid);
     return 0;
 }
 
 int process_tree_attach(struct process_tree *t, struct tree_entry *e, uint64_t patience_ns)
 {
     uint64_t deadline = clock_now_ns() + patience_ns;
-    int r = process_tree_try(t, e, 0, NULL);
+    int r = process_tree_try_attach(t, e, 0, NULL);
 
     while (r == ERR_STARTING && clock_now_ns() < deadline) {
         clock_sleep_ns(POLL_NS);
-        r = process_tree_try(t, e, 0, NULL);
+        r = process_tree_try_attach(t, e, 0, NULL);
     }
     return r;
 }
@@ -253,12 +253,12 @@ int process_tree_add(struct process_tree *t, pid_t pid, uint64_t patience_ns, bo
 
     if (r < 0)
         return r == ERR_NO_PROCESS ? err_note_what(note, r, "no process has PID %d", (int)pid) : r;
-    r = process_tree_join(t, pid, &st, NULL);
+    r = process_tree_insert(t, pid, &st, NULL);
     if (r < 0)
         return r;
     if (must_be_python)
-        return process_tree_try(t, &t->items[0], patience_ns, note);
-    r = process_tree_try(t, &t->items[0], 0, note);
+        return process_tree_try_attach(t, &t->items[0], patience_ns, note);
+    r = process_tree_try_attach(t, &t->items[0], 0, note);
     if (r == ERR_STARTING)
         r = process_tree_attach(t, &t->items[0], patience_ns);
     return r == ERR_NOT_PYTHON || r == ERR_STARTING ? 0 : r;
@@ -266,7 +266,7 @@ int process_tree_add(struct process_tree *t, pid_t pid, uint64_t patience_ns, bo
 
 /* ---- sampling ---- */
 
-/* What came of one sample of a process. ERR_GONE when nothing of it is left. */
+/* Samples one process. ERR_GONE when it has ended. */
 static int entry_sample(struct process_tree *t, struct tree_entry *e, process_sink sink, void *arg)
 {
     uint64_t before = t->sampler->stacks;
@@ -279,7 +279,7 @@ static int entry_sample(struct process_tree *t, struct tree_entry *e, process_si
     else if (r < 0 && r != ERR_NOMEM) {
         if (r != ERR_STARTING) /* no stack was missed */
             sampler_count_error(t->sampler, r);
-        e->suspect = true;
+        e->recheck = true;
     }
     return r;
 }
@@ -293,7 +293,7 @@ int process_tree_sample(struct process_tree *t, process_sink sink, void *arg)
         struct tree_entry *e = &t->items[i];
 
         if (!e->process) {
-            left += !e->given_up && !e->left_out && !e->dead;
+            left += !e->rejected && !e->is_profiler && !e->dead;
             continue;
         }
         r = entry_sample(t, e, sink, arg);
@@ -301,6 +301,6 @@ int process_tree_sample(struct process_tree *t, process_sink sink, void *arg)
         if (r != ERR_NOMEM && r <= 0)
             r = 0;
     }
-    /* A root that is no Python, or is no more, may yet start or become one. */
+    /* A root that is not Python may still start a Python process, or become one by exec. */
     return r ? r : left || process_tree_root_alive(t) ? 0 : ERR_GONE;
 }

@@ -1,13 +1,13 @@
 /*
- * The set of processes that are sampled: one, or a process with all its descendants.
+ * The processes to sample: one process, or a process with all its descendants.
  *
  *     process_tree_watch(&tree);                           // with subprocesses, before the root is started
- *     process_tree_add(&tree, pid, patience, true, &note);
- *     process_tree_refresh(&tree);                         // with subprocesses: children that have come
+ *     process_tree_add(&tree, pid, patience_ns, true, &note);
+ *     process_tree_refresh(&tree);                         // with subprocesses: adds new children
  *     process_tree_sample(&tree, sink, arg);
  *     process_tree_free(&tree);
  *
- * A process stays where it was found: one whose parent ends keeps its place below it.
+ * A process keeps its place in the tree after its parent has ended.
  */
 #ifndef SAMPLE_PROCESS_TREE_H
 #define SAMPLE_PROCESS_TREE_H
@@ -18,25 +18,25 @@
 #include "tree/proc_connector.h"
 #include "tree/process_node.h"
 
-#define PROCESS_TREE_PAST      64 /* members that ended, whose sessions and groups may live on */
+#define PROCESS_TREE_PAST      64 /* ended processes whose session or process group may live on */
 #define PROCESS_TREE_ANCESTORS 32
 
 struct tree_entry {
     pid_t pid;
     uint64_t start_time;
-    uint64_t image;            /* of proc_stat: another one means an exec */
-    uint64_t cpu_ns;           /* its CPU time when that was last looked at */
-    struct process_node *node; /* what is shown of it, and its parent */
-    struct process *process;   /* NULL: not Python, or not yet */
-    bool given_up;             /* not Python, not readable: passed over until it executes something else */
-    bool left_out;             /* a profiler: neither it nor its children are the program's */
-    bool dead;                 /* to be dropped at the next refresh */
-    bool suspect;              /* reading failed: its image is to be looked at */
-    int error;                 /* why it was given up, or is not there yet */
+    uint64_t image;            /* of proc_stat; it changes with an exec */
+    uint64_t cpu_ns;           /* CPU time at the last check */
+    struct process_node *node; /* what is shown of the process, and its parent */
+    struct process *process;   /* NULL: not Python, or not attached yet */
+    bool rejected;             /* not Python, or not readable: skip it until it calls exec */
+    bool is_profiler;          /* a profiler: skip it and its children */
+    bool dead;                 /* drop it at the next refresh */
+    bool recheck;              /* reading failed, or it called exec: check it at the next refresh */
+    int error;                 /* why it was rejected or is not attached yet */
     uint64_t retry_ns;
 };
 
-struct past_member {
+struct past_process {
     pid_t pid; /* 0: none */
     struct process_node *node;
 };
@@ -44,66 +44,65 @@ struct past_member {
 struct process_tree {
     struct sampler *sampler;
     bool subprocesses;
-    bool lazy;          /* who joins is not attached: process_tree_attach does that for one */
-    bool is_adopter;    /* we are the subreaper of the root: its orphans come to us */
-    unsigned max_depth; /* generations below the root; 0: all */
-    uint64_t budget_ns; /* how long one refresh may attach; 0: as long as it takes */
-    /* Set by us. */
-    struct tree_entry *items; /* in order of discovery: a parent before its children */
+    bool manual_attach;        /* refresh does not attach new processes: the caller calls process_tree_attach */
+    bool is_subreaper;         /* we are the subreaper of the root: the kernel reparents its orphans to us */
+    unsigned max_depth;        /* levels below the root; 0: all */
+    uint64_t attach_budget_ns; /* how long one refresh may spend on attaching; 0: no limit */
+    /* State. */
+    struct tree_entry *items; /* in order of discovery: parents before children */
     size_t n, cap;
     struct hash_table by_pid; /* index of `items` */
     struct process_node *pinned;
-    bool watching;   /* births are told */
-    bool settled;    /* those that were there at the first look have been found */
-    bool has_lists;  /* the kernel lists the children of a process */
-    bool has_python; /* one of them was, at some time */
-    pid_t *elders;   /* children that we had before the root: they and what they leave us are not its own */
-    size_t n_elders;
-    struct new_pids births;
-    struct proc_connector forks; /* where the kernel tells them, births are not looked for */
-    size_t turn;                 /* whose image, whose children are looked at next */
-    size_t attach_turn;          /* who is attached first the next time */
-    struct past_member past[PROCESS_TREE_PAST];
+    bool watching;          /* `new_pids` or `connector` is open */
+    bool scanned;           /* all processes that existed at the first refresh have been found */
+    bool has_children_file; /* the kernel has /proc/PID/task/TID/children */
+    bool has_python;        /* at least one process was attached so far */
+    pid_t *prior_children;  /* our children from before the root; they and their orphans are not part of the tree */
+    size_t n_prior_children;
+    struct new_pids new_pids;
+    struct proc_connector connector; /* reports forks and execs; where it works, new_pids is not read */
+    size_t next_check;               /* index of the next entry to check for an exec and for children */
+    size_t next_attach;              /* index of the entry to attach first in the next refresh */
+    struct past_process past[PROCESS_TREE_PAST];
     size_t n_past;
-    pid_t ancestors[PROCESS_TREE_ANCESTORS]; /* of the root, its parent first: where orphans may go */
+    pid_t ancestors[PROCESS_TREE_ANCESTORS]; /* of the root, its parent first: they may adopt its orphans */
     size_t n_ancestors;
-    bool shared_image; /* processes that are not ours may have the root's image */
+    bool image_is_shared; /* processes outside of the tree may have the root's image */
 };
 
-/* What is born from now on will be told. For a root that is yet to be started: what it forks at once, and leaves behind,
- * is known by that alone. Otherwise the first refresh does it. 0 or ERR_NOMEM. */
+/* Reports processes that are created from now on. Call it before starting the root: a process that the root forks at
+ * once and orphans can only be found this way. Otherwise the first refresh calls it. 0 or ERR_NOMEM. */
 int process_tree_watch(struct process_tree *t);
 
-/* Attaches the root. With subprocesses a root that is not Python is no error: ERR_NOT_PYTHON is only returned if
- * `must_be_python`. */
+/* Adds the root and attaches to it. Unless `must_be_python`, a root that is not Python is not an error. */
 int process_tree_add(struct process_tree *t, pid_t pid, uint64_t patience_ns, bool must_be_python,
                      struct err_note *note);
 
-/* Looks for new children, for those that have become another program, and tries those again that were starting. */
+/* Adds new processes, drops processes that have ended, notices execs, and attaches to new processes and to those that
+ * were starting. 0 or ERR_NOMEM. */
 int process_tree_refresh(struct process_tree *t);
 
-/* Samples every process. ERR_GONE when none is left. */
+/* Samples every attached process. ERR_GONE when the root has ended and no other process is Python or may become it. */
 int process_tree_sample(struct process_tree *t, process_sink sink, void *arg);
 
-/* Attaches one that joined lazily; waits up to `patience_ns` for a Python that is just starting. 0, or why it is passed
- * over. */
+/* Attaches to one process, with manual_attach. Waits up to `patience_ns` for an interpreter that is starting. 0, or
+ * the reason to skip the process. */
 int process_tree_attach(struct process_tree *t, struct tree_entry *e, uint64_t patience_ns);
-/* Frees what was needed to sample it; what is shown of it stays. */
+/* Frees what is needed to sample the process. Its info stays valid. */
 void process_tree_detach(struct tree_entry *e);
 
-/* True while the root is there. */
+/* True while the root process exists. */
 bool process_tree_root_alive(const struct process_tree *t);
-/* True when there is but the root, it can be read, and nobody else is looked for. */
-bool process_tree_is_calm(const struct process_tree *t);
-/* True when there is no process besides the root. */
-bool process_tree_is_alone(const struct process_tree *t);
-/* True when one besides the root is Python, or may be about to become it. */
+/* True when the tree is one readable process and subprocesses are not followed. */
+bool process_tree_is_single(const struct process_tree *t);
+/* True when no process but the root is left, apart from profilers. */
+bool process_tree_has_only_root(const struct process_tree *t);
+/* True when a process other than the root is Python, or may become Python. */
 bool process_tree_has_python(const struct process_tree *t);
 
-/* True when it is no Python and we are among its descendants: sudo, a shell or timeout that started us. */
-bool process_tree_is_way_to_us(const struct process_tree *t, const struct tree_entry *e);
+/* True when the process is not Python and we descend from it: sudo, a shell or timeout that started us. */
+bool process_tree_is_our_ancestor(const struct process_tree *t, const struct tree_entry *e);
 
-/* What is shown of an entry. */
 const struct proc_info *process_tree_entry_info(const struct tree_entry *e);
 
 void process_tree_free(struct process_tree *t);

@@ -1,6 +1,6 @@
 /*
- * What the files of the family share: family.c has the set, process_tree_refresh.c brings it up to date, lineage.c knows whose
- * child a process is.
+ * Shared by the files of the process tree: process_tree.c holds the processes, process_tree_refresh.c keeps them up to
+ * date, process_parent.c finds the parent of a new process.
  */
 #ifndef SAMPLE_PROCESS_TREE_PRIVATE_H
 #define SAMPLE_PROCESS_TREE_PRIVATE_H
@@ -8,32 +8,32 @@
 #include "sample/process_tree.h"
 #include "target/proc.h"
 
-/* NULL when it is not in the set. Good until the set changes. */
+/* NULL when the pid is not in the tree. Valid until the tree changes. */
 struct tree_entry *process_tree_find(const struct process_tree *t, pid_t pid);
 
-/* A process joins below `up`. It is not attached yet. ERR_NOMEM, ERR_BOUNDS. */
-int process_tree_join(struct process_tree *t, pid_t pid, const struct proc_stat *st, struct process_node *up);
+/* Adds a process below `parent`, without attaching to it. 0, ERR_NOMEM, or ERR_BOUNDS when there are too many. */
+int process_tree_insert(struct process_tree *t, pid_t pid, const struct proc_stat *st, struct process_node *parent);
 
-/* It belonged to the family, and has ended: its children, its session and its group may yet ask for `kin`, which is held
- * from now on by the family. */
-void process_tree_remember(struct process_tree *t, pid_t pid, struct process_node *node);
+/* Remembers a process that has ended, since its children, its session and its process group may still refer to it.
+ * Takes over the caller's reference to `node`. */
+void process_tree_remember_ended(struct process_tree *t, pid_t pid, struct process_node *node);
 
-/* Those marked dead leave, but for the root. 0 or ERR_NOMEM. */
+/* Removes the entries marked dead, except the root. 0 or ERR_NOMEM. */
 int process_tree_drop_dead(struct process_tree *t);
 
-/* Attaches, and says what becomes of one that cannot be. Only ERR_NOMEM matters to a caller without a `note`. */
-int process_tree_try(struct process_tree *t, struct tree_entry *e, uint64_t patience_ns, struct err_note *note);
+/* Attaches, and notes whether to retry after an error. Without a `note`, the caller only needs to handle ERR_NOMEM. */
+int process_tree_try_attach(struct process_tree *t, struct tree_entry *e, uint64_t patience_ns, struct err_note *note);
 
-/* Ends its Python and its name: it has executed something else. 0 or ERR_NOMEM. */
-int process_tree_renew(struct tree_entry *e, const struct proc_stat *st);
+/* The process has called exec: detaches, and forgets its old command line. 0 or ERR_NOMEM. */
+int process_tree_handle_exec(struct tree_entry *e, const struct proc_stat *st);
 
-/* Finds out who takes in orphans of the root, and how sure an image is. */
-void process_parent_open(struct process_tree *t);
+/* Finds out which processes may adopt orphans of the root, and whether its image is unique. */
+void process_parent_init(struct process_tree *t);
 
-/* The place of a process that belongs to the family, or did; NULL: none has that pid. */
-struct process_node *process_parent_known(const struct process_tree *t, pid_t pid);
+/* The node of a process in the tree, or of one that has ended; NULL when the pid is unknown, or a profiler. */
+struct process_node *process_parent_lookup(const struct process_tree *t, pid_t pid);
 
-/* The place that a new process has a parent in, or NULL: it is not of this family. */
+/* The node of the parent of a new process; NULL when the process is not part of the tree. */
 struct process_node *process_parent_find(const struct process_tree *t, pid_t pid, const struct proc_stat *st);
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * CPU clocks and run counts -> which threads to read.
+ * Compares CPU clocks and run counts to find the threads that can have run.
  */
 #include "sample/running_threads.h"
 
@@ -11,7 +11,7 @@
 #include <stdlib.h>
 
 #define NOTE_AGE_NS NS_PER_S
-#define SLACK_NS    (50 * NS_PER_US) /* CPU time of other threads that is not worth reading them all */
+#define SLACK_NS    (50 * NS_PER_US) /* this much CPU time of other threads is not worth reading them all */
 
 void running_threads_free(struct running_threads *rt)
 {
@@ -54,13 +54,13 @@ int running_threads_note(struct running_threads *rt, pid_t pid, struct thread_ta
 {
     rt->n = 0;
     for (size_t i = 0; i < threads->n; i++) {
-        struct known_thread *k = thread_table_find(table, threads->items[i].tstate);
+        struct sampled_thread *th = thread_table_find(table, threads->items[i].tstate);
 
-        if (!k || !k->os.tid || (k->last.still && !k->last.active))
+        if (!th || !th->os.tid || (th->last.off_cpu && !th->last.active))
             continue;
-        if (grow_array((void **)&rt->items, &rt->cap, rt->n + 1, sizeof(struct known_thread *)) < 0)
+        if (grow_array((void **)&rt->items, &rt->cap, rt->n + 1, sizeof(struct sampled_thread *)) < 0)
             return ERR_NOMEM;
-        rt->items[rt->n++] = k;
+        rt->items[rt->n++] = th;
     }
     rt->items_ns = items_ns(rt);
     rt->process_ns = proc_cpu_ns(pid);
@@ -73,24 +73,24 @@ static bool none_ran(struct thread_table *table, const struct py_threads *thread
     struct sched_stats stats;
 
     for (size_t i = 0; i < threads->n; i++) {
-        struct known_thread *k = thread_table_find(table, threads->items[i].tstate);
+        struct sampled_thread *th = thread_table_find(table, threads->items[i].tstate);
 
-        if (!k || !k->last.still || task_sched_stats(&k->os.task, &stats) < 0 ||
-            stats.run_count != k->os.stats.run_count)
+        if (!th || !th->last.off_cpu || task_sched_stats(&th->os.task, &stats) < 0 ||
+            stats.run_count != th->os.stats.run_count)
             return false;
     }
     return true;
 }
 
-bool running_threads_are_all(const struct running_threads *rt, pid_t pid, struct thread_table *table,
-                             const struct py_threads *threads, const struct python *py, bool poll_each)
+bool running_threads_is_complete(const struct running_threads *rt, pid_t pid, struct thread_table *table,
+                                 const struct py_threads *threads, const struct python *py, bool poll_each)
 {
     uint64_t items, process;
     addr_t holder;
 
     if (!rt->noted_ns || !threads->n)
         return false;
-    if (rt->n == 0) /* a thread that is not listed yet shows on the clock, or by the GIL */
+    if (rt->n == 0) /* a new thread shows on the clock, or as the GIL holder */
         return proc_cpu_ns(pid) == rt->process_ns &&
                threads_gil_holder(py, threads->items[0].interp) == rt->gil_holder &&
                (!poll_each || none_ran(table, threads));

@@ -1,5 +1,5 @@
 /*
- * The shared part of a session. Called by process.c for each new function, by cmd/ for the counts.
+ * Creates and frees a session, and interns functions.
  */
 #include "sample/sampler.h"
 

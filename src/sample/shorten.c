@@ -1,5 +1,5 @@
 /*
- * File names -> short ones. Called once for each new function, after its thread was let go: looks at the disk.
+ * Shortens file names. It reads the file system, so call it after the thread has been resumed.
  */
 #include "sample/shorten.h"
 

@@ -1,5 +1,5 @@
 /*
- * File names as people read them: the part below the outermost directory that is not a package.
+ * Shortens file names to the part below the outermost directory that is not a package.
  */
 #ifndef SAMPLE_SHORTEN_H
 #define SAMPLE_SHORTEN_H
@@ -7,8 +7,8 @@
 #include "base/intern.h"
 #include "target/files.h"
 
-/* "/usr/lib/python3.11/json/decoder.py" -> "json/decoder.py": directories with an __init__.py stay. Looks in the
- * target's own root. Interned; the full name when out of memory. */
+/* "/usr/lib/python3.11/json/decoder.py" -> "json/decoder.py": keeps directories with an __init__.py. Looks in the
+ * target's root directory. The result is interned; it is the full name when out of memory. */
 const char *shorten_filename(struct intern *names, const struct files *files, const char *filename);
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * Reads one stack, again when it turns out that the thread ran meanwhile. Called for each thread and sample.
+ * Reads one stack. If the thread ran in the meantime, reads it again.
  */
 #include "sample/stack.h"
 
@@ -13,21 +13,21 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define TRIES        8
-#define GENTLE_TRIES 3 /* then it is held, even if it looks asleep */
-/* Code objects that were found unchanged so short a time ago are not looked at again: at up to two thousand samples
- * a second each one is, at each sample. While new ones come, none is trusted: an old one may have made room for it. */
-#define CHECK_NS     (NS_PER_MS / 2)
-#define NEW_NS       (100 * NS_PER_MS)
-#define ODD_NS       (50 * NS_PER_US)
-#define ODD_LOOKS    4 /* a loop may make its generators in the same place again and again */
-#define LOOK_SOON_NS (150 * NS_PER_US)
-#define MAX_RING     4096
-/* Of a native stack, while the thread is held: what a recording copies each time, and a dump once. */
+#define MAX_TRIES    8
+#define GENTLE_TRIES 3 /* then use ptrace, even if the thread looks asleep */
+/* Do not check code objects again that were unchanged this short a time ago. At up to 2000 samples per second each is
+ * checked at each sample. While new code objects appear, trust none: a new one may reuse the address of an old one. */
+#define CODE_CHECK_NS          (NS_PER_MS / 2)
+#define CODE_NEW_NS            (100 * NS_PER_MS)
+#define GENERATOR_ROOT_NS      (50 * NS_PER_US)
+#define GENERATOR_ROOT_SAMPLES 4 /* a loop may create its generators at the same address again and again */
+#define STATE_CHECK_NS         (150 * NS_PER_US)
+#define MAX_CYCLE              4096
+/* How much of a native stack to copy during the pause: at each sample of a recording, or once for a dump. */
 #define NATIVE_LIMIT      ((size_t)1024 * 1024)
 #define NATIVE_LIMIT_ONCE ((size_t)64 * 1024 * 1024)
 
-/* ERR_TORN when there is one that cannot be read: its entry is NULL. */
+/* ERR_TORN when a code object cannot be read; its entry is NULL. */
 static int resolve_codes(struct stack *st, const struct stack_source *src, uint64_t now)
 {
     size_t n = st->frames.n;
@@ -38,14 +38,14 @@ static int resolve_codes(struct stack *st, const struct stack_source *src, uint6
         return ERR_NOMEM;
     for (size_t i = 0; i < n; i++)
         st->addrs[i] = st->frames.items[i].code;
-    if (now - st->checked_ns > CHECK_NS || now - st->new_ns < NEW_NS) {
-        code_cache_round(src->codes, now - st->new_ns >= NEW_NS);
+    if (now - st->checked_ns > CODE_CHECK_NS || now - st->new_code_ns < CODE_NEW_NS) {
+        code_cache_round(src->codes, now - st->new_code_ns >= CODE_NEW_NS);
         st->checked_ns = now;
     }
     r = code_cache_get(src->codes, src->py, st->addrs, n, st->codes);
-    if (code_cache_reads(src->codes) != st->reads) {
-        st->reads = code_cache_reads(src->codes);
-        st->new_ns = now;
+    if (code_cache_reads(src->codes) != st->code_reads) {
+        st->code_reads = code_cache_reads(src->codes);
+        st->new_code_ns = now;
     }
     for (size_t i = 0; r == 0 && i < n; i++)
         if (!st->codes[i])
@@ -53,10 +53,11 @@ static int resolve_codes(struct stack *st, const struct stack_source *src, uint6
     return r;
 }
 
-/* Names the stack: by its code objects as they were read, their instructions, and the thread. */
-static void make_key(struct stack *st, const struct known_thread *k)
+/* The key covers the thread and, for each frame, the code object (as of the last time it was read) and the
+ * instruction. */
+static void make_key(struct stack *st, const struct sampled_thread *th)
 {
-    uint64_t key = hash_mix(k->thread_id, (uint64_t)k->os.tid);
+    uint64_t key = hash_mix(th->thread_id, (uint64_t)th->os.tid);
 
     for (size_t i = 0; i < st->frames.n; i++)
         key = hash_mix(hash_mix(key, st->codes[i]->serial), (uint64_t)st->frames.items[i].at);
@@ -64,13 +65,13 @@ static void make_key(struct stack *st, const struct known_thread *k)
     st->key = key ? key : 1;
 }
 
-/* A thread that nothing keeps still: its frames are read twice, and what both readings have in common, from the root
- * on, was there between them. */
-static int read_frames_moving(struct stack *st, const struct stack_source *src, struct known_thread *k)
+/* Nothing pauses the thread, so its frames are read twice. What both copies have in common, counted from the root, was
+ * there between the two reads. */
+static int read_frames_unpaused(struct stack *st, const struct stack_source *src, struct sampled_thread *th)
 {
     size_t sure;
     bool cut;
-    int r = frames_read_unpaused(&st->frames, src->py, src->snapshot, &k->plan, k->tstate, &k->frames, &sure, &cut);
+    int r = frames_read_unpaused(&st->frames, src->py, src->snapshot, &th->plan, th->tstate, &th->frames, &sure, &cut);
 
     if (r == 0 && (cut || sure < st->frames.n)) {
         st->unsure = true;
@@ -79,12 +80,12 @@ static int read_frames_moving(struct stack *st, const struct stack_source *src, 
     return r;
 }
 
-/* A code object that was read just now may have taken the place of the one that the frame had: only if the frame is
- * still there with it, it is the right one. */
-static int recheck_moving(struct stack *st, const struct stack_source *src, struct known_thread *k)
+/* A code object that was read only now may have replaced the one that the frame ran. It is the right one only if the
+ * frame still refers to it. */
+static int recheck_unpaused(struct stack *st, const struct stack_source *src, struct sampled_thread *th)
 {
     size_t n = st->frames.n, same = 0;
-    int r = read_frames_moving(st, src, k);
+    int r = read_frames_unpaused(st, src, th);
 
     if (r < 0)
         return r;
@@ -96,26 +97,19 @@ static int recheck_moving(struct stack *st, const struct stack_source *src, stru
     return same ? 0 : ERR_TORN;
 }
 
-static int read_moving(struct stack *st, const struct stack_source *src, struct known_thread *k, uint64_t now)
+static int read_unpaused(struct stack *st, const struct stack_source *src, struct sampled_thread *th, uint64_t now)
 {
-    int r = read_frames_moving(st, src, k);
+    int r = read_frames_unpaused(st, src, th);
 
     if (r == 0)
         r = resolve_codes(st, src, now);
-    return r == 0 && st->frames.n && st->new_ns == now ? recheck_moving(st, src, k) : r;
+    return r == 0 && st->frames.n && st->new_code_ns == now ? recheck_unpaused(st, src, th) : r;
 }
 
-static int read_still(struct stack *st, const struct stack_source *src, struct known_thread *k, uint64_t now)
+/* The number of frames before the first repetition: a cycle is shown once. */
+static size_t count_before_cycle(const struct frames *f)
 {
-    int r = frames_read(&st->frames, src->py, src->snapshot, k->tstate, &k->frames);
-
-    return r < 0 ? r : resolve_codes(st, src, now);
-}
-
-/* A ring of frames is shown once around. */
-static size_t before_ring(const struct frames *f)
-{
-    size_t n = f->n < MAX_RING ? f->n : MAX_RING;
+    size_t n = f->n < MAX_CYCLE ? f->n : MAX_CYCLE;
 
     for (size_t i = 1; i < n; i++)
         for (size_t k = 0; k < i; k++)
@@ -124,18 +118,18 @@ static size_t before_ring(const struct frames *f)
     return n;
 }
 
-/* A thread of a core file will not get past the moment: of a damaged stack, what can be read is better than nothing. */
-static int read_dead(struct stack *st, const struct stack_source *src, struct known_thread *k, uint64_t now)
+/* A retry does not help with a core file. Show what can be read of a damaged stack. */
+static int read_dead(struct stack *st, const struct stack_source *src, struct sampled_thread *th, uint64_t now)
 {
-    int r = frames_read(&st->frames, src->py, src->snapshot, k->tstate, &k->frames);
+    int r = frames_read(&st->frames, src->py, src->snapshot, th->tstate, &th->frames);
 
-    if (r < 0 && k->frames.generator) { /* it ends in a generator, and always will */
-        k->frames.accepted = k->frames.generator;
-        r = frames_read(&st->frames, src->py, src->snapshot, k->tstate, &k->frames);
+    if (r < 0 && th->frames.generator) { /* the stack ends in a generator, and a retry will not change that */
+        th->frames.accepted = th->frames.generator;
+        r = frames_read(&st->frames, src->py, src->snapshot, th->tstate, &th->frames);
     }
-    st->cut = r < 0;
+    st->truncated = r < 0;
     if (r == ERR_CYCLE)
-        st->frames.n = before_ring(&st->frames);
+        st->frames.n = count_before_cycle(&st->frames);
     if (r == ERR_NOMEM || resolve_codes(st, src, now) == ERR_NOMEM)
         return ERR_NOMEM;
     st->unreadable.name = intern_str(src->py->names, "[unreadable]");
@@ -145,7 +139,7 @@ static int read_dead(struct stack *st, const struct stack_source *src, struct kn
     for (size_t i = 0; i < st->frames.n; i++) {
         if (st->codes[i])
             continue;
-        if (st->cut) /* where the chain broke, this may be no frame at all */
+        if (st->truncated) /* the chain is broken, so this may not be a frame */
             st->frames.n = i;
         else
             st->codes[i] = &st->unreadable;
@@ -153,7 +147,7 @@ static int read_dead(struct stack *st, const struct stack_source *src, struct kn
     return 0;
 }
 
-/* The variables of each frame. Without a hold only those of frames that are still there afterwards count. */
+/* Unpaused, only the variables of frames that are still there afterwards are valid. */
 static int read_locals(struct stack *st, const struct stack_source *src, const struct pause *p)
 {
     const struct sampler_options *o = &src->sampler->options;
@@ -171,19 +165,16 @@ static int read_locals(struct stack *st, const struct stack_source *src, const s
     return r;
 }
 
-/* From 3.13 on a class that is called often gets a frame of the interpreter's own below its __init__ (_Py_InitCleanup in
- * Python/specialize.c). It has one name for all and no line, and Python itself never shows it. */
-static bool is_internal(const struct code *code)
-{
-    return code->name_at && code->name_at == code->file_at && code->first_line == 0;
-}
-
-static void drop_internal(struct stack *st)
+/* From 3.13 on, a specialized call of a class pushes an internal frame below __init__ (_Py_InitCleanup in
+ * Python/specialize.c). Its name and file name are the same string and it has no line. Python tracebacks hide it. */
+static void drop_init_cleanup(struct stack *st)
 {
     size_t kept = 0;
 
     for (size_t i = 0; i < st->frames.n; i++) {
-        if (is_internal(st->codes[i]))
+        const struct code *code = st->codes[i];
+
+        if (code->name_at && code->name_at == code->file_at && code->first_line == 0)
             continue;
         st->frames.items[kept] = st->frames.items[i];
         st->codes[kept++] = st->codes[i];
@@ -191,250 +182,239 @@ static void drop_internal(struct stack *st)
     st->frames.n = kept;
 }
 
-static int read_once(struct stack *st, const struct stack_source *src, struct known_thread *k, const struct pause *p)
+static int read_once(struct stack *st, const struct stack_source *src, struct sampled_thread *th, const struct pause *p)
 {
     int r;
 
-    st->unsure = st->cut = false;
-    if (p->method == PAUSE_DEAD)
-        r = read_dead(st, src, k, p->since_ns);
-    else
-        r = p->method == PAUSE_UNPAUSED ? read_moving(st, src, k, p->since_ns) : read_still(st, src, k, p->since_ns);
+    st->unsure = st->truncated = false;
+    if (p->method == PAUSE_DEAD) {
+        r = read_dead(st, src, th, p->since_ns);
+    } else if (p->method == PAUSE_UNPAUSED) {
+        r = read_unpaused(st, src, th, p->since_ns);
+    } else {
+        r = frames_read(&st->frames, src->py, src->snapshot, th->tstate, &th->frames);
+        if (r == 0)
+            r = resolve_codes(st, src, p->since_ns);
+    }
     if (r < 0)
         return r;
-    drop_internal(st);
+    drop_init_cleanup(st);
     if (src->heads) {
         st->heads_same = threads_heads_same(src->py, src->heads);
-        st->heads_read = true;
+        st->heads_checked = true;
     }
     if (src->sampler->options.locals && (r = read_locals(st, src, p)) < 0)
         return r;
     if (src->sampler->options.gil)
-        st->owns_gil = threads_gil_holder(src->py, k->interp) == k->tstate;
-    make_key(st, k);
+        st->owns_gil = threads_gil_holder(src->py, th->interp) == th->tstate;
+    make_key(st, th);
     return 0;
 }
 
-/* Some failures are a moment's: the interpreter between two states, memory that has just moved. */
-static bool is_passing(int r)
+/* These errors can go away: the interpreter was in the middle of an update, or memory has moved. */
+static bool is_transient(int r)
 {
     return r == ERR_TORN || r == ERR_READ || r == ERR_CYCLE || r == ERR_BOUNDS;
 }
 
-static void remember(struct known_thread *k, const struct stack *st, const struct pause *p)
+static void save_last_stack(struct sampled_thread *th, const struct stack *st, const struct pause *p)
 {
-    k->last.still = p->method == PAUSE_ASLEEP || p->method == PAUSE_SAME_CORE;
-    k->last.active = st->active;
-    k->os.stats = p->stats;
-    k->last.has_stack = true;
-    k->last.key = st->key;
-    k->last.n_frames = st->frames.n;
-    k->last.owns_gil = st->owns_gil;
+    th->last.off_cpu = p->method == PAUSE_ASLEEP || p->method == PAUSE_SAME_CORE;
+    th->last.active = st->active;
+    th->os.stats = p->stats;
+    th->last.has_stack = true;
+    th->last.key = st->key;
+    th->last.n_frames = st->frames.n;
+    th->last.owns_gil = st->owns_gil;
 }
 
-/* One that slept when it was held goes back to its call when it is let go: see emit_unchanged. */
-static void remember_rest(struct known_thread *k, const struct native *n, const struct pause *p)
+/* A thread that was blocked in a system call resumes that call after the detach: see is_blocked_again in
+ * emit_trace.c. */
+static void save_blocked_syscall(struct sampled_thread *th, const struct native *n, const struct pause *p)
 {
-    k->last.blocked = n && n->captured && p->method == PAUSE_PTRACE && p->look.state == 'S';
-    if (!k->last.blocked)
+    th->last.blocked = n && n->captured && p->method == PAUSE_PTRACE && p->look.state == 'S';
+    if (!th->last.blocked)
         return;
-    k->last.blocked_sp = n->regs.r[REGS_SP];
-    k->last.blocked_pc = n->regs.r[REGS_PC];
+    th->last.blocked_sp = n->regs.r[REGS_SP];
+    th->last.blocked_pc = n->regs.r[REGS_PC];
 }
 
-/* A stack that ends in a generator is most often one that was caught between two states; but C code can resume a
- * generator with no Python below. Then it is still so after the thread has run on for a while. */
-static void judge_root(struct known_thread *k, const struct pause *p, int r, int end)
+/* A stack whose outermost frame is a generator is usually torn. But C code can resume a generator with no Python frame
+ * below it. Accept it if it is still there after the thread has run for a while. */
+static void update_generator_root(struct sampled_thread *th, const struct pause *p, int r, int end)
 {
-    if (r == 0 && !k->frames.generator) {
-        k->root.generator = k->frames.accepted = 0;
+    if (r == 0 && !th->frames.generator) {
+        th->generator_root.generator = th->frames.accepted = 0;
         return;
     }
-    if (end < 0 || p->method == PAUSE_UNPAUSED || !k->frames.generator)
+    if (end < 0 || p->method == PAUSE_UNPAUSED || !th->frames.generator)
         return;
-    if (k->root.generator != k->frames.generator) {
-        k->root.generator = k->frames.generator;
-        k->root.run_ns = p->stats.run_ns;
-        k->root.seen = 0;
+    if (th->generator_root.generator != th->frames.generator) {
+        th->generator_root.generator = th->frames.generator;
+        th->generator_root.run_ns = p->stats.run_ns;
+        th->generator_root.n_samples = 0;
     }
-    k->root.seen++;
-    /* One that sleeps does so in a call, and is not between two states; one in state D may wait for a page anywhere. */
+    th->generator_root.n_samples++;
+    /* State S: the thread sleeps in a system call, so the interpreter is not in the middle of an update. State D may
+     * be a page fault anywhere. */
     if ((p->method == PAUSE_ASLEEP && p->look.state == 'S') ||
-        (k->root.seen >= ODD_LOOKS && (p->method == PAUSE_ASLEEP || p->stats.run_ns - k->root.run_ns > ODD_NS)))
-        k->frames.accepted = k->root.generator;
-}
-
-/* glibc 2.35 and later: the kernel writes there on which CPU the thread runs, before it lets it run (rseq(2)). */
-static addr_t cpu_word(const struct python *py, const struct known_thread *k)
-{
-    return py->cpu_word != NO ? k->thread_id + (addr_t)(int64_t)py->cpu_word : 0;
-}
-
-/* It was not asked on which core the thread is: is it ours? */
-static bool was_on_core(const struct stack_source *src, const struct pause *p)
-{
-    uint32_t cpu;
-
-    return !p->cpu_word ||
-           (snapshot_read_last(src->snapshot, &cpu) == 0 && (int)cpu == src->sampler->pauser.affinity.cpu);
+        (th->generator_root.n_samples >= GENERATOR_ROOT_SAMPLES &&
+         (p->method == PAUSE_ASLEEP || p->stats.run_ns - th->generator_root.run_ns > GENERATOR_ROOT_NS)))
+        th->frames.accepted = th->generator_root.generator;
 }
 
 /* In a recording, the register set of the last context switch replaces ptrace, if perf_event_open(2) is allowed. */
-static bool may_use_perf_regs(const struct stack_source *src, const struct known_thread *k)
+static bool may_use_perf_regs(const struct stack_source *src, const struct sampled_thread *th)
 {
-    return src->sampler->options.recording && pause_uses_same_core(&src->sampler->pauser) && k->tstate && k->os.tid &&
-           (k->os.perf_regs.ring || !k->os.perf_regs.tried);
+    return src->sampler->options.recording && pause_uses_same_core(&src->sampler->pauser) && th->tstate && th->os.tid &&
+           (th->os.perf_regs.ring || !th->os.perf_regs.tried);
 }
 
-static void capture_native(const struct stack_source *src, struct known_thread *k, const struct pause *p)
+static void capture_native(const struct stack_source *src, struct sampled_thread *th, const struct pause *p)
 {
     struct native *n = src->native;
-    const struct core_thread *dead = p->method == PAUSE_DEAD ? core_file_thread(n->core, k->os.tid) : NULL;
+    const struct core_thread *dead = p->method == PAUSE_DEAD ? core_file_thread(n->core, th->os.tid) : NULL;
     size_t limit = src->sampler->options.recording ? NATIVE_LIMIT : NATIVE_LIMIT_ONCE;
     struct regs regs;
     uint64_t fs_base;
 
     n->captured = false;
-    if (may_use_perf_regs(src, k) && p->look.state == 'R')
-        perf_regs_open(&k->os.perf_regs, k->os.tid);
+    if (may_use_perf_regs(src, th) && p->look.state == 'R')
+        perf_regs_open(&th->os.perf_regs, th->os.tid);
     if (dead)
-        native_capture(n, &dead->regs, dead->fs_base, k->os.tid == n->pid, limit);
-    else if (pause_regs(&src->sampler->pauser, &k->os, p, k->thread_id, &regs, &fs_base))
-        native_capture(n, &regs, fs_base, k->os.tid == n->pid, limit);
-    if (n->captured) /* from 3.11 on the entry frames between Python's frames are there */
-        snapshot_offer(src->snapshot, n->copy.addr, n->copy.bytes, n->copy.len);
+        native_capture(n, &dead->regs, dead->fs_base, th->os.tid == n->pid, limit);
+    else if (pause_regs(&src->sampler->pauser, &th->os, p, th->thread_id, &regs, &fs_base))
+        native_capture(n, &regs, fs_base, th->os.tid == n->pid, limit);
 }
 
-static void begin_snapshot(const struct stack_source *src, struct known_thread *k, const struct pause *p)
+/* Reads the stack of a paused thread, ends the pause, and returns ERR_TORN if the thread may have run in between. */
+static int read_and_end_pause(struct stack *st, const struct stack_source *src, struct sampled_thread *th,
+                              struct pause *p)
 {
-    snapshot_begin(src->snapshot, &k->plan, SNAPSHOT_ONCE, p->cpu_word);
-    if (!src->heads)
-        return;
-    snapshot_expect(src->snapshot, src->py->interp_head, sizeof(addr_t));
-    snapshot_expect(src->snapshot, k->interp + (addr_t)src->py->layout.in_threads, sizeof(addr_t));
-}
-
-static int read_frozen(struct stack *st, const struct stack_source *src, struct known_thread *k, struct pause *p)
-{
+    struct pauser *pauser = &src->sampler->pauser;
+    bool on_our_cpu;
+    uint32_t cpu;
     int r, end;
-    bool on_core;
 
-    if (p->method != PAUSE_UNPAUSED)
-        begin_snapshot(src, k, p);
+    if (p->method != PAUSE_UNPAUSED) {
+        snapshot_begin(src->snapshot, &th->plan, SNAPSHOT_ONCE, p->cpu_word);
+        if (src->heads) {
+            snapshot_expect(src->snapshot, src->py->interp_head, sizeof(addr_t));
+            snapshot_expect(src->snapshot, th->interp + (addr_t)src->py->layout.in_threads, sizeof(addr_t));
+        }
+    }
     if (src->native)
-        capture_native(src, k, p);
-    k->frames.generator = 0;
-    r = read_once(st, src, k, p);
+        capture_native(src, th, p);
+    if (src->native && src->native->captured) /* from 3.11 on, it holds the entry frames between Python frames */
+        snapshot_offer(src->snapshot, src->native->copy.addr, src->native->copy.bytes, src->native->copy.len);
+    th->frames.generator = 0;
+    r = read_once(st, src, th, p);
     snapshot_end(src->snapshot, r == 0);
-    on_core = was_on_core(src, p);
-    end = pause_end(&src->sampler->pauser, &k->os, p);
-    if (!on_core) {
-        k->os.left_ns = 0;
+    /* With a cpu_word, pause_begin assumed that the thread is on our CPU instead of reading its state. */
+    on_our_cpu = !p->cpu_word || (snapshot_read_last(src->snapshot, &cpu) == 0 && (int)cpu == pauser->affinity.cpu);
+    end = pause_end(pauser, &th->os, p);
+    if (!on_our_cpu) {
+        th->os.left_ns = 0;
         end = ERR_TORN;
     }
-    judge_root(k, p, r, end);
-    st->asked_after = p->check_after && end < 0;
+    update_generator_root(th, p, r, end);
+    st->retry_at_once = p->check_after && end < 0;
     return end < 0 ? end : r;
 }
 
-static int leave_idle(struct known_thread *k, const struct stack_source *src, struct pause *p)
+static int skip_idle(struct sampled_thread *th, const struct stack_source *src, struct pause *p)
 {
-    k->last.still = pause_end(&src->sampler->pauser, &k->os, p) == 0 && p->method == PAUSE_ASLEEP;
-    k->last.active = false;
-    k->os.stats = p->stats;
+    th->last.off_cpu = pause_end(&src->sampler->pauser, &th->os, p) == 0 && p->method == PAUSE_ASLEEP;
+    th->last.active = false;
+    th->os.stats = p->stats;
     return STACK_IDLE;
 }
 
-/* No note was there after all. */
-static bool lacks_native(const struct stack_source *src, const struct pause *p)
+/* One try. 0: the stack is consistent, or st->unsure is set. */
+static int try_read(struct stack *st, const struct stack_source *src, struct sampled_thread *th, bool idle,
+                    bool need_ptrace)
 {
-    return src->native && !src->native->captured && p->method != PAUSE_DEAD && !src->sampler->pauser.ptrace_refused &&
-           !src->sampler->options.nonblocking;
-}
-
-/* One try: 0 when what was read is true (or marked as unsure). */
-static int try_read(struct stack *st, const struct stack_source *src, struct known_thread *k, bool idle, bool firm)
-{
+    struct pauser *pauser = &src->sampler->pauser;
+    /* rseq(2), glibc 2.35 and later: the kernel stores the CPU number there before it resumes the thread. */
+    addr_t cpu_word = src->py->cpu_word != NO ? th->thread_id + (addr_t)(int64_t)src->py->cpu_word : 0;
     struct pause pause;
-    int r = pause_begin(&src->sampler->pauser, &k->os, firm, cpu_word(src->py, k), &pause);
+    int r = pause_begin(pauser, &th->os, need_ptrace, cpu_word, &pause);
 
-    k->last.has_stack = k->last.still = k->last.blocked = false;
+    th->last.has_stack = th->last.off_cpu = th->last.blocked = false;
     if (r < 0)
         return r;
     st->active = pause.look.state == 'R';
     if (!st->active && !idle)
-        return leave_idle(k, src, &pause);
-    r = read_frozen(st, src, k, &pause);
-    if (r == 0 && !firm && lacks_native(src, &pause)) {
-        r = ERR_TORN; /* of one that runs there will be a note in a moment */
-        st->must_hold = pause.method == PAUSE_ASLEEP || !k->os.perf_regs.ring;
+        return skip_idle(th, src, &pause);
+    r = read_and_end_pause(st, src, th, &pause);
+    if (r == 0 && !need_ptrace && src->native && !src->native->captured && pause.method != PAUSE_DEAD &&
+        !pauser->ptrace_refused && !src->sampler->options.nonblocking) {
+        /* There is no perf context-switch record. If the thread is running, there will be one in a moment. */
+        r = ERR_TORN;
+        st->need_ptrace = pause.method == PAUSE_ASLEEP || !th->os.perf_regs.ring;
     }
-    src->sampler->pauser.reads[pause.method] += r == 0;
+    pauser->reads[pause.method] += r == 0;
     if (r == 0)
-        remember_rest(k, src->native, &pause);
+        save_blocked_syscall(th, src->native, &pause);
     if (r == 0 && pause.method != PAUSE_UNPAUSED)
-        remember(k, st, &pause);
-    /* One that moves runs; one that does not may have gone to sleep. */
-    else if (r == 0 && st->key == k->last.key && k->os.running_until_ns > pause.since_ns + LOOK_SOON_NS)
-        k->os.running_until_ns = pause.since_ns + LOOK_SOON_NS;
+        save_last_stack(th, st, &pause);
+    /* Unpaused: a stack that changes means that the thread is running. If it did not change, check the thread's state
+     * soon. */
+    else if (r == 0 && st->key == th->last.key && th->os.running_until_ns > pause.since_ns + STATE_CHECK_NS)
+        th->os.running_until_ns = pause.since_ns + STATE_CHECK_NS;
     if (r == 0)
-        log_changed(LOG_LEVEL_DEBUG, "pause", k->os.tid, pause.method, "tid %d: state %c, CPU %d: read %s",
-                    (int)k->os.tid, pause.look.state, pause.look.cpu, pause_method_name(pause.method));
-    k->last.key = st->key;
+        log_changed(LOG_LEVEL_DEBUG, "pause", th->os.tid, pause.method, "tid %d: state %c, CPU %d: read %s",
+                    (int)th->os.tid, pause.look.state, pause.look.cpu, pause_method_name(pause.method));
+    th->last.key = st->key;
     return r;
 }
 
-/* Lets the thread get past the moment, longer each time. On its own core it goes on only while we sleep. */
-static void give_way(const struct sampler *s, int tries)
+int stack_read(struct stack *st, const struct stack_source *src, struct sampled_thread *th, bool idle)
 {
-    if (s->pauser.affinity.cpu >= 0)
-        clock_sleep_ns((5 * NS_PER_US) << tries);
-    else
-        sched_yield();
-}
-
-int stack_read(struct stack *st, const struct stack_source *src, struct known_thread *k, bool idle)
-{
-    /* Variables take longer to read than a thread can be kept off its core. */
+    /* Reading variables takes longer than a thread can be kept off its core. */
     int r = ERR_TORN, gentle = src->sampler->options.locals ? 1 : GENTLE_TRIES;
 
-    st->owns_gil = st->unsure = st->heads_read = false;
-    st->must_hold = src->native && !src->sampler->pauser.ptrace_refused && !may_use_perf_regs(src, k);
-    for (int i = 0; i < TRIES && is_passing(r); i++) {
-        if (i)
-            give_way(src->sampler, i);
-        st->asked_after = false;
-        r = try_read(st, src, k, idle, st->must_hold || i >= gentle);
-        if (r == ERR_TORN && st->asked_after) {
-            st->checked_ns = 0; /* it asks for the same again, so that the next sample finds all of it read ahead */
-            r = try_read(st, src, k, idle, st->must_hold || i >= gentle);
+    st->owns_gil = st->unsure = st->heads_checked = false;
+    st->need_ptrace = src->native && !src->sampler->pauser.ptrace_refused && !may_use_perf_regs(src, th);
+    for (int i = 0; i < MAX_TRIES && is_transient(r); i++) {
+        /* Let the thread run past the inconsistent state. On our own core it only runs while we sleep. */
+        if (i && src->sampler->pauser.affinity.cpu >= 0)
+            clock_sleep_ns((5 * NS_PER_US) << i);
+        else if (i)
+            sched_yield();
+        st->retry_at_once = false;
+        r = try_read(st, src, th, idle, st->need_ptrace || i >= gentle);
+        if (r == ERR_TORN && st->retry_at_once) {
+            /* Check the code objects again, so that the read plan for the next sample includes them. */
+            st->checked_ns = 0;
+            r = try_read(st, src, th, idle, st->need_ptrace || i >= gentle);
         }
         if (r < 0)
-            log_often(LOG_LEVEL_DEBUG, "sample", -r, "tid %d: attempt %d: %s", (int)k->os.tid, i + 1, err_name(r));
+            log_often(LOG_LEVEL_DEBUG, "sample", -r, "tid %d: attempt %d: %s", (int)th->os.tid, i + 1, err_name(r));
     }
     if (r < 0)
-        log_often(LOG_LEVEL_INFO, "sample", -r, "tid %d: no stack: %s", (int)k->os.tid, err_name(r));
+        log_often(LOG_LEVEL_INFO, "sample", -r, "tid %d: no stack: %s", (int)th->os.tid, err_name(r));
     return r;
 }
 
-int stack_read_native(struct stack *st, const struct stack_source *src, struct known_thread *k, bool idle)
+int stack_read_native(struct stack *st, const struct stack_source *src, struct sampled_thread *th, bool idle)
 {
     struct pause pause;
-    int r = pause_begin(&src->sampler->pauser, &k->os, true, 0, &pause);
+    int r = pause_begin(&src->sampler->pauser, &th->os, true, 0, &pause);
 
     st->frames.n = 0;
-    st->owns_gil = st->unsure = st->cut = false;
-    st->key = hash_mix(1, (uint64_t)k->os.tid);
-    k->last.has_stack = k->last.still = k->last.blocked = false;
+    st->owns_gil = st->unsure = st->truncated = false;
+    st->key = hash_mix(1, (uint64_t)th->os.tid);
+    th->last.has_stack = th->last.off_cpu = th->last.blocked = false;
     if (r < 0)
         return r;
     st->active = pause.look.state == 'R';
     if (!st->active && !idle)
-        return leave_idle(k, src, &pause);
-    capture_native(src, k, &pause);
-    pause_end(&src->sampler->pauser, &k->os, &pause);
-    remember(k, st, &pause);
-    remember_rest(k, src->native, &pause);
+        return skip_idle(th, src, &pause);
+    capture_native(src, th, &pause);
+    pause_end(&src->sampler->pauser, &th->os, &pause);
+    save_last_stack(th, st, &pause);
+    save_blocked_syscall(th, src->native, &pause);
     return 0;
 }
 

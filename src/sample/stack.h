@@ -1,5 +1,5 @@
 /*
- * One thread's stack, read so that it is true.
+ * Reads one thread's stack: pause, snapshot, interpret, verify, retry.
  */
 #ifndef SAMPLE_STACK_H
 #define SAMPLE_STACK_H
@@ -13,42 +13,42 @@
 /* Reused from one stack to the next. */
 struct stack {
     struct frames frames;
-    struct locals locals; /* of these frames, when they were asked for */
+    struct locals locals; /* of `frames`, if requested */
     addr_t *addrs;
-    const struct code **codes; /* of each frame */
+    const struct code **codes; /* one per frame */
     size_t cap_addrs, cap_codes;
-    uint64_t key;        /* of what was read */
-    uint64_t checked_ns; /* when the code objects were last checked */
-    uint64_t reads;      /* of code objects, as of the last stack */
-    uint64_t new_ns;     /* when there was last a new one */
-    bool active;         /* the kernel ran the thread, or was about to */
-    bool must_hold;      /* the next try cannot do without */
-    bool asked_after;    /* the last try read it first and asked then: see freeze.h */
+    uint64_t key;         /* equal for equal stacks */
+    uint64_t checked_ns;  /* when the code objects were last checked for changes */
+    uint64_t code_reads;  /* code_cache_reads() at the last stack */
+    uint64_t new_code_ns; /* when code_cache_reads() last increased */
+    bool active;          /* the thread was in state R */
+    bool need_ptrace;     /* the next try must use ptrace */
+    bool retry_at_once;   /* the last try checked the run count only afterwards: see pause.check_after */
     bool owns_gil;
-    bool unsure;
-    bool heads_read, heads_same; /* `heads` of the source was looked at, and is still so */
-    bool cut;                    /* of a core file: what the outermost frame was called from could not be read */
-    struct code unreadable;      /* stands for code objects that are not in a core file */
+    bool unsure;                    /* read unpaused while the thread ran: only the outermost frames are valid */
+    bool heads_checked, heads_same; /* the heads of the thread lists were read, and are unchanged */
+    bool truncated;                 /* core file: the callers of the outermost frame could not be read */
+    struct code unreadable;         /* placeholder for code objects that are not in the core file */
 };
 
-/* What a reading needs of the process. */
+/* What a read needs from the process. */
 struct stack_source {
     struct sampler *sampler;
     const struct python *py;
     struct code_cache *codes;
     struct snapshot *snapshot;      /* the memory that `py` reads */
-    const struct py_threads *heads; /* not NULL: see with the stack whether a thread has come */
-    struct native *native;          /* not NULL: capture the native stack, too */
+    const struct py_threads *heads; /* not NULL: also check whether threads have started */
+    struct native *native;          /* not NULL: also capture the native stack */
 };
 
-/* Reads the stack of `k`. With `idle` false a thread that does not run is not read: ERR_IDLE_. ERR_GONE when the
- * thread has ended. */
-int stack_read(struct stack *st, const struct stack_source *src, struct known_thread *k, bool idle);
-/* The same for a thread that has no Python. */
-int stack_read_native(struct stack *st, const struct stack_source *src, struct known_thread *k, bool idle);
+/* Reads the stack of `th`. 0; STACK_IDLE when the thread is off-CPU and `idle` is false; ERR_GONE when it has ended;
+ * ERR_TORN and other errors when no try succeeded. */
+int stack_read(struct stack *st, const struct stack_source *src, struct sampled_thread *th, bool idle);
+/* The same for a thread that has no Python thread state. */
+int stack_read_native(struct stack *st, const struct stack_source *src, struct sampled_thread *th, bool idle);
 void stack_free(struct stack *st);
 
-/* Not an error: the thread does not run and was not asked for. */
+/* Not an error: the thread is off-CPU, and its stack was not requested. */
 #define STACK_IDLE 1
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * Threads between samples. Called once a sample; does real work only when threads come, go or are renamed.
+ * Keeps the table of threads up to date. An update only costs something when threads start, end or get a name.
  */
 #include "sample/thread_table.h"
 
@@ -16,24 +16,25 @@
 #include <string.h>
 
 #define NAMES_AGE_NS (5 * NS_PER_S)
-#define FEW_NEW      8 /* more, and the names of all are read */
+#define MAX_WANTED   8 /* if more names are missing, read all */
+/* A thread sets its name when it first runs. Look for missing names again after this time, then after ten times as
+ * long, and so on. Threads created by C code never get a name. */
+#define NAMES_RETRY_NS (10 * NS_PER_MS)
+#define NAMES_TRIES    3
 
-#define NAMES_SOON_NS (10 * NS_PER_MS) /* a thread tells its name when it first runs: again after so long */
-#define NAMES_TRIES   3                /* each time ten times as long; threads of C have none */
-
-/* Who has no name yet. */
-struct nameless {
-    uint64_t ids[FEW_NEW]; /* as Python knows them */
+/* Threads that have no name yet. */
+struct unnamed_threads {
+    uint64_t ids[MAX_WANTED]; /* pthread_t */
     size_t n;
-    bool is_new; /* one of them */
+    bool is_new; /* at least one thread was not listed before */
 };
 
 /* Frees what a slot owns. */
-static void thread_drop(struct known_thread *k)
+static void thread_drop(struct sampled_thread *th)
 {
-    os_thread_close(&k->os);
-    frames_state_free(&k->frames);
-    read_plan_free(&k->plan);
+    os_thread_close(&th->os);
+    frames_state_free(&th->frames);
+    read_plan_free(&th->plan);
 }
 
 void thread_table_free(struct thread_table *t)
@@ -47,7 +48,7 @@ void thread_table_free(struct thread_table *t)
     *t = (struct thread_table){.core = t->core};
 }
 
-struct known_thread *thread_table_find(struct thread_table *t, addr_t tstate)
+struct sampled_thread *thread_table_find(struct thread_table *t, addr_t tstate)
 {
     size_t step = 0;
     uint32_t at;
@@ -59,13 +60,13 @@ struct known_thread *thread_table_find(struct thread_table *t, addr_t tstate)
 }
 
 /* The entry of a thread; a new one, for which there is room, is empty. */
-static struct known_thread *table_entry(struct thread_table *t, addr_t tstate)
+static struct sampled_thread *table_entry(struct thread_table *t, addr_t tstate)
 {
-    struct known_thread *k = thread_table_find(t, tstate);
+    struct sampled_thread *k = thread_table_find(t, tstate);
 
     if (!k) {
         k = &t->items[t->n];
-        *k = (struct known_thread){0};
+        *k = (struct sampled_thread){0};
         hash_table_add(&t->by_tstate, hash_mix(0, tstate), (uint32_t)t->n++);
     }
     return k;
@@ -90,7 +91,7 @@ static void table_drop_unseen(struct thread_table *t)
     t->n = kept;
 }
 
-/* The ids of all threads, as the target itself sees them and as we do. */
+/* Reads all thread ids, in the target's pid namespace and in ours. */
 static int read_tids(struct thread_table *t, pid_t pid, bool in_pid_ns)
 {
     pid_t *tids;
@@ -128,8 +129,8 @@ static void search_tid_offset(struct thread_table *t, const struct python *py, p
     free(inner);
 }
 
-/* Reads the ids again once a round, when one is not among them. */
-static pid_t tid_outside(struct thread_table *t, pid_t pid, pid_t inner)
+/* Reads the ids again, at most once per round, when `inner` is not among them. */
+static pid_t tid_in_our_ns(struct thread_table *t, pid_t pid, pid_t inner)
 {
     for (int pass = 0; pass < 2; pass++) {
         for (size_t i = 0; i < t->n_tids; i++)
@@ -141,7 +142,7 @@ static pid_t tid_outside(struct thread_table *t, pid_t pid, pid_t inner)
     return 0;
 }
 
-/* The kernel's id of a thread, as we see it. */
+/* The kernel's thread id in our pid namespace; 0 when unknown. */
 static pid_t tid_of(struct thread_table *t, const struct python *py, pid_t pid, bool in_pid_ns,
                     const struct py_threads *threads, const struct py_thread *thread)
 {
@@ -154,59 +155,59 @@ static pid_t tid_of(struct thread_table *t, const struct python *py, pid_t pid, 
     }
     if (!inner || inner > INT32_MAX)
         return 0;
-    return in_pid_ns ? tid_outside(t, pid, (pid_t)inner) : (pid_t)inner;
+    return in_pid_ns ? tid_in_our_ns(t, pid, (pid_t)inner) : (pid_t)inner;
 }
 
-static bool is_same(const struct known_thread *k, const struct py_thread *thread)
+static bool is_same_thread(const struct sampled_thread *th, const struct py_thread *thread)
 {
-    return k->tstate && !k->ended && k->thread_id == thread->thread_id && k->native_id == thread->native_id &&
-           k->interp == thread->interp;
+    return th->tstate && !th->ended && th->thread_id == thread->thread_id && th->native_id == thread->native_id &&
+           th->interp == thread->interp;
 }
 
-/* In a core file a thread is known by its thread control block, which is its pthread_t. */
-static void enter_dead(struct known_thread *k, const struct core_file *core)
+/* In a core file, FS points to the thread control block, whose address is the pthread_t. */
+static void thread_init_dead(struct sampled_thread *th, const struct core_file *core)
 {
-    const struct core_thread *thread = core_file_thread_by_base(core, k->thread_id);
+    const struct core_thread *thread = core_file_thread_by_base(core, th->thread_id);
 
-    if (!thread && k->native_id && k->native_id <= INT32_MAX)
-        thread = core_file_thread(core, (pid_t)k->native_id);
-    k->os.dead = true;
-    k->os.task = (struct task){.stat_fd = -1, .sched_fd = -1};
-    k->os.tid = thread ? thread->tid : 0;
-    k->os.was_running = thread && core_file_was_active(core, thread);
+    if (!thread && th->native_id && th->native_id <= INT32_MAX)
+        thread = core_file_thread(core, (pid_t)th->native_id);
+    th->os.dead = true;
+    th->os.task = (struct task){.stat_fd = -1, .sched_fd = -1};
+    th->os.tid = thread ? thread->tid : 0;
+    th->os.was_running = thread && core_file_was_active(core, thread);
 }
 
-static void thread_enter(struct known_thread *k, pid_t pid, pid_t tid, const struct py_thread *thread)
+static void thread_init(struct sampled_thread *th, pid_t pid, pid_t tid, const struct py_thread *thread)
 {
-    thread_drop(k);
-    *k = (struct known_thread){.tstate = thread->tstate,
-                               .interp = thread->interp,
-                               .thread_id = thread->thread_id,
-                               .native_id = thread->native_id,
-                               .os.tid = tid};
-    k->frames.interp = thread->interp;
-    k->frames.thread_id = thread->thread_id;
+    thread_drop(th);
+    *th = (struct sampled_thread){.tstate = thread->tstate,
+                                  .interp = thread->interp,
+                                  .thread_id = thread->thread_id,
+                                  .native_id = thread->native_id,
+                                  .os.tid = tid};
+    th->frames.interp = thread->interp;
+    th->frames.thread_id = thread->thread_id;
     if (!tid)
         return;
-    task_open(&k->os.task, pid, tid);
-    if (k->os.task.stat_fd < 0) { /* no such thread, or no descriptor left */
+    task_open(&th->os.task, pid, tid);
+    if (th->os.task.stat_fd < 0) { /* no such thread, or out of file descriptors */
         struct task_look look;
 
-        if (task_look(&k->os.task, &look) < 0) {
-            task_close(&k->os.task);
-            k->os.tid = 0;
+        if (task_look(&th->os.task, &look) < 0) {
+            task_close(&th->os.task);
+            th->os.tid = 0;
         }
     }
 }
 
-bool thread_table_is_due(const struct thread_table *t, uint64_t now)
+bool thread_table_needs_update(const struct thread_table *t, uint64_t now)
 {
-    return t->names_due_ns && now >= t->names_due_ns;
+    return t->names_retry_ns && now >= t->names_retry_ns;
 }
 
 static uint64_t names_wait_ns(const struct thread_table *t)
 {
-    uint64_t wait_ns = NAMES_SOON_NS;
+    uint64_t wait_ns = NAMES_RETRY_NS;
 
     for (unsigned i = 0; i < t->name_tries; i++)
         wait_ns *= 10;
@@ -214,22 +215,22 @@ static uint64_t names_wait_ns(const struct thread_table *t)
 }
 
 static int read_names(struct thread_table *t, const struct python *py, const struct py_threads *threads,
-                      const struct nameless *who)
+                      const struct unnamed_threads *unnamed)
 {
     uint64_t begin = clock_now_ns(), begin_cpu = clock_cpu_ns();
-    bool aged = begin - t->named_ns > NAMES_AGE_NS, all = aged || who->n > FEW_NEW;
+    bool expired = begin - t->names_read_ns > NAMES_AGE_NS, all = expired || unnamed->n > MAX_WANTED;
     addr_t last = 0;
     int r = 0;
 
-    if (!aged && !who->is_new && !thread_table_is_due(t, begin))
+    if (!expired && !unnamed->is_new && !thread_table_needs_update(t, begin))
         return 0;
     t->names.n = 0;
-    t->names.wanted = all ? NULL : who->ids;
-    t->names.n_wanted = who->n < FEW_NEW ? who->n : FEW_NEW;
-    t->name_tries = who->is_new ? 0 : t->name_tries;
-    t->names_due_ns = 0;
+    t->names.wanted = all ? NULL : unnamed->ids;
+    t->names.n_wanted = unnamed->n < MAX_WANTED ? unnamed->n : MAX_WANTED;
+    t->name_tries = unnamed->is_new ? 0 : t->name_tries;
+    t->names_retry_ns = 0;
     for (size_t i = 0; r == 0 && i < threads->n; i++) {
-        /* A second of CPU time for all interpreters together, however many they claim to be. */
+        /* Spend at most a second of CPU time, however many interpreters the target claims to have. */
         if (threads->items[i].interp != last && clock_cpu_ns() - begin_cpu < NS_PER_S)
             r = names_read(py, threads->items[i].interp, &t->names);
         last = threads->items[i].interp;
@@ -237,27 +238,26 @@ static int read_names(struct thread_table *t, const struct python *py, const str
     if (t->names.n)
         names_sort(&t->names);
     for (size_t i = 0; i < threads->n; i++) {
-        struct known_thread *known = thread_table_find(t, threads->items[i].tstate);
+        struct sampled_thread *th = thread_table_find(t, threads->items[i].tstate);
         const char *name = names_find(&t->names, threads->items[i].interp, threads->items[i].thread_id);
 
-        if (log_is_on(LOG_LEVEL_DEBUG) && known && name && known->name != name)
-            log_changed(LOG_LEVEL_DEBUG, "threads", known->tstate, known->os.tid, "tid %d: named %s",
-                        (int)known->os.tid, name);
-        if (known && name)
-            known->name = name;
-        if (known && !known->name && t->name_tries < NAMES_TRIES)
-            t->names_due_ns = begin + names_wait_ns(t);
+        if (log_is_on(LOG_LEVEL_DEBUG) && th && name && th->name != name)
+            log_changed(LOG_LEVEL_DEBUG, "threads", th->tstate, th->os.tid, "tid %d: named %s", (int)th->os.tid, name);
+        if (th && name)
+            th->name = name;
+        if (th && !th->name && t->name_tries < NAMES_TRIES)
+            t->names_retry_ns = begin + names_wait_ns(t);
     }
     t->name_tries++;
     t->names.wanted = NULL;
-    t->named_ns = all ? clock_now_ns() : t->named_ns;
+    t->names_read_ns = all ? clock_now_ns() : t->names_read_ns;
     return r;
 }
 
 int thread_table_update(struct thread_table *t, const struct python *py, pid_t pid, const struct py_threads *threads)
 {
-    bool in_pid_ns = false, asked = false;
-    struct nameless who = {0};
+    bool in_pid_ns = false, status_read = false;
+    struct unnamed_threads unnamed = {0};
     int r;
 
     t->round++;
@@ -267,32 +267,33 @@ int thread_table_update(struct thread_table *t, const struct python *py, pid_t p
         r = grow_array((void **)&t->items, &t->cap, t->n + threads->n, sizeof(*t->items));
     for (size_t i = 0; r == 0 && i < threads->n; i++) {
         const struct py_thread *thread = &threads->items[i];
-        struct known_thread *k = table_entry(t, thread->tstate);
+        struct sampled_thread *th = table_entry(t, thread->tstate);
 
-        /* One without a living kernel thread may be that of a child that has just been forked. */
-        if (!is_same(k, thread) || !k->os.tid) {
-            bool same = is_same(k, thread), looked = same && k->sampled;
-            const char *name = same ? k->name : NULL;
+        /* A thread state without a live kernel thread may belong to a child that was just forked. */
+        if (!is_same_thread(th, thread) || !th->os.tid) {
+            bool same = is_same_thread(th, thread), was_sampled = same && th->was_sampled;
+            const char *name = same ? th->name : NULL;
             struct proc_status st;
 
-            if (!asked && !t->core && proc_status_read(pid, 0, &st) == 0)
+            if (!status_read && !t->core && proc_status_read(pid, 0, &st) == 0)
                 in_pid_ns = st.in_pid_ns;
-            asked = true;
-            who.is_new |= !same;
-            thread_enter(k, pid, t->core ? 0 : tid_of(t, py, pid, in_pid_ns, threads, thread), thread);
-            k->sampled = looked;
-            k->name = name;
+            status_read = true;
+            unnamed.is_new |= !same;
+            thread_init(th, pid, t->core ? 0 : tid_of(t, py, pid, in_pid_ns, threads, thread), thread);
+            th->was_sampled = was_sampled;
+            th->name = name;
             if (t->core)
-                enter_dead(k, t->core);
-            log_changed(LOG_LEVEL_DEBUG, "threads", k->tstate, k->os.tid,
-                        "tid %d: thread state %#llx, interpreter %#llx, pthread_t %#llx", (int)k->os.tid,
-                        (unsigned long long)k->tstate, (unsigned long long)k->interp, (unsigned long long)k->thread_id);
+                thread_init_dead(th, t->core);
+            log_changed(LOG_LEVEL_DEBUG, "threads", th->tstate, th->os.tid,
+                        "tid %d: thread state %#llx, interpreter %#llx, pthread_t %#llx", (int)th->os.tid,
+                        (unsigned long long)th->tstate, (unsigned long long)th->interp,
+                        (unsigned long long)th->thread_id);
         }
-        k->seen = t->round;
-        if (!k->name && who.n++ < FEW_NEW)
-            who.ids[who.n - 1] = thread->thread_id;
+        th->seen = t->round;
+        if (!th->name && unnamed.n++ < MAX_WANTED)
+            unnamed.ids[unnamed.n - 1] = thread->thread_id;
     }
     if (r == 0 && t->n > threads->n)
         table_drop_unseen(t);
-    return r == 0 ? read_names(t, py, threads, &who) : r;
+    return r == 0 ? read_names(t, py, threads, &unnamed) : r;
 }

@@ -1,5 +1,5 @@
 /*
- * What is known of each thread of a process between two samples, by its thread state.
+ * The threads of a process, by thread state, with what the sampler remembers of each from one sample to the next.
  */
 #ifndef SAMPLE_THREAD_TABLE_H
 #define SAMPLE_THREAD_TABLE_H
@@ -14,40 +14,41 @@
 
 struct core_file;
 
-/* The stack that the last sample of a thread found. While the thread's run count is the same, so is its stack. */
+/* The stack found by the last sample of a thread. It is valid while the thread's run count is unchanged. */
 struct last_stack {
-    bool still;     /* the thread did not run then, and has not run while its run count is that of `os.stats` */
-    bool active;    /* it counts as running all the same: only we kept it off its core */
-    bool has_stack; /* `key` and what follows belong to it */
+    bool off_cpu;   /* the thread was off-CPU; while its run count equals os.stats.count, it has not run since */
+    bool active;    /* it counts as running anyway: only the sampler kept it off its core */
+    bool has_stack; /* `key` and the fields below are valid */
     uint64_t key;
     size_t n_frames;
     bool owns_gil;
     uint64_t native_key;
     size_t n_native;
-    bool blocked; /* ptrace interrupted a system call, which the kernel restarts: there, by its registers */
+    bool blocked; /* ptrace interrupted a system call, which the kernel restarts; these were its registers */
     uint64_t blocked_sp, blocked_pc;
 };
 
-/* A stack that ends in a generator: most often torn, but C code can resume a generator with no Python frame below. */
-struct odd_root {
-    addr_t generator; /* that its last stacks ended in; 0: none */
-    uint64_t run_ns;  /* CPU time of the thread when that was first seen */
-    unsigned seen;    /* how often since, with no whole stack in between */
+/* A stack whose outermost frame is a generator. Such a stack is usually torn, but C code can resume a generator with
+ * no Python frame below it. */
+struct generator_root {
+    addr_t generator;   /* the outermost frame of the last stacks; 0: none */
+    uint64_t run_ns;    /* CPU time of the thread when this was first seen */
+    unsigned n_samples; /* how often since then, with no complete stack in between */
 };
 
-struct known_thread {
+struct sampled_thread {
     addr_t tstate; /* 0: it is new */
     addr_t interp;
     uint64_t thread_id; /* pthread_t */
-    uint64_t native_id; /* as the target has it: it changes with a fork */
+    uint64_t native_id; /* as Python stores it; a fork changes it */
     const char *name;   /* NULL when unknown */
-    uint64_t seen;      /* the round in which it was last listed */
-    bool sampled;       /* since it was first listed */
-    bool ended;         /* the kernel thread is gone: the thread state may be another thread's by now */
+    uint64_t seen;      /* the last round in which it was listed */
+    bool was_sampled;   /* at least once since it was first listed */
+    bool ended;         /* the kernel thread has ended; another thread may reuse the thread state */
     struct os_thread os;
     struct frames_state frames;
     struct read_plan plan;
-    struct odd_root root;
+    struct generator_root generator_root;
     struct last_stack last;
 };
 
@@ -56,32 +57,32 @@ struct tid_pair {
 };
 
 struct thread_table {
-    const struct core_file *core; /* the threads are those of a core file; NULL: they live */
-    struct known_thread *items;
+    const struct core_file *core; /* NULL: a live process */
+    struct sampled_thread *items;
     size_t n, cap;
     struct hash_table by_tstate; /* index of `items` */
     uint64_t round;
-    int tid_offset; /* up to 3.10; NO when unknown */
+    int tid_offset; /* offset of the tid in the C library's thread struct, up to 3.10; NO: unknown */
     bool tid_searched;
-    uint64_t named_ns; /* when the names were read last */
+    uint64_t names_read_ns; /* when all names were last read */
     struct thread_names names;
-    uint64_t names_due_ns; /* some have no name yet: when to look again; 0: there are none, or they will never have */
+    uint64_t names_retry_ns; /* when to look for missing names again; 0: never */
     unsigned name_tries;
-    /* Thread ids inside the target's pid namespace and ours, when that is not our own. */
+    /* Thread ids in the target's pid namespace and in ours, if the namespaces differ. */
     struct tid_pair *tids;
     size_t n_tids, cap_tids;
-    uint64_t tids_round; /* the round in which they were read */
+    uint64_t tids_round; /* the round in which `tids` were read */
 };
 
 void thread_table_free(struct thread_table *t);
 
-/* Brings the table up to date with `threads`: opens new ones, closes those that have gone, reads names. */
+/* Updates the table from `threads`: opens new threads, closes threads that have ended, reads names. 0 or an error. */
 int thread_table_update(struct thread_table *t, const struct python *py, pid_t pid, const struct py_threads *threads);
 
-/* Is it time for an update, though no thread has come? */
-bool thread_table_is_due(const struct thread_table *t, uint64_t now);
+/* True when thread_table_update should run even though no thread has started. */
+bool thread_table_needs_update(const struct thread_table *t, uint64_t now);
 
-/* The entry of a thread that thread_table_update has seen. */
-struct known_thread *thread_table_find(struct thread_table *t, addr_t tstate);
+/* The entry of a thread that the last thread_table_update listed; NULL when there is none. */
+struct sampled_thread *thread_table_find(struct thread_table *t, addr_t tstate);
 
 #endif

@@ -1,10 +1,9 @@
 /*
- * The one currency between the readers of processes and everything that shows what was read.
+ * A trace is one stack of one thread. Traces are all that the profile and the output formats get from the sampler.
  *
- * All strings and `struct func` here are interned for the whole session (base/intern.h): equal content
- * is the same pointer, they are valid UTF-8 and they outlive the profile. Their content comes from the
- * target and may hold any character but NUL: control characters, markup, bidi marks. Whoever shows
- * them escapes them.
+ * All strings and `struct func` are interned for the session (base/intern.h): equal content means equal pointers. They
+ * are valid UTF-8 and outlive the profile. Their content comes from the target and may contain any character but NUL:
+ * control characters, markup, bidi marks. Escape them before showing them.
  */
 #ifndef SAMPLE_TRACE_H
 #define SAMPLE_TRACE_H
@@ -14,16 +13,16 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-/* A function: a code object of Python, or a native function. */
+/* A Python code object or a native function. */
 struct func {
     const char *name;           /* qualified on 3.11+: "A.m.<locals>.<listcomp>" */
-    const char *filename;       /* full path as the code object has it; a native function's source or module */
-    const char *short_filename; /* below the outermost package: "json/decoder.py"; never NULL */
+    const char *filename;       /* Python: full path as in the code object; native: source file or module */
+    const char *short_filename; /* relative to the outermost package: "json/decoder.py"; never NULL */
     const char *module;         /* native functions only: the ELF file; NULL for Python */
     int first_line;             /* of the code object; 0 when unknown */
 };
 
-/* A variable of a frame: an argument, or another. `value` is as Python's repr() would show it. */
+/* A local variable of a frame. `value` is text in the style of Python's repr(). */
 struct local {
     const char *name;
     const char *value;
@@ -33,56 +32,56 @@ struct local {
 
 struct frame {
     const struct func *func;
-    int line; /* being executed; 0 when there is none */
+    int line; /* the current line; 0 when unknown */
     bool is_entry;
     bool is_shim_entry;
     size_t n_locals;
-    const struct local *locals; /* arguments first; good as long as the trace; NULL: not asked for */
+    const struct local *locals; /* arguments first; valid as long as the trace; NULL: not requested */
 };
 
-/* The signal that ended a process, as its core file tells. */
+/* The signal that killed a process, from its core file. */
 struct trace_signal {
-    int number;       /* 0: none, the core file was made of a living process */
+    int number;       /* 0: none, as for a core file of a live process (gcore) */
     const char *name; /* "SIGSEGV" */
-    pid_t tid;        /* the thread that it hit */
-    bool has_address; /* the memory access that failed */
+    pid_t tid;        /* the thread that received it */
+    bool has_address; /* `address` is the address of the failed memory access */
     uint64_t address;
-    pid_t sender; /* the process that sent it; 0: none did, or it did so itself */
+    pid_t sender; /* pid of the sender; 0: the kernel or the process itself */
 };
 
-/* A process as it is shown. `command` is its command line, arguments joined by blanks. */
+/* A process as it is shown. `command` is the command line, with the arguments joined by spaces. */
 struct proc_info {
     pid_t pid;
-    pid_t parent; /* 0 when the parent is not part of what is shown */
+    pid_t parent; /* 0 when the parent is not shown */
     const char *command;
-    const char *executable;              /* path of the program file */
-    const char *found_by;                /* how the Python was found; NULL when that was not looked for */
-    int major, minor, patch;             /* of the Python */
+    const char *executable;              /* path of the executable */
+    const char *found_by;                /* how the interpreter was found; NULL when the process is not attached */
+    int major, minor, patch;             /* Python version */
     const char *version_suffix;          /* "" or "rc1" */
     const struct proc_info *parent_info; /* NULL at the root */
-    pid_t inner_pid;                     /* in a pid namespace that is not ours; 0: it is in ours */
-    const char *runtime;                 /* of a container that is not ours: "podman"; NULL when unknown */
-    const char *container;               /* its id; NULL when unknown */
-    const char *core;                    /* the core file that it was read from; NULL: it is alive */
+    pid_t inner_pid;                     /* its pid in its own pid namespace; 0: it is in ours */
+    const char *runtime;   /* container runtime, if it is not in our container: "podman"; NULL when unknown */
+    const char *container; /* container id; NULL when unknown */
+    const char *core;      /* path of the core file; NULL: a live process */
     struct trace_signal signal;
 };
 
-/* One thread's stack at one instant. `frames` is innermost first. */
+/* The stack of one thread at one instant. `frames` are innermost first. */
 struct trace {
     const struct proc_info *process;
-    uint64_t thread_id;      /* Python's ident (pthread_t) */
+    uint64_t thread_id;      /* threading.get_ident(), a pthread_t */
     pid_t os_thread_id;      /* 0 when unknown */
     const char *thread_name; /* NULL when unknown */
-    bool active;             /* the kernel was running it, decided before it was held */
+    bool active;             /* the thread was in state R before it was paused */
     bool owns_gil;
-    bool unsure;  /* read without holding the thread, and it moved meanwhile */
-    uint64_t key; /* equal for equal stacks of the same thread; never 0 */
+    bool unsure;  /* read unpaused while the thread ran: the innermost frames are missing */
+    uint64_t key; /* equal for equal stacks of one thread; never 0 */
     size_t n_frames;
-    const struct frame *frames; /* NULL when `key` is among the receiver's known keys */
+    const struct frame *frames; /* NULL when `key` is in the receiver's known_keys */
 };
 
-/* The keys of stacks whose frames the receiver of traces has. It adds to them; the sampler only reads them, and leaves out
- * the frames of these stacks. Direct-mapped: a new key may displace an old one. */
+/* Keys of stacks whose frames the receiver already has. The receiver adds keys; the sampler reads them, and emits
+ * these stacks without frames. Direct-mapped: a new key may replace an old one. */
 #define KNOWN_KEYS 65536u
 
 struct known_keys {

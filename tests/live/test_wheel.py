@@ -140,7 +140,7 @@ def test_installed(host, wheel, fresh, tmp_path):
     assert call(commands / "python", "-c", code, env=env, cwd=tmp_path).split() == ["<module>", "True"]
     assert call(commands / "python", "-m", "spyglass", "-V", env=env, cwd=tmp_path) == "spyglass %s\n" % VERSION
     # `spyglass ray` is the package's, by the Python beside the program; Ray is missing there.
-    missing = "(%s) cannot be used for `spyglass ray`: No module named 'ray'" % (commands / "python")
+    missing = "%s cannot run `spyglass ray`: No module named 'ray'" % (commands / "python")
     for command in ([commands / "spyglass"], [commands / "python", "-m", "spyglass"]):
         text = call(*command, "ray", "dump", "--address", "auto", status=1, env=env, cwd=tmp_path)
         assert missing.replace("/python)", "") in text.replace("/python3)", "").replace("/python)", ""), text

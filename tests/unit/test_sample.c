@@ -129,7 +129,7 @@ static void test_thread_table(void)
         struct py_threads threads = {0};
         struct thread_table table = {0};
         struct fake_thread t[2];
-        struct known_thread *k;
+        struct sampled_thread *k;
         addr_t interp, next;
         uint64_t ids[2];
 
