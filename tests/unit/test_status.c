@@ -85,7 +85,7 @@ static void test_events(void)
 /* The message is what err_print prints. */
 static void test_errors(void)
 {
-    struct err_note note = {.what = "process 7", .hint = "one\ntwo"};
+    struct err_note note = {.what = "process 7", .hint = "one two"};
     int fds[2];
     struct status *s = open_pipe(fds);
     const char *text;
@@ -93,7 +93,7 @@ static void test_errors(void)
     status_error(s, ERR_NO_PROCESS, &note, true);
     text = read_all(fds[0]);
     CHECK(strstr(text, "{\"event\":\"error\",\"version\":1,\"code\":\"no_process\",\"message\":\"") == text);
-    CHECK(strstr(text, "process 7") && strstr(text, ",\"advice\":\"one\\ntwo\",\"fatal\":true}\n"));
+    CHECK(strstr(text, "process 7") && strstr(text, ",\"advice\":\"one two\",\"fatal\":true}\n"));
     status_error(s, ERR_IO, NULL, false);
     text = read_all(fds[0]);
     CHECK(strstr(text, "\"code\":\"io\"") && strstr(text, ",\"advice\":null,\"fatal\":false}\n"));
