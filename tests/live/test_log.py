@@ -69,7 +69,7 @@ def test_record_native(spawn, tmp_path):
             r"DEBUG unwind: /\S+: \.eh_frame by its header in memory, \d+ entries",
             r"DEBUG symbols: /\S+: (has|no) debug info, debug file ",
             r"DEBUG pause: tid \d+: perf_event_open: ",
-            r"DEBUG pause: tid \d+: state R, CPU \d+: read (from the same core|while ptrace pauses it)",
+            r"DEBUG pause: tid \d+: state R, CPU \d+: read (from the same core|paused by ptrace)",
             r"INFO output: raw to /\S+", r"INFO output: /\S+: written",
             r"INFO end: \d+ ticks in \d\.\d+ s, \d+ late, \d+ skipped: the duration is over",
             r"INFO end: native stacks: "):
