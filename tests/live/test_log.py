@@ -125,7 +125,7 @@ def test_unknown_level(program):
     for flag in ("--log-level=verbose", "--log-level=DEBUG", "--log-level=5"):
         result = run("dump", "--pid", "1", flag, program=program).check(2)
         assert not result.out and result.err.startswith("error: Bad arguments: unknown log level '%s'\n" % flag[12:]), result
-        assert "The log levels are error, warning, info, debug." in result.err, result
+        assert "Available log levels: error, warning, info, debug." in result.err, result
     assert "'debug'" in run("dump", "--pid", "1", "--log-level", "debgu", program=program).check(2).err
     result = run("completions", "bash", "--log-level", "debug", program=program).check(2)
     assert "completions takes no flag '--log-level'" in result.err, result
