@@ -32,7 +32,7 @@ static int level_of_environment(enum log_level *ret, struct err_note *note)
     for (enum log_level level = LOG_LEVEL_ERROR; log_level_name(level); level++)
         suggest_try(&g, log_level_name(level));
     err_note_what(note, ERR_USAGE, "the value of " VARIABLE " is not a log level");
-    err_note_hint(note, "The log levels are %s. Unset " VARIABLE " to turn the log off.", g.all);
+    err_note_hint(note, "Available log levels: %s. Unset " VARIABLE " to turn the log off.", g.all);
     return ERR_USAGE;
 }
 
