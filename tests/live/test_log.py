@@ -128,7 +128,7 @@ def test_unknown_level(program):
         assert "Available log levels: error, warning, info, debug." in result.err, result
     assert "'debug'" in run("dump", "--pid", "1", "--log-level", "debgu", program=program).check(2).err
     result = run("completions", "bash", "--log-level", "debug", program=program).check(2)
-    assert "completions takes no flag '--log-level'" in result.err, result
+    assert "completions does not accept the flag '--log-level'" in result.err, result
 
 
 @pytest.mark.smoke
