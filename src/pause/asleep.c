@@ -26,7 +26,7 @@ static int asleep_end(struct pauser *ps, struct os_thread *t, struct pause *p)
 
     (void)ps;
     t->left_ns = 0;
-    if (task_sched_stats(&t->task, &after) < 0 || after.run_count != p->stats.run_count)
+    if (task_sched_stats(&t->task, &after) < 0 || !sched_stats_equal(&after, &p->stats))
         return ERR_TORN;
     p->stats = after;
     return 0;

@@ -74,6 +74,8 @@ int pause_begin(struct pauser *ps, struct os_thread *t, bool need_ptrace, addr_t
                   ps->nonblocking      ? "--nonblocking"
                   : ps->ptrace_refused ? "ptrace is refused"
                                        : "trying ptrace");
+    if (falls_through(r) && p->look.state != 'R' && !ps->want_idle) /* without schedstat; the caller will not read it */
+        return pause_unpaused.begin(ps, t, p);
     if (falls_through(r))
         r = pause_ptrace.begin(ps, t, p);
     if (falls_through(r))

@@ -56,6 +56,7 @@ struct os_thread {
     struct sched_stats stats;
     bool stats_fresh;          /* `stats` were read during this sample, before pause_begin */
     uint64_t left_ns;          /* when we last left it running on our core; 0: we did not */
+    int left_cpu;              /* that core */
     struct sched_stats left;   /* its stats at that time */
     bool steady;               /* from that sample to the next it was scheduled once, and nothing else ran in between */
     uint64_t running_until_ns; /* unpaused: do not read its state again before then */

@@ -11,9 +11,9 @@
 /* A thread stops when it next gets a CPU. In state D it will not even then. */
 static uint64_t stop_timeout_ns(const struct pauser *ps, const struct pause *p)
 {
-    uint64_t left_ns = ps->patience_ns > ps->waited_ns ? ps->patience_ns - ps->waited_ns : 0;
+    uint64_t patience_ns = ps->patience_ns > ps->waited_ns ? ps->patience_ns - ps->waited_ns : 0;
 
-    return p->look.state != 'D' && left_ns > STOP_TIMEOUT_NS ? left_ns : STOP_TIMEOUT_NS;
+    return p->look.state != 'D' && patience_ns > STOP_TIMEOUT_NS ? patience_ns : STOP_TIMEOUT_NS;
 }
 
 static int ptrace_begin(struct pauser *ps, struct os_thread *t, struct pause *p)
@@ -91,6 +91,7 @@ static int ptrace_end(struct pauser *ps, struct os_thread *t, struct pause *p)
     t->left_ns = 0;
     if (p->stats.run_count && ps->affinity.cpu >= 0 && ps->affinity.cpu == p->look.cpu && p->look.state == 'R') {
         t->left_ns = clock_now_ns();
+        t->left_cpu = ps->affinity.cpu;
         t->left = p->stats;
     }
     return 0;

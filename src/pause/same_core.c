@@ -12,7 +12,7 @@
 
 bool same_core_was_left(const struct pauser *ps, const struct os_thread *t)
 {
-    return t->left_ns && ps->affinity.cpu >= 0 && !ps->nonblocking;
+    return t->left_ns && ps->affinity.cpu >= 0 && ps->affinity.cpu == t->left_cpu && !ps->nonblocking;
 }
 
 /* A thread that went to sleep in the last microseconds passes for running. */
@@ -78,7 +78,6 @@ static int same_core_end(struct pauser *ps, struct os_thread *t, struct pause *p
     struct sched_stats after;
     uint64_t now;
 
-    (void)ps;
     if (task_sched_stats(&t->task, &after) < 0) {
         t->left_ns = 0;
         return ERR_TORN;
@@ -97,6 +96,7 @@ static int same_core_end(struct pauser *ps, struct os_thread *t, struct pause *p
     t->steady = p->cpu_word && after.run_count == t->left.run_count + 1;
     t->left = after;
     t->left_ns = now;
+    t->left_cpu = ps->affinity.cpu;
     return 0;
 }
 

@@ -174,7 +174,7 @@ bool emit_unchanged(struct process *p, struct sampled_thread *th, process_sink s
     th->last.off_cpu |= is_blocked_again(th);
     if (!th->last.off_cpu || task_sched_stats(&th->os.task, &stats) < 0)
         return false;
-    if (stats.run_count != th->os.stats.run_count) {
+    if (!sched_stats_equal(&stats, &th->os.stats)) {
         th->os.stats = stats;
         th->os.stats_fresh = true;
         return false;

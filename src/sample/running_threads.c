@@ -76,7 +76,7 @@ static bool none_ran(struct thread_table *table, const struct py_threads *thread
         struct sampled_thread *th = thread_table_find(table, threads->items[i].tstate);
 
         if (!th || !th->last.off_cpu || task_sched_stats(&th->os.task, &stats) < 0 ||
-            stats.run_count != th->os.stats.run_count)
+            !sched_stats_equal(&stats, &th->os.stats))
             return false;
     }
     return true;

@@ -110,7 +110,7 @@ static int add_range(struct snapshot *s, addr_t addr, size_t len, uint32_t flags
     return 0;
 }
 
-/* Makes room for the bytes of ranges from `first` on; they are to be read yet. */
+/* Makes room for the bytes of ranges from `first` on; not read yet. */
 static int place_ranges(struct snapshot *s, size_t first)
 {
     for (size_t i = first; i < s->n; i++) {
@@ -294,6 +294,13 @@ static void fetch(struct snapshot *s)
         fetch_once(s, NULL, 0);
 }
 
+static void drop_ranges(struct snapshot *s, size_t first)
+{
+    s->n = first;
+    while (s->n_blocks && s->blocks[s->n_blocks - 1] >= first)
+        s->n_blocks--;
+}
+
 /* Reads ranges from `first` on. False when not even the first could be. */
 static bool read_through(struct snapshot *s, size_t first)
 {
@@ -302,15 +309,13 @@ static bool read_through(struct snapshot *s, size_t first)
     s->has_last = false;
     if (place_ranges(s, first) < 0 ||
         grow_array((void **)&s->spans, &s->cap_spans, s->n - first, sizeof(*s->spans)) < 0) {
-        s->n = first;
+        drop_ranges(s, first);
         return false;
     }
     for (size_t i = first; i < s->n; i++)
         span_add(s, &n, i, 0);
     got = s->target->ops->readv(s->target, s->spans, n);
-    s->n = first + got;
-    while (s->n_blocks && s->blocks[s->n_blocks - 1] >= s->n)
-        s->n_blocks--;
+    drop_ranges(s, first + got);
     index_new(s, first);
     return got > 0;
 }
@@ -623,8 +628,9 @@ static void plan_add(struct read_plan *plan, const struct range *r, uint32_t mor
                 return;
             }
         }
-        if (b->views++ == VIEWS_MAX)
+        if (b->views == VIEWS_MAX)
             return;
+        b->views++;
     } else {
         if (b->reads == READS_MAX || len > READS_LEN - b->read_bytes)
             return;
@@ -671,7 +677,7 @@ static void plan_drop(struct read_plan *plan, uint32_t flags)
     for (size_t i = 0; i < plan->n; i++)
         if (!(plan->items[i].flags & flags))
             plan->items[kept++] = plan->items[i];
-    /* All of it was to blame, if nothing was. */
+    /* If there were no older ranges to drop, drop the whole plan. */
     plan->n = kept < plan->n ? kept : 0;
 }
 

@@ -37,6 +37,13 @@ int task_look(struct task *t, struct task_look *ret);
  * time, it did not run at all. ERR_UNSUPPORTED if the kernel has no schedstat. */
 int task_sched_stats(struct task *t, struct sched_stats *ret);
 
+/* True if the thread did not run between two readings. The run count alone is not enough: a thread in state S may be about to
+ * call schedule(), find that its wait is over, and run on without a context switch. */
+static inline bool sched_stats_equal(const struct sched_stats *a, const struct sched_stats *b)
+{
+    return a->run_count == b->run_count && a->run_ns == b->run_ns;
+}
+
 /* Stack pointer and program counter of a thread that sleeps in a system call. */
 int task_waits_at(const struct task *t, uint64_t *ret_sp, uint64_t *ret_pc);
 
