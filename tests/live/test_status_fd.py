@@ -15,7 +15,7 @@ import time
 import pytest
 from processes import at_rest
 from profiles import WORK, read_raw
-from program import PY_SPY, SPYGLASS, WAIT, clean_env, finish, run, start, wait_until
+from program import PY_SPY, SPYGLASS, WAIT, clean_env, finish, run, start
 from pythons import DEBIAN, ROOT
 
 NEVER = 2 ** 22 + 5  # a pid beyond the largest one
