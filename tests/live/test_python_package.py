@@ -231,7 +231,7 @@ def test_another_program(tmp_path):
 def test_events_that_are_odd(tmp_path):
     """Lines that are no events, events of a later version, and an end without one."""
     program = tmp_path / "program"
-    program.write_text("#!/bin/bash\nfd=$3\n"
+    program.write_text("#!/bin/bash\ntrap '' INT TERM\nfd=$3\n"
                        "printf '%s\\n' nonsense '[1]' '{\"event\":\"new\",\"version\":2}' >&$fd\n"
                        "printf '{\"event\":\"rea' >&$fd; sleep 0.3; printf 'dy\",\"version\":1}\\n' >&$fd\nexit 7\n")
     program.chmod(0o755)
