@@ -99,9 +99,9 @@ def test_refused(spawn, tmp_path):
 def test_subprocesses(spawn, tmp_path):
     """Children are found, attached and lost."""
     code = ("import os, subprocess, sys, time\n"
-            "subprocess.run([sys.executable, '-c', 'import time; time.sleep(1)'])\n"
+            "subprocess.run([sys.executable, '-c', 'import time; time.sleep(3)'])\n"
             "pid = os.fork()\n"
-            "if not pid: time.sleep(0.5); os.execvp('sleep', ['sleep', '0.5'])\n"
+            "if not pid: time.sleep(3); os.execvp('sleep', ['sleep', '0.5'])\n"
             "os.waitpid(pid, 0)")
     result = run("record", "--subprocesses", "--idle", "-f", "raw", "-o", tmp_path / "x.txt", "--log-level", "debug", "--",
                  *DEBIAN.command, "-c", code).check()

@@ -95,14 +95,14 @@ def test_record(reader, spawn, tmp_path):
     process = start_with(reader, "record", "--pid", target.pid, "-d", "2", "-o", out)
     result, events = finish(process).check(), reader.rest()
     assert names(events)[:2] == ["started", "ready"] and names(events)[-1] == "finished"
-    assert set(names(events)[2:-1]) == {"samples"}, names(events)
+    assert set(names(events)[2:-1]) <= {"samples"}, names(events)
     started, ready, *samples, finished = events
     assert started["program"] == run("--version").out.strip() and started["command"] == "record"
     assert started["profiler_pid"] == process.pid and started["pid"] == ready["pid"] == target.pid
     assert (started["format"], started["output"]) == ("raw", str(out))
     assert ready["processes"] == 1 and "busy.py" in ready["command_line"]
     # Twice a second at most; the counts rise.
-    assert len(samples) <= 4 and [e["elapsed"] for e in samples] == sorted(e["elapsed"] for e in samples)
+    assert len(samples) <= 2 * finished["elapsed"] + 1 and [e["elapsed"] for e in samples] == sorted(e["elapsed"] for e in samples)
     assert all(b["elapsed"] - a["elapsed"] > 0.45 for a, b in zip(samples, samples[1:])), samples
     assert all(e["processes"] == 1 and e["samples"] <= finished["samples"] for e in samples)
     assert finished["reason"] == "duration" and finished["elapsed"] >= 2 and "signal" not in finished
