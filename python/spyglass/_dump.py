@@ -56,7 +56,7 @@ class Thread:
     thread_id: int  # threading.get_ident()
     os_thread_id: Optional[int]  # threading.get_native_id()
     name: Optional[str]
-    active: bool  # it ran
+    active: bool  # in state R when sampled: running or ready to run
     owns_gil: bool
     frames: Tuple[Frame, ...]
     process: Optional[Process]  # None in the process that was asked for
@@ -64,7 +64,9 @@ class Thread:
     @property
     def status(self) -> str:
         """`idle`, `active` or `active+gil`."""
-        return ("active" if self.active else "idle") + ("+gil" if self.owns_gil else "")
+        if not self.active:
+            return "idle"
+        return "active+gil" if self.owns_gil else "active"
 
     def __str__(self) -> str:
         ident = self.os_thread_id if self.os_thread_id is not None else "0x%X" % self.thread_id
@@ -116,7 +118,7 @@ def dump(
 ) -> List[Thread]:
     """The stack of every thread of a process right now, main thread first; of this process when `pid` is None.
 
-    `locals` is 0 to 3: none, the variables of each frame, longer values and attributes, still longer ones.
+    `locals` is 0 to 3: none, the variables of each frame, longer values and attributes, even longer values.
 
     Raises PermissionError, ProcessLookupError, TimeoutError, FileNotFoundError when the program is missing, else
     SpyglassError: with the program's own message and advice.

@@ -23,22 +23,23 @@
 /* The version of py-spy whose command line we accept under the name py-spy. */
 #define PY_SPY_VERSION "0.4.3"
 
-#define IN(command) (1u << (command))
-#define IN_RECORD   IN(ARGS_RECORD)
-#define IN_DUMP     IN(ARGS_DUMP)
-#define IN_MERGE    IN(ARGS_MERGE)
-#define IN_DOCTOR   IN(ARGS_DOCTOR)
-#define IN_BOTH     (IN_RECORD | IN_DUMP)
-#define IN_ALL      (IN(ARGS_COMMANDS_) - 1)
-#define FIELD(name) offsetof(struct options, name)
+#define IN(command)        (1u << (command))
+#define IN_RECORD          IN(ARGS_RECORD)
+#define IN_DUMP            IN(ARGS_DUMP)
+#define IN_MERGE           IN(ARGS_MERGE)
+#define IN_DOCTOR          IN(ARGS_DOCTOR)
+#define IN_RECORD_AND_DUMP (IN_RECORD | IN_DUMP)
+#define IN_ALL             (IN(ARGS_COMMANDS_) - 1)
+#define FIELD(name)        offsetof(struct options, name)
 
 /* In the order of the help text. A letter is unique within a command. */
 static const struct args_flag flags[] = {
-    {"pid", 'p', ARGS_PID, IN_BOTH | IN_DOCTOR, FIELD(pid), "PID", "Process ID, decimal or hexadecimal with 0x"},
+    {"pid", 'p', ARGS_PID, IN_RECORD_AND_DUMP | IN_DOCTOR, FIELD(pid), "PID",
+     "Process ID, decimal or hexadecimal with 0x"},
     {"core", 'c', ARGS_FILE, IN_DUMP, FIELD(core), "FILE",
      "Read a core file instead of a running process; gzip and zstd are supported"},
     {"root", 0, ARGS_FILE, IN_DUMP, FIELD(root), "DIR",
-     "With --core: directory with the files of the original machine or container"},
+     "With --core: directory containing the original machine's or container's files"},
     {"exe", 0, ARGS_FILE, IN_DUMP, FIELD(exe), "FILE", "With --core: path of the executable, if it has moved"},
     {"output", 'o', ARGS_FILE, IN_RECORD | IN_MERGE, FIELD(output), "FILE", "Output file; - is standard output"},
     {"format", 'f', ARGS_FORMAT, IN_RECORD | IN_MERGE, FIELD(format), "FORMAT", "Output format"},
@@ -46,24 +47,25 @@ static const struct args_flag flags[] = {
      "How long to record, in seconds or 'unlimited' [default: unlimited]"},
     {"title", 0, ARGS_TEXT, IN_MERGE, FIELD(title), "TEXT", "Title of the profile"},
     {"rate", 'r', ARGS_RATE, IN_RECORD | IN_MERGE, FIELD(rate), "RATE", "Samples per second [default: 100]"},
-    {"subprocesses", 's', ARGS_BOOL, IN_BOTH, FIELD(subprocesses), NULL, "Include child processes"},
-    {"subprocess-depth", 0, ARGS_DEPTH, IN_BOTH, FIELD(subprocess_depth), "N",
+    {"subprocesses", 's', ARGS_BOOL, IN_RECORD_AND_DUMP, FIELD(subprocesses), NULL, "Include child processes"},
+    {"subprocess-depth", 0, ARGS_DEPTH, IN_RECORD_AND_DUMP, FIELD(subprocess_depth), "N",
      "Include N generations of child processes: 1 is the children, 2 adds their children"},
     {"idle", 'i', ARGS_BOOL, IN_RECORD, FIELD(idle), NULL, "Include idle threads"},
-    {"gil", 'g', ARGS_BOOL, IN_RECORD, FIELD(gil), NULL, "Only include the thread that holds the GIL"},
+    {"gil", 'g', ARGS_BOOL, IN_RECORD, FIELD(gil), NULL, "Include only the thread that holds the GIL"},
     {"threads", 't', ARGS_BOOL, IN_RECORD, FIELD(threads), NULL, "Show each thread separately"},
     {"function", 'F', ARGS_BOOL, IN_RECORD, FIELD(function), NULL, "Aggregate by function instead of by line"},
     {"nolineno", 0, ARGS_BOOL, IN_RECORD, FIELD(nolineno), NULL, "Omit line numbers"},
     {"locals", 'l', ARGS_COUNT, IN_DUMP, FIELD(locals), NULL,
-     "Show local variables; -ll also shows longer values and object attributes"},
+     "Show local variables; -ll and -lll show longer values and object attributes"},
     {"show-secrets", 0, ARGS_BOOL, IN_DUMP, FIELD(show_secrets), NULL,
      "Do not mask values whose names suggest passwords, tokens, secrets or keys"},
     {"json", 'j', ARGS_BOOL, IN_DUMP | IN_DOCTOR, FIELD(json), NULL, "Write JSON"},
-    {"native", 'n', ARGS_BOOL, IN_BOTH, FIELD(native), NULL, "Include native functions: C, C++, Rust and Cython"},
-    {"native-all", 0, ARGS_BOOL, IN_BOTH, FIELD(native_all), NULL,
+    {"native", 'n', ARGS_BOOL, IN_RECORD_AND_DUMP, FIELD(native), NULL,
+     "Include native functions: C, C++, Rust and Cython"},
+    {"native-all", 0, ARGS_BOOL, IN_RECORD_AND_DUMP, FIELD(native_all), NULL,
      "Also include the interpreter's own functions and threads that run no Python"},
-    {"full-filenames", 0, ARGS_BOOL, IN_BOTH, FIELD(full_filenames), NULL, "Show full paths"},
-    {"nonblocking", 0, ARGS_BOOL, IN_BOTH, FIELD(nonblocking), NULL,
+    {"full-filenames", 0, ARGS_BOOL, IN_RECORD_AND_DUMP, FIELD(full_filenames), NULL, "Show full paths"},
+    {"nonblocking", 0, ARGS_BOOL, IN_RECORD_AND_DUMP, FIELD(nonblocking), NULL,
      "Read without pausing threads; stacks may be incomplete"},
     {"capture", 0, ARGS_BOOL, IN_RECORD, FIELD(capture), NULL,
      "Hide the output of the launched program unless it fails"},
@@ -72,12 +74,12 @@ static const struct args_flag flags[] = {
     {"kill", 0, ARGS_BOOL, IN_RECORD, FIELD(kill), NULL, "If the recording ends first, terminate the launched program"},
     {"hideprogress", 0, ARGS_BOOL, IN_RECORD, FIELD(hide_progress), NULL, "Do not show the progress line"},
     {"with-parent", 0, ARGS_PID, IN_RECORD, FIELD(with_parent), "PID",
-     "Stop and save the profile when PID, the parent process, exits"},
-    {"status-fd", 0, ARGS_FD, IN_BOTH, FIELD(status_fd), "N",
+     "Stop and save the profile when the parent process PID exits"},
+    {"status-fd", 0, ARGS_FD, IN_RECORD_AND_DUMP, FIELD(status_fd), "N",
      "Report events as JSON, one object per line, on this open descriptor"},
-    {"verbose", 'v', ARGS_BOOL, IN_BOTH | IN(ARGS_NONE), FIELD(verbose), NULL,
-     "Print more details; with --version, show how this program was built"},
-    {"log-level", 0, ARGS_LOG_LEVEL, IN_BOTH | IN_MERGE | IN_DOCTOR, FIELD(log_level), "LEVEL",
+    {"verbose", 'v', ARGS_BOOL, IN_RECORD_AND_DUMP | IN(ARGS_NONE), FIELD(verbose), NULL,
+     "Print more details (no effect in dump); with --version, show how this program was built"},
+    {"log-level", 0, ARGS_LOG_LEVEL, IN_RECORD_AND_DUMP | IN_MERGE | IN_DOCTOR, FIELD(log_level), "LEVEL",
      "Log to standard error: error, warning, info or debug"},
     {"help", 'h', ARGS_SHOW_HELP, IN_ALL, FIELD(show_help), NULL, "Show this help"},
     {"version", 'V', ARGS_SHOW_VERSION, IN_ALL, FIELD(show_version), NULL, "Show the version"},
@@ -89,8 +91,8 @@ static const struct args_command_row commands[ARGS_COMMANDS_] = {
                      "[FLAGS] --pid PID | [FLAGS] [--] PROGRAM [ARGUMENT]...", false, false},
     [ARGS_DUMP] = {"dump", "Show the current call stack of every thread", "[FLAGS] --pid PID | --core FILE", false,
                    false},
-    [ARGS_MERGE] = {"merge", "Combine raw profiles into one, each under its own root", "[FLAGS] [ROOT=]FILE...", false,
-                    false},
+    [ARGS_MERGE] = {"merge", "Combine raw profiles into one, with a separate root for each", "[FLAGS] [ROOT=]FILE...",
+                    false, false},
     [ARGS_RAY] = {"ray", "Dump or record every worker of a Ray cluster", "dump [FLAGS] | record [FLAGS]", true, true},
     [ARGS_DOCTOR] = {"doctor", "Check what this system permits, and suggest fixes", "[FLAGS] [--pid PID]", true, false},
     [ARGS_COMPLETIONS] = {"completions", "Generate a shell completion script", "SHELL", false, false},

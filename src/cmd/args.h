@@ -39,7 +39,7 @@ struct options {
     pid_t pid;            /* 0: not given */
     char *const *program; /* program to launch and its arguments, NULL-terminated, or NULL; for `ray`, its arguments */
     const char *core;     /* core file, or NULL */
-    const char *root;     /* directory with the files of the original system; NULL: / */
+    const char *root;     /* directory containing the original system's files; NULL: / */
     const char *exe;      /* executable of the dumped process; NULL: at its original path */
 
     bool full_filenames;
@@ -96,7 +96,8 @@ enum args_kind {
     ARGS_SHOW_VERSION,
 };
 
-/* A row of the flag table. ADD A FLAG HERE (args.c): the parser, the help and the completions pick it up. */
+/* A row of the flag table. To add a flag, add a row to flags[] in args.c and a field to struct options. The parser, the
+ * help and the completions use that table. */
 struct args_flag {
     const char *name; /* "pid", without the dashes */
     char letter;      /* 'p', or 0 */

@@ -213,7 +213,7 @@ static void tell_python(struct doctor *d, struct process *p, size_t stacks)
 /* Runs what dump would do, without printing the stacks. */
 static void try_dump(struct doctor *d, pid_t pid)
 {
-    struct sampler *s = sampler_new(&(struct sampler_options){.idle = true, .same_core = true});
+    struct sampler *s = sampler_new(&(struct sampler_options){.include_idle = true, .same_core = true});
     struct err_note note = {0};
     struct process *p = NULL;
     size_t stacks = 0;

@@ -22,7 +22,7 @@
 
 #define PATIENCE_NS       (1000 * NS_PER_MS)
 #define CHILD_PATIENCE_NS (300 * NS_PER_MS) /* for all children together */
-#define HOLD_PATIENCE_NS  (10 * NS_PER_S)   /* long, because Ray's workers run at low priority */
+#define PAUSE_PATIENCE_NS (10 * NS_PER_S)   /* long, because Ray's workers run at low priority */
 
 /* Traces that own their frames. */
 struct traces {
@@ -81,7 +81,7 @@ static int traces_add(const struct trace *trace, void *arg)
     return 0;
 }
 
-static void note_passed_over(const struct tree_entry *e, int error)
+static void note_skipped(const struct tree_entry *e, int error)
 {
     fprintf(stderr, "Note: skipped process %d (", (int)e->pid);
     text_print_safe(stderr, process_tree_entry_info(e)->command);
@@ -113,7 +113,7 @@ static int dump_entry(struct process_tree *tree, struct tree_entry *e, uint64_t 
     if (r == 0 || r == ERR_NOMEM || (is_root && e->process))
         return r == ERR_GONE ? err_note_what(note, r, "process %d", (int)e->pid) : r;
     if (!e->dead && r != ERR_GONE && !process_tree_is_our_ancestor(tree, e))
-        note_passed_over(e, r);
+        note_skipped(e, r);
     process_tree_detach(e);
     return 0;
 }
@@ -135,7 +135,7 @@ static void note_errors(const struct sampler *s, pid_t pid)
                 (unsigned long long)s->native_none);
     if (s->pauser.ptrace_refused)
         fprintf(stderr, "Note: could not pause the process (%s); read it while it was running.\n",
-                access_hold_reason(pid).text);
+                access_pause_reason(pid).text);
 }
 
 /* Reports that no process of the tree is Python. */
@@ -196,7 +196,7 @@ static int dump_tree(const struct options *o, struct process_tree *tree, struct 
     if (r == 0 && !shown)
         r = fail_no_python(tree, note);
     if (r == 0 && o->json)
-        dump_json(traces.items, traces.n, &out, stdout);
+        dump_json(traces.items, traces.n, stdout);
     traces_clear(&traces);
     free(traces.items);
     return r;
@@ -205,14 +205,14 @@ static int dump_tree(const struct options *o, struct process_tree *tree, struct 
 static struct sampler *new_sampler(const struct options *o)
 {
     return sampler_new(&(struct sampler_options){.nonblocking = o->nonblocking,
-                                                 .idle = true,
-                                                 .gil = true,
+                                                 .include_idle = true,
+                                                 .find_gil_holder = true,
                                                  .same_core = !o->nonblocking,
                                                  .native = o->native || o->native_all,
                                                  .native_all = o->native_all,
                                                  .locals = o->locals,
                                                  .show_secrets = o->show_secrets,
-                                                 .patience_ns = HOLD_PATIENCE_NS});
+                                                 .patience_ns = PAUSE_PATIENCE_NS});
 }
 
 static int dump_core(const struct options *o, struct err_note *note)
@@ -226,7 +226,7 @@ static int dump_core(const struct options *o, struct err_note *note)
     if (r == 0)
         r = postmortem_sample(&pm, traces_add, &traces, note);
     if (r == 0 && o->json)
-        dump_json(traces.items, traces.n, &out, stdout);
+        dump_json(traces.items, traces.n, stdout);
     else if (r == 0)
         dump_text(process_info(pm.process), traces.items, traces.n, &out, true, stdout);
     postmortem_report(&pm);
@@ -248,13 +248,13 @@ static void report_start(const struct options *o)
                                                        .format = o->json ? "json" : "text"});
 }
 
-/* main.c reports the end, when standard output has taken all of it. */
 static int fail(const struct options *o, int r, const struct err_note *note)
 {
     status_error(o->status, r, note, true);
     return err_print(stderr, r, note);
 }
 
+/* Reports the start and errors, but not success: main.c does, once standard output is flushed. */
 int cmd_dump(const struct options *o)
 {
     struct err_note note = {0};

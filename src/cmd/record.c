@@ -36,7 +36,7 @@
 #define ATTACH_PATIENCE_NS (1000 * NS_PER_MS)
 #define LAUNCH_PATIENCE_NS (10 * NS_PER_S)
 #define KILL_PATIENCE_NS   (5 * NS_PER_S) /* between SIGTERM and SIGKILL */
-#define HOLD_PATIENCE_NS   NS_PER_S       /* in total, for threads that get no CPU time to stop on */
+#define PAUSE_PATIENCE_NS  NS_PER_S       /* in total, for threads that get no CPU time to stop on */
 #define LOOK_NS            (500 * NS_PER_MS)
 #define STOPPED_NS         (100 * NS_PER_MS)
 #define SETTLE_NS          (200 * NS_PER_MS) /* for threads that have not stopped yet */
@@ -294,13 +294,13 @@ static int attach(struct record *rec)
     int r;
 
     rec->sampler = sampler_new(&(struct sampler_options){.nonblocking = o->nonblocking,
-                                                         .idle = o->idle,
+                                                         .include_idle = o->idle,
                                                          .gil_only = o->gil,
-                                                         .gil = o->gil,
+                                                         .find_gil_holder = o->gil,
                                                          .same_core = !o->nonblocking,
                                                          .native = o->native || o->native_all,
                                                          .native_all = o->native_all,
-                                                         .patience_ns = HOLD_PATIENCE_NS,
+                                                         .patience_ns = PAUSE_PATIENCE_NS,
                                                          .recording = true,
                                                          .known_keys = profile_known_keys(rec->profile)});
     rec->tree = (struct process_tree){.sampler = rec->sampler,

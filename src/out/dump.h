@@ -9,16 +9,17 @@
 
 #include <stdio.h>
 
+/* For text only. */
 struct dump_options {
     bool full_filenames;
-    size_t max_frames; /* text only: frames shown of each thread, half innermost and half outermost; 0 means all */
+    size_t max_frames; /* frames shown of each thread, half innermost and half outermost; 0 means all */
 };
 
 /* Prints one process as text. All but the first are preceded by a blank line and a rule. */
 void dump_text(const struct proc_info *process, const struct trace *traces, size_t n_traces,
                const struct dump_options *options, bool first, FILE *out);
 
-/* Prints the traces of all processes as one JSON array. */
-void dump_json(const struct trace *traces, size_t n_traces, const struct dump_options *options, FILE *out);
+/* Prints the traces of all processes as one JSON array. Frames have both the full and the short file name. */
+void dump_json(const struct trace *traces, size_t n_traces, FILE *out);
 
 #endif

@@ -127,9 +127,8 @@ static void dump_json_thread(const struct trace *trace, FILE *out)
     fputs("\n  }", out);
 }
 
-void dump_json(const struct trace *traces, size_t n_traces, const struct dump_options *options, FILE *out)
+void dump_json(const struct trace *traces, size_t n_traces, FILE *out)
 {
-    (void)options; /* JSON always has both file names */
     putc('[', out);
     for (size_t i = 0; i < n_traces; i++) {
         fputs(i > 0 ? ",\n" : "\n", out);

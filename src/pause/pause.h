@@ -32,7 +32,7 @@ struct pauser {
     /* Configuration. */
     bool nonblocking;     /* never stop a thread */
     bool use_same_core;   /* prefer the thread's own core to ptrace */
-    bool want_idle;       /* the caller reads threads that are off-CPU, too */
+    bool want_idle;       /* the caller also reads threads that are not in state R */
     uint64_t patience_ns; /* total time to wait for threads that get no CPU to stop on; 0: do not wait */
     /* State. */
     struct tracer tracer;

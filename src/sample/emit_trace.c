@@ -179,7 +179,7 @@ bool emit_unchanged(struct process *p, struct sampled_thread *th, process_sink s
         th->os.stats_fresh = true;
         return false;
     }
-    if (!th->last.active && !p->sampler->options.idle) {
+    if (!th->last.active && !p->sampler->options.include_idle) {
         p->sampler->idle++;
         *ret = 0;
         return true;

@@ -62,11 +62,12 @@ static int ensure_native(struct process *p)
 /* A library that is loaded or unloaded between the capture and the symbol lookup makes the names wrong. Repeat both. */
 int process_read_stack(struct process *p, const struct stack_source *src, struct sampled_thread *th)
 {
-    bool idle = p->sampler->options.idle;
+    bool include_idle = p->sampler->options.include_idle;
     int r = 0, names = NATIVE_CHANGED;
 
     for (int i = 0; i < NATIVE_TRIES && r == 0 && names > 0; i++) {
-        r = th->tstate ? stack_read(&p->stack, src, th, idle) : stack_read_native(&p->stack, src, th, idle);
+        r = th->tstate ? stack_read(&p->stack, src, th, include_idle)
+                       : stack_read_native(&p->stack, src, th, include_idle);
         names = r == 0 && src->native ? native_unwind(src->native) : 0;
     }
     if (names == NATIVE_CHANGED)
@@ -108,7 +109,7 @@ static int sample_thread(struct process *p, struct sampled_thread *th, process_s
         active = true;
     if (active && has_subinterpreters(p))
         active = !other_tstate_has_gil(p, th);
-    if (r == STACK_IDLE || (!active && !s->options.idle)) {
+    if (r == STACK_IDLE || (!active && !s->options.include_idle)) {
         s->idle++;
         return 0;
     }
@@ -172,7 +173,7 @@ static int sample_all(struct process *p, process_sink sink, void *arg)
 {
     int r = 0;
 
-    if (!p->sampler->options.idle && others_are_idle(p)) {
+    if (!p->sampler->options.include_idle && others_are_idle(p)) {
         for (size_t i = 0; r == 0 && i < p->running.n; i++)
             r = sample_thread(p, p->running.items[i], sink, arg);
         p->sampler->idle += p->threads.n - p->running.n;

@@ -71,7 +71,7 @@ struct sampler *sampler_new(const struct sampler_options *options)
     s->options = *options;
     s->pauser = (struct pauser){.nonblocking = options->nonblocking,
                                 .use_same_core = options->same_core,
-                                .want_idle = options->idle,
+                                .want_idle = options->include_idle,
                                 .patience_ns = options->patience_ns,
                                 .affinity.cpu = CPU_AFFINITY_ANY};
     s->names = intern_new();

@@ -10,14 +10,14 @@
 #include "sample/trace.h"
 
 struct sampler_options {
-    bool nonblocking; /* never stop a thread */
-    bool idle;        /* include threads that are off-CPU */
-    bool gil_only;    /* only threads that hold the GIL */
-    bool gil;         /* report which thread holds the GIL */
-    bool native;      /* include native frames */
-    bool native_all;  /* also those of the interpreter, and threads without Python */
-    bool same_core;   /* read running threads from their own core instead of with ptrace */
-    unsigned locals;  /* read local variables: 0 none, 1 short values, 2 and more longer ones */
+    bool nonblocking;     /* never stop a thread */
+    bool include_idle;    /* include threads that are not in state R */
+    bool gil_only;        /* only threads that hold the GIL */
+    bool find_gil_holder; /* report which thread holds the GIL */
+    bool native;          /* include native frames */
+    bool native_all;      /* also those of the interpreter, and threads without Python */
+    bool same_core;       /* read running threads from their own core instead of with ptrace */
+    unsigned locals;      /* read local variables: 0 none, 1 short values, 2 and more longer ones */
     bool show_secrets;
     /* Total time to wait for threads that get no CPU to stop on, such as a nice process on a busy machine. 0: do not
      * wait. */
@@ -34,7 +34,7 @@ struct sampler {
     struct pauser pauser;
     /* Counters. */
     uint64_t stacks;                 /* passed to a sink */
-    uint64_t idle;                   /* skipped because the thread was off-CPU */
+    uint64_t idle;                   /* skipped because the thread was not in state R */
     uint64_t no_gil;                 /* skipped because the thread did not hold the GIL */
     uint64_t cut_locals;             /* with some variables not read */
     uint64_t unsure;                 /* emitted, but read unpaused while the thread ran */

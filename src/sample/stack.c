@@ -205,7 +205,7 @@ static int read_once(struct stack *st, const struct stack_source *src, struct sa
     }
     if (src->sampler->options.locals && (r = read_locals(st, src, p)) < 0)
         return r;
-    if (src->sampler->options.gil)
+    if (src->sampler->options.find_gil_holder)
         st->owns_gil = threads_gil_holder(src->py, th->interp) == th->tstate;
     make_key(st, th);
     return 0;
@@ -331,7 +331,7 @@ static int skip_idle(struct sampled_thread *th, const struct stack_source *src, 
 }
 
 /* One try. 0: the stack is consistent, or st->unsure is set. */
-static int try_read(struct stack *st, const struct stack_source *src, struct sampled_thread *th, bool idle,
+static int try_read(struct stack *st, const struct stack_source *src, struct sampled_thread *th, bool include_idle,
                     bool need_ptrace)
 {
     struct pauser *pauser = &src->sampler->pauser;
@@ -344,7 +344,7 @@ static int try_read(struct stack *st, const struct stack_source *src, struct sam
     if (r < 0)
         return r;
     st->active = pause.look.state == 'R';
-    if (!st->active && !idle)
+    if (!st->active && !include_idle)
         return skip_idle(th, src, &pause);
     r = read_and_end_pause(st, src, th, &pause);
     if (r == 0 && !need_ptrace && src->native && !src->native->captured && pause.method != PAUSE_DEAD &&
@@ -369,7 +369,7 @@ static int try_read(struct stack *st, const struct stack_source *src, struct sam
     return r;
 }
 
-int stack_read(struct stack *st, const struct stack_source *src, struct sampled_thread *th, bool idle)
+int stack_read(struct stack *st, const struct stack_source *src, struct sampled_thread *th, bool include_idle)
 {
     /* Reading variables takes longer than a thread can be kept off its core. */
     int r = ERR_TORN, gentle = src->sampler->options.locals ? 1 : GENTLE_TRIES;
@@ -383,11 +383,11 @@ int stack_read(struct stack *st, const struct stack_source *src, struct sampled_
         else if (i)
             sched_yield();
         st->retry_at_once = false;
-        r = try_read(st, src, th, idle, st->need_ptrace || i >= gentle);
+        r = try_read(st, src, th, include_idle, st->need_ptrace || i >= gentle);
         if (r == ERR_TORN && st->retry_at_once) {
             /* Check the code objects again, so that the read plan for the next sample includes them. */
             st->checked_ns = 0;
-            r = try_read(st, src, th, idle, st->need_ptrace || i >= gentle);
+            r = try_read(st, src, th, include_idle, st->need_ptrace || i >= gentle);
         }
         if (r < 0)
             log_often(LOG_LEVEL_DEBUG, "sample", -r, "tid %d: attempt %d: %s", (int)th->os.tid, i + 1, err_name(r));
@@ -397,7 +397,7 @@ int stack_read(struct stack *st, const struct stack_source *src, struct sampled_
     return r;
 }
 
-int stack_read_native(struct stack *st, const struct stack_source *src, struct sampled_thread *th, bool idle)
+int stack_read_native(struct stack *st, const struct stack_source *src, struct sampled_thread *th, bool include_idle)
 {
     struct pause pause;
     int r = pause_begin(&src->sampler->pauser, &th->os, true, 0, &pause);
@@ -409,7 +409,7 @@ int stack_read_native(struct stack *st, const struct stack_source *src, struct s
     if (r < 0)
         return r;
     st->active = pause.look.state == 'R';
-    if (!st->active && !idle)
+    if (!st->active && !include_idle)
         return skip_idle(th, src, &pause);
     capture_native(src, th, &pause);
     pause_end(&src->sampler->pauser, &th->os, &pause);

@@ -41,14 +41,14 @@ struct stack_source {
     struct native *native;          /* not NULL: also capture the native stack */
 };
 
-/* Reads the stack of `th`. 0; STACK_IDLE when the thread is off-CPU and `idle` is false; ERR_GONE when it has ended;
- * ERR_TORN and other errors when no try succeeded. */
-int stack_read(struct stack *st, const struct stack_source *src, struct sampled_thread *th, bool idle);
+/* Reads the stack of `th`. 0; STACK_IDLE when the thread is not in state R and `include_idle` is false; ERR_GONE when it
+ * has ended; ERR_TORN and other errors when no try succeeded. */
+int stack_read(struct stack *st, const struct stack_source *src, struct sampled_thread *th, bool include_idle);
 /* The same for a thread that has no Python thread state. */
-int stack_read_native(struct stack *st, const struct stack_source *src, struct sampled_thread *th, bool idle);
+int stack_read_native(struct stack *st, const struct stack_source *src, struct sampled_thread *th, bool include_idle);
 void stack_free(struct stack *st);
 
-/* Not an error: the thread is off-CPU, and its stack was not requested. */
+/* Not an error: the thread is not in state R, and its stack was not requested. */
 #define STACK_IDLE 1
 
 #endif

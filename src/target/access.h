@@ -36,11 +36,11 @@ bool access_can_read(struct mem *m, const struct proc_maps *maps);
 /* Fills in `note` with the cause; returns ERR_PERMISSION. */
 int access_explain(pid_t pid, struct err_note *note);
 
-/* Why a process that may be read may not be held, as part of a sentence: "process 4242 is tracing it". */
+/* Why spyglass can read a process but not pause it, as part of a sentence: "process 4242 is tracing it". */
 struct access_reason {
     char text[128];
 };
-struct access_reason access_hold_reason(pid_t pid);
+struct access_reason access_pause_reason(pid_t pid);
 
 /* If processes in containers have `pid` in their own pid namespace, adds their pids on this host to the hint of
  * `note`. Only a hint: `--pid` always means the pid in our own namespace. */

@@ -277,7 +277,7 @@ int access_explain(pid_t pid, struct err_note *note)
     return access_judge(&facts, note);
 }
 
-struct access_reason access_hold_reason(pid_t pid)
+struct access_reason access_pause_reason(pid_t pid)
 {
     struct access_reason reason = {"another tracer is attached, or ptrace is not permitted"};
     struct proc_status st;

@@ -475,12 +475,12 @@ static void test_dump_json(void)
     struct written w;
 
     written_open(&w);
-    dump_json(traces, N_ELEMENTS(traces), &(struct dump_options){0}, w.file);
+    dump_json(traces, N_ELEMENTS(traces), w.file);
     written_close(&w);
     check_golden("dump.json", w.text);
     free(w.text);
     written_open(&w);
-    dump_json(NULL, 0, &(struct dump_options){0}, w.file);
+    dump_json(NULL, 0, w.file);
     written_close(&w);
     CHECK_STR(w.text, "[]\n");
     free(w.text);

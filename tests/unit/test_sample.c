@@ -16,7 +16,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static const struct sampler_options options = {.idle = true};
+static const struct sampler_options options = {.include_idle = true};
 
 static void test_funcs(void)
 {
