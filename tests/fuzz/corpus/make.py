@@ -1,9 +1,13 @@
 """Writes the first inputs of the fuzz targets. Run it by hand, from anywhere; add inputs that fuzzing finds to the
-same directories."""
+same directories.
+
+    make.py [TARGET...]     all targets, or only these: make.py debug_offsets
+"""
 import pathlib
 import re
 import struct
 import subprocess
+import sys
 import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -287,11 +291,6 @@ def unwind(image, text):
 
 
 if __name__ == "__main__":
-    lines()
-    maps()
-    folded()
-    debug_offsets()
-    elf()
-    core()
-    symbols()
-    frames()
+    targets = {f.__name__: f for f in (lines, maps, folded, debug_offsets, elf, core, symbols, frames)}
+    for name in sys.argv[1:] or targets:
+        targets[name]()
