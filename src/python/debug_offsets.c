@@ -67,11 +67,11 @@ static int read_offset(const unsigned char *bytes, size_t len, size_t at, int *r
  * them relative to the GIL itself. */
 static int apply_gil(const unsigned char *bytes, size_t len, size_t column, struct layout *l)
 {
-    static const uint16_t start[DEBUG_OFFSETS_VERSIONS] = {120, 128, 128};
+    size_t start = debug_offset_gil(column);
     int gil, locked, holder;
 
-    if (read_offset(bytes, len, start[column], &gil) < 0 || read_offset(bytes, len, start[column] + 16, &locked) < 0 ||
-        read_offset(bytes, len, start[column] + 24, &holder) < 0 || locked < gil || holder < gil)
+    if (read_offset(bytes, len, start, &gil) < 0 || read_offset(bytes, len, start + 16, &locked) < 0 ||
+        read_offset(bytes, len, start + 24, &holder) < 0 || locked < gil || holder < gil)
         return ERR_BOUNDS;
     l->gil_locked = locked - gil;
     l->gil_holder = holder - gil;
@@ -85,7 +85,7 @@ static bool sizes_fit(const struct layout *l)
            l->fr_instr + 8 <= l->fr_size && l->fr_owner < l->fr_size && l->co_size <= 512 && l->str_state < 64 &&
            l->str_length + 8 <= l->str_state && l->str_ascii < 256 && l->str_compact < 256 && l->ts_chunk < 1024 &&
            l->ts_frame < 1024 && l->ts_next < 1024 && l->ts_interp < 1024 && l->ts_thread_id < 1024 &&
-           l->ts_native_id < 1024 && l->ts_holds_gil < 1024 && l->by_data < 256;
+           l->ts_native_id < 1024 && l->by_data < 256;
 }
 
 static int max_of(int a, int b)

@@ -37,8 +37,8 @@ enum repr_flag {
     REPR_ARGS_COMMA = 2,     /* up to 3.6: ValueError('a',) */
     REPR_DELTA_PLAIN = 4,    /* up to 3.6: timedelta(1, 2); later timedelta(days=1, seconds=2) */
     REPR_ORDERED_PAIRS = 8,  /* up to 3.11: OrderedDict([('a', 1)]); later OrderedDict({'a': 1}) */
-    REPR_ARRAY_QUOTES = 32,  /* up to 3.14: bytearray(b"\'") with a needless backslash */
     REPR_TAGGED_LOCALS = 16, /* 3.14+: the low bits of local variable slots are tags (pycore_stackref.h) */
+    REPR_ARRAY_QUOTES = 32,  /* up to 3.14: bytearray(b"\'") with a needless backslash */
 };
 
 struct layout {
@@ -54,7 +54,6 @@ struct layout {
 
     /* PyThreadState */
     int ts_next, ts_interp, ts_frame, ts_thread_id, ts_native_id, ts_chunk;
-    int ts_holds_gil; /* 3.15+ */
 
     /* _PyCFrame: 3.11 and 3.12 put it between the thread state and the frame */
     int cf_frame, cf_previous;
@@ -112,15 +111,19 @@ struct layout {
 /* The row of a version, or NULL if it is not supported. */
 const struct layout *layout_of(int major, int minor);
 
-/* One entry of _Py_DebugOffsets. */
 #define DEBUG_OFFSETS_FIRST_MINOR 13 /* 3.13 */
-#define DEBUG_OFFSETS_VERSIONS    3
+#define DEBUG_OFFSETS_VERSIONS    3  /* 3.13, 3.14, 3.15: one column each */
 
+/* One entry of _Py_DebugOffsets. */
 struct debug_offset {
     size_t field;                        /* offset of an int in struct layout */
     uint16_t at[DEBUG_OFFSETS_VERSIONS]; /* offset in _Py_DebugOffsets of 3.13, 3.14, …; 0: no such entry */
 };
 
+/* NULL after the last. */
 const struct debug_offset *debug_offset_nth(size_t i);
+
+/* The offset of gil_runtime_state in _Py_DebugOffsets. `column` is below DEBUG_OFFSETS_VERSIONS. */
+size_t debug_offset_gil(size_t column);
 
 #endif

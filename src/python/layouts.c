@@ -6,6 +6,8 @@
  */
 #include "python/layout.h"
 
+#include <assert.h>
+
 #define NO_RUNTIME    .rt_interp_head = NO, .rt_gil_holder = NO, .rt_gil_locked = NO
 #define NO_GIL_STRUCT .in_gil = NO, .gil_holder = NO, .gil_locked = NO
 #define NO_CFRAME     .cf_frame = NO, .cf_previous = NO
@@ -74,7 +76,6 @@ static const struct layout rows[] = {
         .ts_thread_id = 144,
         .ts_native_id = NO,
         .ts_chunk = NO,
-        .ts_holds_gil = NO,
         NO_CFRAME,
         FRAME_OBJECT,
         .fr_state = NO,
@@ -129,7 +130,6 @@ static const struct layout rows[] = {
         .ts_thread_id = 152,
         .ts_native_id = NO,
         .ts_chunk = NO,
-        .ts_holds_gil = NO,
         NO_CFRAME,
         FRAME_OBJECT,
         .fr_state = 132,
@@ -178,7 +178,6 @@ static const struct layout rows[] = {
         .ts_thread_id = 176,
         .ts_native_id = NO,
         .ts_chunk = NO,
-        .ts_holds_gil = NO,
         NO_CFRAME,
         FRAME_OBJECT,
         .fr_state = 116,
@@ -227,7 +226,6 @@ static const struct layout rows[] = {
         .ts_thread_id = 176,
         .ts_native_id = NO,
         .ts_chunk = NO,
-        .ts_holds_gil = NO,
         NO_CFRAME,
         FRAME_OBJECT,
         .fr_state = 116,
@@ -276,7 +274,6 @@ static const struct layout rows[] = {
         .ts_thread_id = 176,
         .ts_native_id = NO,
         .ts_chunk = NO,
-        .ts_holds_gil = NO,
         NO_CFRAME,
         FRAME_OBJECT,
         .fr_state = 116,
@@ -325,7 +322,6 @@ static const struct layout rows[] = {
         .ts_thread_id = 176,
         .ts_native_id = NO,
         .ts_chunk = NO,
-        .ts_holds_gil = NO,
         NO_CFRAME,
         FRAME_OBJECT,
         .fr_state = 108,
@@ -374,7 +370,6 @@ static const struct layout rows[] = {
         .ts_thread_id = 152,
         .ts_native_id = 160,
         .ts_chunk = 296,
-        .ts_holds_gil = NO,
         .cf_frame = 8,
         .cf_previous = 16,
         .fr_code = 32,
@@ -429,7 +424,6 @@ static const struct layout rows[] = {
         .ts_thread_id = 136,
         .ts_native_id = 144,
         .ts_chunk = 232,
-        .ts_holds_gil = NO,
         .cf_frame = 0,
         .cf_previous = 8,
         .fr_code = 0,
@@ -484,7 +478,6 @@ static const struct layout rows[] = {
         .ts_thread_id = 152,
         .ts_native_id = 160,
         .ts_chunk = 232,
-        .ts_holds_gil = NO,
         NO_CFRAME,
         .fr_code = 0,
         .fr_back = 8,
@@ -539,7 +532,6 @@ static const struct layout rows[] = {
         .ts_thread_id = 152,
         .ts_native_id = 160,
         .ts_chunk = 232,
-        .ts_holds_gil = NO,
         NO_CFRAME,
         .fr_code = 0,
         .fr_back = 8,
@@ -599,7 +591,6 @@ static const struct layout rows[] = {
         .ts_thread_id = 176,
         .ts_native_id = 184,
         .ts_chunk = 256,
-        .ts_holds_gil = 36,
         NO_CFRAME,
         .fr_code = 0,
         .fr_back = 8,
@@ -653,36 +644,54 @@ const struct layout *layout_of(int major, int minor)
     return NULL;
 }
 
-/* Where _Py_DebugOffsets has each field of struct layout (pycore_debug_offsets.h; pycore_runtime.h in 3.13): its
- * byte offset in 3.13, 3.14 and 3.15. 0: that version has no such entry, and the row above applies. */
-#define OFFSET(field, v13, v14, v15)                                                                                   \
+/* The byte offset of each field's entry in _Py_DebugOffsets (pycore_debug_offsets.h; pycore_runtime.h in 3.13): in 3.13,
+ * 3.14 and 3.15. 0: this version has no such entry, and the row above applies. */
+#define OFFSET(field, ...)                                                                                             \
     {                                                                                                                  \
-        offsetof(struct layout, field),                                                                                \
+        offsetof(struct layout, field) + CHECK_VERSIONS(__VA_ARGS__),                                                  \
         {                                                                                                              \
-            v13, v14, v15                                                                                              \
+            __VA_ARGS__                                                                                                \
         }                                                                                                              \
     }
+
+/* 0. Does not compile unless there is one number per version. */
+#define CHECK_VERSIONS(...)                                                                                            \
+    (0 * sizeof(struct {                                                                                               \
+         static_assert(sizeof((uint16_t[]){__VA_ARGS__}) == DEBUG_OFFSETS_VERSIONS * sizeof(uint16_t),                 \
+                       "one number per version from 3.13 on");                                                         \
+         int unused;                                                                                                   \
+     }))
 
 static const struct debug_offset debug_offsets[] = {
     OFFSET(rt_interp_head, 40, 40, 40),  OFFSET(in_next, 64, 64, 64),        OFFSET(in_threads, 72, 72, 72),
     OFFSET(in_modules, 88, 96, 96),      OFFSET(in_gil, 112, 120, 120),      OFFSET(ts_next, 168, 192, 192),
     OFFSET(ts_interp, 176, 200, 200),    OFFSET(ts_frame, 184, 208, 208),    OFFSET(ts_thread_id, 192, 216, 240),
-    OFFSET(ts_native_id, 200, 224, 248), OFFSET(ts_chunk, 208, 232, 256),    OFFSET(ts_holds_gil, 0, 0, 272),
-    OFFSET(fr_code, 240, 264, 328),      OFFSET(fr_back, 232, 256, 320),     OFFSET(fr_owner, 264, 288, 352),
-    OFFSET(fr_instr, 248, 272, 336),     OFFSET(fr_size, 224, 248, 312),     OFFSET(co_filename, 280, 320, 384),
-    OFFSET(co_name, 288, 328, 392),      OFFSET(co_qualname, 296, 336, 400), OFFSET(co_lines, 304, 344, 408),
-    OFFSET(co_firstline, 312, 352, 416), OFFSET(co_bytecode, 344, 384, 448), OFFSET(str_length, 552, 632, 728),
-    OFFSET(str_state, 544, 624, 720),    OFFSET(str_ascii, 560, 640, 736),   OFFSET(str_compact, 0, 0, 744),
-    OFFSET(by_size, 520, 600, 696),      OFFSET(by_data, 528, 608, 704),     OFFSET(di_keys, 456, 536, 632),
-    OFFSET(di_values, 464, 544, 640),    OFFSET(lo_tag, 496, 576, 672),      OFFSET(lo_digits, 504, 584, 680),
-    OFFSET(ty_flags, 392, 440, 504),     OFFSET(ty_basicsize, 0, 0, 512),    OFFSET(ty_dictoffset, 0, 0, 520),
-    OFFSET(ty_cached_keys, 0, 0, 536),   OFFSET(fr_slots, 256, 280, 344),    OFFSET(co_argcount, 320, 360, 424),
-    OFFSET(co_varnames, 328, 368, 432),  OFFSET(co_kinds, 336, 376, 440),    OFFSET(ty_name, 376, 424, 488),
-    OFFSET(tu_items, 408, 456, 552),     OFFSET(li_items, 432, 480, 576),    OFFSET(se_table, 0, 512, 608),
-    OFFSET(se_mask, 0, 520, 616),
+    OFFSET(ts_native_id, 200, 224, 248), OFFSET(ts_chunk, 208, 232, 256),    OFFSET(fr_code, 240, 264, 328),
+    OFFSET(fr_back, 232, 256, 320),      OFFSET(fr_owner, 264, 288, 352),    OFFSET(fr_instr, 248, 272, 336),
+    OFFSET(fr_size, 224, 248, 312),      OFFSET(co_filename, 280, 320, 384), OFFSET(co_name, 288, 328, 392),
+    OFFSET(co_qualname, 296, 336, 400),  OFFSET(co_lines, 304, 344, 408),    OFFSET(co_firstline, 312, 352, 416),
+    OFFSET(co_bytecode, 344, 384, 448),  OFFSET(str_length, 552, 632, 728),  OFFSET(str_state, 544, 624, 720),
+    OFFSET(str_ascii, 560, 640, 736),    OFFSET(str_compact, 0, 0, 744),     OFFSET(by_size, 520, 600, 696),
+    OFFSET(by_data, 528, 608, 704),      OFFSET(di_keys, 456, 536, 632),     OFFSET(di_values, 464, 544, 640),
+    OFFSET(lo_tag, 496, 576, 672),       OFFSET(lo_digits, 504, 584, 680),   OFFSET(ty_flags, 392, 440, 504),
+    OFFSET(ty_basicsize, 0, 0, 512),     OFFSET(ty_dictoffset, 0, 0, 520),   OFFSET(ty_cached_keys, 0, 0, 536),
+    OFFSET(fr_slots, 256, 280, 344),     OFFSET(co_argcount, 320, 360, 424), OFFSET(co_varnames, 328, 368, 432),
+    OFFSET(co_kinds, 336, 376, 440),     OFFSET(ty_name, 376, 424, 488),     OFFSET(tu_items, 408, 456, 552),
+    OFFSET(li_items, 432, 480, 576),     OFFSET(se_table, 0, 512, 608),      OFFSET(se_mask, 0, 520, 616),
 };
 
 const struct debug_offset *debug_offset_nth(size_t i)
 {
     return i < sizeof(debug_offsets) / sizeof(debug_offsets[0]) ? &debug_offsets[i] : NULL;
+}
+
+/* The byte offset of gil_runtime_state in _Py_DebugOffsets. */
+static const uint16_t debug_offsets_gil[] = {120, 128, 128};
+
+static_assert(sizeof(debug_offsets_gil) == DEBUG_OFFSETS_VERSIONS * sizeof(uint16_t),
+              "one number per version from 3.13 on");
+
+size_t debug_offset_gil(size_t column)
+{
+    return debug_offsets_gil[column];
 }

@@ -24,8 +24,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct debug_version v;
 
     search_parse_version((const char *)data, size, &v);
-    for (int minor = 12; minor <= 15; minor++) {
-        struct layout l = *layout_of(3, minor);
+    for (int column = -1; column < DEBUG_OFFSETS_VERSIONS; column++) { /* -1: a version without debug offsets */
+        struct layout l = *layout_of(3, DEBUG_OFFSETS_FIRST_MINOR + column);
 
         if (debug_offsets_apply(data, size, &l) == 0)
             check(&l);

@@ -24,8 +24,7 @@ MAY = {
     "profile": ["base", TRACE],
     "out": ["base", "profile", TRACE],
     "ui": ["base", "profile", "out", TRACE],
-    "http": ["base", "profile", "out", TRACE],
-    "cmd": ["base", "elf", "target", "pause", "snapshot", "unwind", "python", "tree", "sample", "profile", "out", "ui", "http"],
+    "cmd": ["base", "elf", "target", "pause", "snapshot", "unwind", "python", "tree", "sample", "profile", "out", "ui"],
     "main.c": ["base", "out", "cmd", "target/setuid_guard.h"],
 }
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.M)

@@ -39,5 +39,13 @@ NEWEST_HOST = max(HOSTS, key=lambda p: p.version, default=None)
 DEBIAN = next((p for p in PYTHONS if p.label.startswith("usr-bin-3")), NEWEST_HOST)
 PYTHON_2 = of_version(2, 7)
 # One interpreter for each kind of memory layout (src/python/layouts.c): the sanitizer build runs on these.
-LAYOUT_KINDS = [(2, 7), (3, 6), (3, 8), (3, 10), (3, 11), (3, 12), (3, 15)]
+LAYOUT_KINDS = [
+    (2, 7),   # no _PyRuntime; dicts with a single table; line tables that only increase
+    (3, 6),   # no _PyRuntime; dicts with a table of indices
+    (3, 8),   # _PyRuntime; stands for 3.7 and 3.9
+    (3, 10),  # line tables are ranges; f_lasti counts units of two bytes
+    (3, 11),  # frames on a data stack, reached through _PyCFrame; entry frames are marked with is_entry
+    (3, 12),  # entry frames are shims; one GIL per interpreter; a tag word in each int
+    (3, 15),  # debug offsets; tag bits in frames; a base frame in the thread state; stands for 3.13 and 3.14
+]
 ONE_PER_LAYOUT = [DEBIAN if DEBIAN and DEBIAN.version == kind else of_version(*kind) for kind in LAYOUT_KINDS]

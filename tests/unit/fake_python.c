@@ -27,10 +27,10 @@ static bool has_debug_offsets(const struct fake_python *p)
 /* The debug offsets that an interpreter provides from 3.13 on: here, the numbers of the layout row. */
 static void put_offsets(struct fake_python *p)
 {
-    static const uint16_t gil_at[DEBUG_OFFSETS_VERSIONS] = {120, 128, 128};
     size_t column = (size_t)(p->py.minor - DEBUG_OFFSETS_FIRST_MINOR);
     const struct layout *l = &p->py.layout;
     const struct debug_offset *t;
+    addr_t gil = p->runtime + debug_offset_gil(column);
 
     fake_mem_put_bytes(p->mem, p->runtime, DEBUG_OFFSETS_COOKIE, 8);
     fake_mem_put(p->mem, p->runtime + 8, 3ull << 24 | (uint64_t)p->py.minor << 16 | PATCH << 8 | 0xf0);
@@ -41,9 +41,9 @@ static void put_offsets(struct fake_python *p)
         if (t->at[column])
             fake_mem_put(p->mem, p->runtime + t->at[column], (uint64_t)value);
     }
-    fake_mem_put(p->mem, p->runtime + gil_at[column], 7000);
-    fake_mem_put(p->mem, p->runtime + gil_at[column] + 16u, (uint64_t)(7000 + l->gil_locked));
-    fake_mem_put(p->mem, p->runtime + gil_at[column] + 24u, (uint64_t)(7000 + l->gil_holder));
+    fake_mem_put(p->mem, gil, 7000);
+    fake_mem_put(p->mem, gil + 16, (uint64_t)(7000 + l->gil_locked));
+    fake_mem_put(p->mem, gil + 24, (uint64_t)(7000 + l->gil_holder));
 }
 
 static void put_image(struct fake_python *p)
@@ -101,6 +101,20 @@ void fake_python_init(struct fake_python *p, int major, int minor, size_t room)
                                .inode = 1,
                                .path = "/nonexistent/fake"};
     p->maps = (struct proc_maps){.items = &p->map, .n = 1, .cap = 1};
+}
+
+void fake_python_init_nth(struct fake_python *p, size_t version, size_t room)
+{
+    fake_python_init(p, fake_versions[version].major, fake_versions[version].minor, room);
+}
+
+size_t fake_version_index(int major, int minor)
+{
+    for (size_t i = 0; i < N_VERSIONS; i++)
+        if (fake_versions[i].major == major && fake_versions[i].minor == minor)
+            return i;
+    fprintf(stderr, "fake_versions[] has no %d.%d\n", major, minor);
+    abort();
 }
 
 void fake_python_free(struct fake_python *p)

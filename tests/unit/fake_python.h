@@ -26,6 +26,13 @@
 
 #define FAKE_CHUNK_BYTES 16384
 
+/* Every supported version, oldest first: ADD A PYTHON HERE. */
+static const struct fake_version {
+    int major, minor;
+} fake_versions[] = {{2, 7}, {3, 6}, {3, 7}, {3, 8}, {3, 9}, {3, 10}, {3, 11}, {3, 12}, {3, 13}, {3, 14}, {3, 15}};
+
+#define N_VERSIONS (sizeof(fake_versions) / sizeof(fake_versions[0]))
+
 struct fake_python {
     struct fake_mem *mem;
     struct python py; /* as detect_python would fill it */
@@ -47,7 +54,11 @@ struct fake_thread {
 enum fake_owner { FAKE_PLAIN = 0, FAKE_GENERATOR = 1 };
 
 void fake_python_init(struct fake_python *p, int major, int minor, size_t room);
+void fake_python_init_nth(struct fake_python *p, size_t version, size_t room); /* an index in fake_versions[] */
 void fake_python_free(struct fake_python *p);
+
+/* The index of a version in fake_versions[]. */
+size_t fake_version_index(int major, int minor);
 
 addr_t fake_alloc(struct fake_python *p, size_t len);
 

@@ -10,14 +10,6 @@
 
 #define ROOM ((size_t)1 << 20)
 
-static const int minors[] = {7, 6, 8, 10, 11, 12, 13, 14, 15};
-#define N_VERSIONS (sizeof(minors) / sizeof(minors[0]))
-
-static void init_nth(struct fake_python *p, size_t i, size_t room)
-{
-    fake_python_init(p, i == 0 ? 2 : 3, minors[i], room);
-}
-
 /* One code object, in a sample of its own. */
 static const struct code *get(struct code_cache *cache, const struct fake_python *p, addr_t addr)
 {
@@ -71,7 +63,7 @@ static void test_code(void)
         const struct code *code, *both[3];
         addr_t addrs[3];
 
-        init_nth(&p, i, ROOM);
+        fake_python_init_nth(&p, i, ROOM);
         addrs[0] = addrs[2] = fake_code(&p, "A.method", "/srv/app/main.py", 10);
         addrs[1] = fake_code(&p, "other", "/srv/app/other.py", 100);
         code = get(cache, &p, addrs[0]);
@@ -107,7 +99,7 @@ static void test_reuse(void)
         int name_at, first = 40;
         addr_t addr, name;
 
-        init_nth(&p, i, ROOM);
+        fake_python_init_nth(&p, i, ROOM);
         name_at = l->co_qualname != NO ? l->co_qualname : l->co_name;
         addr = fake_code(&p, "first", "/srv/app/main.py", 10);
         code = get(cache, &p, addr);
@@ -146,7 +138,7 @@ static void test_unreadable(void)
         const struct code *got[3];
         addr_t addrs[3], bad_name, good_name;
 
-        init_nth(&p, i, ROOM);
+        fake_python_init_nth(&p, i, ROOM);
         good_name = fake_str(&p, "good");
         bad_name = fake_alloc(&p, 64);
         fake_mem_put(p.mem, bad_name + (addr_t)l->str_length, UINT64_MAX);
@@ -277,10 +269,10 @@ static void test_strings(void)
     static const uint32_t latin[] = {'c', 'a', 'f', 0xe9}, wide[] = {0x4f60, 0x597d, 0xd800, 'x', 0xffff};
     static const uint32_t astral[] = {0x1f40d, 'a', 0x10ffff, 0x110000, 0xffffffff, 0};
 
-    for (size_t i = 1; i < N_VERSIONS; i++) {
+    for (size_t i = fake_version_index(3, 6); i < N_VERSIONS; i++) {
         struct fake_python p;
 
-        init_nth(&p, i, ROOM);
+        fake_python_init_nth(&p, i, ROOM);
         CHECK_STR(read_str(&p, fake_str(&p, "plain")), "plain");
         CHECK_STR(read_str(&p, fake_str(&p, "")), "");
         CHECK_STR(read_str(&p, fake_str_wide(&p, latin, 4, 1)), "caf\xc3\xa9");
@@ -353,7 +345,7 @@ static void test_strings_bad(void)
         const char *text = "untouched";
         addr_t s;
 
-        init_nth(&p, i, ROOM);
+        fake_python_init_nth(&p, i, ROOM);
         CHECK(strings_read(&p.py, 0, &text) < 0);
         CHECK(strings_read(&p.py, 0x10, &text) < 0);
         CHECK(strings_read(&p.py, UINT64_MAX - 8, &text) < 0);

@@ -9,9 +9,6 @@
 
 #define ROOM ((size_t)1 << 20)
 
-static const int minors[] = {7, 6, 8, 10, 11, 12, 13, 14, 15};
-#define N_VERSIONS (sizeof(minors) / sizeof(minors[0]))
-
 /* A thread in `outer`, which calls different functions. */
 struct moving {
     struct fake_python p;
@@ -32,7 +29,7 @@ static void moving_init(struct moving *m, size_t version)
     static const char *const names[] = {"<module>", "outer", "inner"};
 
     *m = (struct moving){0};
-    fake_python_init(&m->p, version == 0 ? 2 : 3, minors[version], ROOM);
+    fake_python_init_nth(&m->p, version, ROOM);
     m->outer = fake_thread_add(&m->p, fake_interp_add(&m->p), 0x1000, 1);
     m->tstate = m->outer.tstate;
     m->empty = m->outer;

@@ -2,6 +2,7 @@
  * sample/merge_frames.c: native and Python frames of one instant, merged as each version requires; stacks that do not
  * match; and sample/hidden_functions.c: which functions are hidden.
  */
+#include "fake_python.h"
 #include "sample/hidden_functions.h"
 #include "sample/merge_frames.h"
 #include "test.h"
@@ -162,12 +163,6 @@ static void check(struct fixture *w, const char *want, bool failed)
     CHECK(w->w.failed == failed);
 }
 
-static const struct {
-    int major, minor;
-} versions[] = {{2, 7}, {3, 6}, {3, 7}, {3, 8}, {3, 9}, {3, 10}, {3, 11}, {3, 12}, {3, 13}, {3, 14}, {3, 15}};
-
-#define N_VERSIONS (sizeof(versions) / sizeof(versions[0]))
-
 /* a calls b, which calls a C function; the thread begins in libc. */
 static void fill_usual(struct fixture *w)
 {
@@ -191,7 +186,7 @@ static void fill_usual(struct fixture *w)
 static void test_usual(void)
 {
     for (size_t i = 0; i < N_VERSIONS; i++) {
-        struct fixture *w = fixture_new(versions[i].major, versions[i].minor);
+        struct fixture *w = fixture_new(fake_versions[i].major, fake_versions[i].minor);
 
         fill_usual(w);
         check(w, "c_leaf c_func b c_middle a", false);
@@ -205,8 +200,8 @@ static void test_usual(void)
 /* From 3.11 on one loop runs several Python frames. */
 static void test_groups(void)
 {
-    for (size_t i = 6; i < N_VERSIONS; i++) {
-        struct fixture *w = fixture_new(versions[i].major, versions[i].minor);
+    for (size_t i = fake_version_index(3, 11); i < N_VERSIONS; i++) {
+        struct fixture *w = fixture_new(fake_versions[i].major, fake_versions[i].minor);
         size_t inner, outer;
 
         inner = add(w, "eval", EVAL);
@@ -237,7 +232,7 @@ static void test_groups(void)
 static void test_extra_loop(void)
 {
     for (size_t i = 0; i < N_VERSIONS; i++) {
-        struct fixture *w = fixture_new(versions[i].major, versions[i].minor);
+        struct fixture *w = fixture_new(fake_versions[i].major, fake_versions[i].minor);
         size_t empty, inner, outer;
 
         empty = add(w, "eval", EVAL);
@@ -258,7 +253,7 @@ static void test_extra_loop(void)
 static void test_truncated(void)
 {
     for (size_t i = 0; i < N_VERSIONS; i++) {
-        struct fixture *w = fixture_new(versions[i].major, versions[i].minor);
+        struct fixture *w = fixture_new(fake_versions[i].major, fake_versions[i].minor);
 
         fill_usual(w);
         w->n.stack.complete = false;
@@ -283,7 +278,7 @@ static void test_truncated(void)
 static void test_empty(void)
 {
     for (size_t i = 0; i < N_VERSIONS; i++) {
-        struct fixture *w = fixture_new(versions[i].major, versions[i].minor);
+        struct fixture *w = fixture_new(fake_versions[i].major, fake_versions[i].minor);
 
         check(w, "", false);
         /* A thread without Python frames: libc is not hidden. */
@@ -412,7 +407,7 @@ static void test_cython(void)
 static void test_inlined(void)
 {
     for (size_t i = 0; i < N_VERSIONS; i++) {
-        struct fixture *w = fixture_new(versions[i].major, versions[i].minor);
+        struct fixture *w = fixture_new(fake_versions[i].major, fake_versions[i].minor);
         size_t outer;
 
         add_chain(w, "tiny", PLAIN, "c_func", PLAIN);

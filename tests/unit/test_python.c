@@ -16,12 +16,15 @@
 
 #define ROOM ((size_t)1 << 20)
 
-static const int minors[] = {7, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
-#define N_VERSIONS (sizeof(minors) / sizeof(minors[0]))
+#define UNKNOWN_MINOR (DEBUG_OFFSETS_FIRST_MINOR + DEBUG_OFFSETS_VERSIONS) /* newer than any supported version */
 
-static void init_nth(struct fake_python *p, size_t i)
+/* These tests run on all rows of layouts.c. */
+static void test_versions(void)
 {
-    fake_python_init(p, i == 0 ? 2 : 3, minors[i], ROOM);
+    for (size_t i = 0; i < N_VERSIONS; i++)
+        CHECK(layout_of(fake_versions[i].major, fake_versions[i].minor) != NULL);
+    CHECK_INT(fake_versions[N_VERSIONS - 1].minor, UNKNOWN_MINOR - 1);
+    CHECK(layout_of(3, UNKNOWN_MINOR) == NULL);
 }
 
 static void test_threads(void)
@@ -32,7 +35,7 @@ static void test_threads(void)
         struct fake_thread t[3];
         addr_t interp[2];
 
-        init_nth(&p, i);
+        fake_python_init_nth(&p, i, ROOM);
         CHECK_INT(threads_read(&p.py, &threads), ERR_STARTING);
         interp[0] = fake_interp_add(&p);
         CHECK_INT(threads_read(&p.py, &threads), ERR_STARTING);
@@ -63,7 +66,7 @@ static void test_threads_bad(void)
         addr_t interp, next;
         double begin = cost_seconds();
 
-        init_nth(&p, i);
+        fake_python_init_nth(&p, i, ROOM);
         interp = fake_interp_add(&p);
         a = fake_thread_add(&p, interp, 1, 11);
         b = fake_thread_add(&p, interp, 2, 12);
@@ -94,7 +97,7 @@ static void test_gil(void)
         struct fake_python p;
         struct fake_thread t;
 
-        init_nth(&p, i);
+        fake_python_init_nth(&p, i, ROOM);
         t = fake_thread_add(&p, fake_interp_add(&p), 1, 11);
         CHECK_INT(threads_gil_holder(&p.py, t.interp), 0);
         fake_gil_take(&p, &t, true);
@@ -148,7 +151,7 @@ static void test_names(void)
         struct thread_names found = {0};
         addr_t interp[2];
 
-        init_nth(&p, i);
+        fake_python_init_nth(&p, i, ROOM);
         interp[0] = fake_interp_add(&p);
         interp[1] = fake_interp_add(&p);
         CHECK_INT(names_read(&p.py, interp[0], &found), 0); /* no modules yet */
@@ -178,7 +181,7 @@ static void test_names_wanted(void)
     struct thread_names found = {0};
     addr_t interp;
 
-    init_nth(&p, N_VERSIONS - 1);
+    fake_python_init_nth(&p, N_VERSIONS - 1, ROOM);
     interp = fake_interp_add(&p);
     fake_threading(&p, interp, ids, names, 3);
     for (int known = 0; known < 2; known++) {
@@ -250,7 +253,7 @@ static void test_objects(void)
         uint64_t number;
         char name[16];
 
-        init_nth(&p, i);
+        fake_python_init_nth(&p, i, ROOM);
         for (size_t k = 0; k < sizeof(numbers) / sizeof(numbers[0]); k++) {
             if (p.py.major == 2 && numbers[k] < 4)
                 continue;
@@ -380,7 +383,7 @@ static void debug_offset_bytes(int minor, unsigned char bytes[DEBUG_OFFSETS_BYTE
 
 static void test_offsets_apply(void)
 {
-    for (int minor = 13; minor <= 15; minor++) {
+    for (int minor = DEBUG_OFFSETS_FIRST_MINOR; minor < UNKNOWN_MINOR; minor++) {
         unsigned char bytes[DEBUG_OFFSETS_BYTES];
         const struct debug_offset *told;
         struct layout l = *layout_of(3, minor), before = l;
@@ -405,11 +408,11 @@ static void test_offsets_apply(void)
             CHECK_INT(debug_offsets_apply(bytes, len, &l), ERR_BOUNDS);
     }
     {
-        struct layout l = *layout_of(3, 12);
+        struct layout l = *layout_of(3, DEBUG_OFFSETS_FIRST_MINOR - 1);
         unsigned char bytes[DEBUG_OFFSETS_BYTES] = {0};
 
         CHECK_INT(debug_offsets_apply(bytes, sizeof(bytes), &l), ERR_VERSION);
-        l.minor = 16;
+        l.minor = UNKNOWN_MINOR;
         CHECK_INT(debug_offsets_apply(bytes, sizeof(bytes), &l), ERR_VERSION);
     }
 }
@@ -456,7 +459,7 @@ static void test_detect(void)
         struct fake_python p;
         struct python found;
 
-        init_nth(&p, i);
+        fake_python_init_nth(&p, i, ROOM);
         CHECK_INT(detect(&p, &found), ERR_STARTING);
         fake_thread_add(&p, fake_interp_add(&p), fake_pthread(&p, 11), 11);
         CHECK_INT(detect(&p, &found), 0);
@@ -479,7 +482,7 @@ static void test_detect(void)
 /* Versions and builds that are refused rather than guessed. */
 static void test_detect_refused(void)
 {
-    static const uint64_t refused[] = {0x030f00b1, 0x030e00a3, 0x031000f0};
+    static const uint64_t refused[] = {0x030f00b1, 0x030e00a3, 0x03ff00f0};
     struct fake_python p;
     struct python found;
 
@@ -506,6 +509,7 @@ static void test_detect_refused(void)
 int main(int argc, char **argv)
 {
     test_start(argc, argv);
+    TEST_RUN(test_versions);
     TEST_RUN(test_threads);
     TEST_RUN(test_threads_bad);
     TEST_RUN(test_gil);

@@ -1,9 +1,13 @@
 """Writes the first inputs of the fuzz targets. Run it by hand, from anywhere; add inputs that fuzzing finds to the
-same directories."""
+same directories.
+
+    make.py [TARGET...]     all targets, or only these: make.py debug_offsets
+"""
 import pathlib
 import re
 import struct
 import subprocess
+import sys
 import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -51,19 +55,21 @@ def folded():
 
 def debug_offsets():
     """The debug offsets of real versions, from the rows of layouts.c, and version strings."""
-    text = (ROOT / "src/python/layouts.c").read_text()
-    macros = {m: v for m, v in re.findall(r"#define (\w+)\s+(?:\\\s+)?(\..*)", text)}
-    told = [(f, list(map(int, at.split(",")))) for f, at in re.findall(r"OFFSET\((\w+), ([\d, ]+)\)", text)]
-    for column, minor in enumerate((13, 14, 15)):
+    text = re.sub(r"\\\n", "", (ROOT / "src/python/layouts.c").read_text())
+    macros = dict(re.findall(r"#define (\w+)\s+(\..*)", text))
+    entries = [(f, list(map(int, at.split(",")))) for f, at in re.findall(r"OFFSET\((\w+), ([\d, ]+)\)", text)]
+    gil = list(map(int, re.search(r"debug_offsets_gil\[\] = \{([\d, ]+)\}", text).group(1).split(",")))
+    for column, gil_at in enumerate(gil):
+        minor = 13 + column
         row = re.search(r"\.minor = %d,(.*?)\n    \}," % minor, text, re.S).group(1)
         row = re.sub(r"\b[A-Z]+_\d+\b", lambda m: macros.get(m.group(0), ""), row)
         numbers = {f: int(v) for f, v in re.findall(r"\.(\w+) = (\d+)", row)}
         data = bytearray(1024)
         data[:16] = b"xdebugpy" + struct.pack("<Q", 3 << 24 | minor << 16 | 0xf0)
-        for field, at in told:
+        for field, at in entries:
             if at[column]:
                 struct.pack_into("<Q", data, at[column], numbers[field])
-        struct.pack_into("<4Q", data, (120, 128, 128)[column], 7744, 0, 7760, 7752)
+        struct.pack_into("<4Q", data, gil_at, 7744, 0, 7760, 7752)
         write("debug_offsets", "3.%d" % minor, bytes(data))
     write("debug_offsets", "version", b"3.8.0rc1 (main, Jan  1 2024)")
     write("debug_offsets", "version-plus", b"3.12.1+ (heads/3.12)")
@@ -285,11 +291,6 @@ def unwind(image, text):
 
 
 if __name__ == "__main__":
-    lines()
-    maps()
-    folded()
-    debug_offsets()
-    elf()
-    core()
-    symbols()
-    frames()
+    targets = {f.__name__: f for f in (lines, maps, folded, debug_offsets, elf, core, symbols, frames)}
+    for name in sys.argv[1:] or targets:
+        targets[name]()
