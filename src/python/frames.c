@@ -86,7 +86,7 @@ static int walk_step(struct frames *f, const struct layout *l, const struct raw_
     f->root = raw->addr;
     if (!shim)
         return raw->code ? frames_add(f, l, raw) : ERR_TORN;
-    f->is_astray |= !planned && !f->n; /* it may lead elsewhere by now */
+    f->start_unplanned |= !planned && !f->n; /* it may lead elsewhere by now */
     if (f->n) {
         f->items[f->n - 1].is_shim_entry = true;
         f->items[f->n - 1].doubled &= planned;
@@ -162,18 +162,18 @@ static int walk_from_cframe(struct frames *f, const struct python *py, struct sn
 
     if (!bytes)
         return ERR_TORN;
-    f->is_astray |= !snapshot_was_planned(snap);
+    f->start_unplanned |= !snapshot_was_planned(snap);
     frame = frames_addr_at(bytes, l->cf_frame);
     previous = frames_addr_at(bytes, l->cf_previous);
     if (previous) {
         bytes = snapshot_view(snap, previous, CFRAME_BYTES, SNAPSHOT_PIVOT);
         if (!bytes)
             return ERR_TORN;
-        f->is_astray |= !snapshot_was_planned(snap);
+        f->start_unplanned |= !snapshot_was_planned(snap);
         before = frames_addr_at(bytes, l->cf_frame);
     }
     state->cframe = cframe;
-    /* The root has none before it, and no frame. */
+    /* The root _PyCFrame has no previous one, and its current_frame is not used. */
     r = walk_frames(f, py, snap, previous ? frame : 0, &w);
     if (r == 0 && (!f->n || (w.has_entry && w.below_entry == before && is_complete(f, &w, state))))
         return 0;
@@ -181,7 +181,7 @@ static int walk_from_cframe(struct frames *f, const struct python *py, struct sn
         return r;
     if (r == ERR_NOMEM || !before)
         return r < 0 ? r : ERR_TORN;
-    f->is_before = true;
+    f->entry_incomplete = true;
     r = walk_frames(f, py, snap, before, &w);
     return r == 0 && !is_complete(f, &w, state) ? ERR_TORN : r;
 }
@@ -245,7 +245,7 @@ int frames_read(struct frames *f, const struct python *py, struct snapshot *snap
     int r;
 
     f->n = f->n_chain = 0;
-    f->is_before = f->is_astray = false;
+    f->entry_incomplete = f->start_unplanned = false;
     if (!bytes)
         return snapshot_has_failed(snap) ? ERR_TORN : ERR_READ;
     if (state->interp && (frames_addr_at(bytes, l->ts_interp) != state->interp ||
@@ -262,7 +262,7 @@ int frames_read(struct frames *f, const struct python *py, struct snapshot *snap
     r = walk_frames(f, py, snap, start, &w);
     if (r == 0 && l->fr_owner != NO && !is_complete(f, &w, state))
         return ERR_TORN;
-    /* 3.6 to 3.10: a frame that has returned, or yielded, has lost its caller. In a paused thread there is none. */
+    /* 3.6 to 3.10: a frame that has returned, or yielded, has lost its caller. A paused thread's current frame is always executing. */
     return r == 0 && f->n && snapshot_is_twice(snap) && !w.ends_in_executing ? ERR_TORN : r;
 }
 

@@ -35,9 +35,9 @@ struct frames_state {
 struct frames {
     struct py_frame *items; /* innermost first */
     size_t n, cap;
-    addr_t root;    /* address of the outermost */
-    bool is_before; /* this is the stack below the innermost entry from C, which is not complete yet */
-    bool is_astray; /* what leads to it was not in the plan, and was read later */
+    addr_t root;           /* address of the outermost */
+    bool entry_incomplete; /* this is the stack below the innermost entry from C, which is not complete yet */
+    bool start_unplanned;  /* what leads to it was not in the plan, and was read later */
     addr_t chunk, chunk_top;
     size_t chunk_size; /* of the newest chunk of the data stack; 0: unknown */
     addr_t *chain;     /* addresses of all frames that the walk passed */

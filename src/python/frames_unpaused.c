@@ -68,18 +68,18 @@ static bool frames_stayed(const struct frames *f, struct snapshot *snap, const s
     return true;
 }
 
-/* Was a part of the stack not in the plan? Of a stack that is longer than a plan can be, that will never change. */
-static bool has_moved(const struct frames *f)
+/* Was a part of the stack not in the plan? A stack that is deeper than a plan can be never fits, so do not retry it. */
+static bool has_unplanned_frames(const struct frames *f)
 {
     if (f->n_chain == FRAMES_CHAIN_MAX)
         return false;
     for (size_t i = 0; i < f->n; i++)
         if (!f->items[i].doubled)
             return true;
-    return f->is_astray || f->is_before;
+    return f->start_unplanned || f->entry_incomplete;
 }
 
-/* Both copies were walked, or compared: how many of the frames are sure. */
+/* Walks the second copy, or compares the bytes: how many of the frames are the same in both. */
 static int compare_copies(struct frames *f, const struct python *py, struct snapshot *snap, addr_t tstate,
                           struct frames_state *state, size_t *ret_sure)
 {
@@ -104,7 +104,7 @@ static int compare_copies(struct frames *f, const struct python *py, struct snap
 }
 
 /* A stack with frames that were not in the plan is read once more, now that they are. Only what both readings have in common
- * counts: taking the second for the first would favour functions in which the thread stays for longer. Leaves the last
+ * counts: using the second alone would favour functions in which the thread stays for longer. Leaves the last
  * snapshot open. */
 static int read_planned(struct frames *f, const struct python *py, struct snapshot *snap, struct read_plan *plan,
                         addr_t tstate, struct frames_state *state, size_t *ret_sure, bool *ret_cut)
@@ -116,7 +116,7 @@ static int read_planned(struct frames *f, const struct python *py, struct snapsh
     *ret_cut = false;
     snapshot_begin(snap, plan, SNAPSHOT_TWICE, 0);
     r = frames_read(f, py, snap, tstate, state);
-    if (r < 0 || !has_moved(f))
+    if (r < 0 || !has_unplanned_frames(f))
         return r < 0 ? r : compare_copies(f, py, snap, tstate, state, ret_sure);
     n = f->n;
     if (n && grow_array((void **)&f->first, &f->cap_first, n, sizeof(*f->first)) < 0)
@@ -219,7 +219,7 @@ int frames_read_unpaused(struct frames *f, const struct python *py, struct snaps
             r = ERR_TORN;
         } else {
             if (r == 0 && f->n)
-                *ret_cut |= f->is_before || f->is_astray || was_long;
+                *ret_cut |= f->entry_incomplete || f->start_unplanned || was_long;
             if (r == ERR_TORN && (*ret_sure = known_frames(f, py, snap, state)) > 0) {
                 *ret_cut = true;
                 r = 0;

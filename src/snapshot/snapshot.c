@@ -1,96 +1,22 @@
 /*
  * One call for a whole reading, and read-through for what it missed.
  */
-#include "snapshot/snapshot.h"
-
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/grow.h"
 #include "base/hash.h"
+#include "snapshot/snapshot_private.h"
 #include "snapshot/successors.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* Bounds of a plan. A target chooses its addresses and lengths. */
-#define BLOCKS_MAX 64
-#define VIEWS_MAX  16384
-#define READS_MAX  256 /* small reads: code objects, list heads, locks */
-#define READS_LEN  32768
-#define CALL_MAX   512 /* spans of one call; more go to the target as they are */
-#define BLOCK_MAX  ((size_t)8 * 1024 * 1024)
-
+#define NO_RANGE    SIZE_MAX
+#define CALL_MAX    512  /* spans of one call; more go to the target as they are */
 #define SLACK       1024 /* a block grows: fetch some more of it than was used */
-#define NEAR        1024 /* a pivot this close behind a block is fetched with it: each piece of a call costs */
 #define STRIDE_MIN  8
 #define STRIDE_MAX  256
-#define OLDER       4    /* SNAPSHOT_TWICE: views that were not used this time but may be needed again */
 #define PIECE_BYTES 2048 /* copying these takes as long as finding the memory of one piece */
-
-/* Kinds of ranges, beside the caller's flags. */
-#define IS_BLOCK  0x100u
-#define IS_VIEW   0x200u
-#define IS_READ   0x400u
-#define IS_ONCE   0x800u  /* of snapshot_expect */
-#define IS_OLDER  0x1000u /* kept for another reading */
-#define NOT_THERE SIZE_MAX
-
-struct range {
-    addr_t addr;
-    uint32_t len;
-    uint32_t flags;
-    uint32_t wanted; /* of a block: how much of it to fetch the next time */
-    bool used;
-    size_t at; /* in `bytes`, or NOT_THERE */
-};
-
-struct snapshot {
-    struct mem mem;
-    struct mem *target;
-    bool owns_target;
-    struct read_plan *plan; /* NULL outside of begin and end */
-    enum snapshot_mode mode;
-    bool fetched, failed; /* failed: SNAPSHOT_TWICE could not read all of the plan */
-    struct range *ranges; /* of the plan, then those that were missed */
-    size_t n, cap, n_planned;
-    size_t blocks[BLOCKS_MAX + 1]; /* positions in `ranges` */
-    size_t n_blocks, at_block;
-    size_t *used; /* positions, in the order of their first use */
-    size_t n_used, cap_used;
-    size_t cursor;   /* the same reads come in the same order: where the next one most likely is */
-    uint32_t *index; /* address -> position + 1; built when the cursor is wrong */
-    size_t cap_index;
-    bool indexed;
-    unsigned char *bytes;
-    size_t len, cap_bytes;
-    size_t half;           /* SNAPSHOT_TWICE: where the second copy begins */
-    size_t base;           /* 0, or half */
-    size_t last_view;      /* position */
-    size_t stride;         /* views to fetch at the next miss; 0: none was missed yet */
-    size_t batch, n_batch; /* the views that were fetched at the last miss */
-    addr_t last;
-    uint32_t last_value;
-    bool has_last; /* it was read, and nothing after it */
-    addr_t offer_addr;
-    const unsigned char *offer;
-    size_t offer_len;
-    uint64_t took_ns;
-    size_t took_pieces;
-    struct mem_span *spans;
-    size_t cap_spans;
-};
-
-void read_plan_free(struct read_plan *plan)
-{
-    free(plan->items);
-    free(plan->next);
-    *plan = (struct read_plan){0};
-}
-
-void read_plan_clear(struct read_plan *plan)
-{
-    plan->n = 0;
-}
 
 static bool holds(addr_t start, size_t start_len, addr_t addr, size_t len)
 {
@@ -106,7 +32,7 @@ static int add_range(struct snapshot *s, addr_t addr, size_t len, uint32_t flags
         return ERR_NOMEM;
     if (flags & IS_BLOCK && s->n_blocks < BLOCKS_MAX + 1)
         s->blocks[s->n_blocks++] = s->n;
-    s->ranges[s->n++] = (struct range){.addr = addr, .len = (uint32_t)len, .flags = flags, .at = NOT_THERE};
+    s->ranges[s->n++] = (struct range){.addr = addr, .len = (uint32_t)len, .flags = flags, .at = NOT_READ};
     return 0;
 }
 
@@ -122,57 +48,31 @@ static int place_ranges(struct snapshot *s, size_t first)
     return 0;
 }
 
-static size_t index_slot(const struct snapshot *s, addr_t addr)
+static void index_add(struct snapshot *s, size_t first)
 {
-    size_t at = hash_mix(0, addr) & (s->cap_index - 1);
-
-    while (s->index[at] && s->ranges[s->index[at] - 1].addr != addr)
-        at = (at + 1) & (s->cap_index - 1);
-    return at;
-}
-
-static void index_add(struct snapshot *s, size_t i)
-{
-    size_t at = index_slot(s, s->ranges[i].addr);
-
-    if (!s->index[at] || s->ranges[s->index[at] - 1].len < s->ranges[i].len)
-        s->index[at] = (uint32_t)i + 1;
+    for (size_t i = first; i < s->n; i++)
+        if (!(s->ranges[i].flags & IS_BLOCK))
+            hash_table_add(&s->index, hash_mix(0, s->ranges[i].addr), (uint32_t)i);
 }
 
 /* False when out of memory: then nothing is found, and all is read anew. */
 static bool build_index(struct snapshot *s)
 {
-    size_t cap = s->cap_index ? s->cap_index : 64;
-
-    while (cap < 4 * (s->n + 1))
-        cap *= 2;
-    if (cap != s->cap_index) {
-        uint32_t *index = realloc(s->index, cap * sizeof(*index));
-
-        if (!index)
-            return false;
-        s->index = index;
-        s->cap_index = cap;
-    }
-    memset(s->index, 0, cap * sizeof(*s->index));
-    for (size_t i = 0; i < s->n; i++)
-        if (!(s->ranges[i].flags & IS_BLOCK))
-            index_add(s, i);
-    s->indexed = true;
-    return true;
+    hash_table_clear(&s->index);
+    s->indexed = hash_table_reserve(&s->index, s->n) == 0;
+    if (s->indexed)
+        index_add(s, 0);
+    return s->indexed;
 }
 
+/* Ranges from `first` on are new. */
 static void index_new(struct snapshot *s, size_t first)
 {
     if (!s->indexed)
         return;
-    if (2 * (s->n + 1) > s->cap_index) {
-        s->indexed = build_index(s);
-        return;
-    }
-    for (size_t i = first; i < s->n; i++)
-        if (!(s->ranges[i].flags & IS_BLOCK))
-            index_add(s, i);
+    s->indexed = hash_table_reserve(&s->index, s->n - first) == 0;
+    if (s->indexed)
+        index_add(s, first);
 }
 
 static void use(struct snapshot *s, size_t i)
@@ -183,22 +83,25 @@ static void use(struct snapshot *s, size_t i)
     s->used[s->n_used++] = i;
 }
 
-/* The range that begins at `addr`, whether its bytes are there or not; SIZE_MAX: none. */
+/* The range that begins at `addr`, whether its bytes were read or not, or NO_RANGE. */
 static size_t find_range(struct snapshot *s, addr_t addr, size_t len)
 {
-    size_t i = s->cursor;
+    size_t i = s->cursor, step = 0;
+    uint32_t at;
 
     if (i < s->n && s->ranges[i].addr == addr && len <= s->ranges[i].len) {
         s->cursor = i + 1;
         return i;
     }
     if (!s->indexed && !build_index(s))
-        return SIZE_MAX;
-    i = s->index[index_slot(s, addr)];
-    if (!i || len > s->ranges[i - 1].len)
-        return SIZE_MAX;
-    s->cursor = i;
-    return i - 1;
+        return NO_RANGE;
+    /* The index may still have positions of ranges that could not be read and were dropped. */
+    while ((at = hash_table_next(&s->index, hash_mix(0, addr), &step)) != HASH_TABLE_NONE)
+        if (at < s->n && s->ranges[at].addr == addr && len <= s->ranges[at].len) {
+            s->cursor = (size_t)at + 1;
+            return at;
+        }
+    return NO_RANGE;
 }
 
 static size_t find_block(struct snapshot *s, addr_t addr, size_t len)
@@ -208,12 +111,12 @@ static size_t find_block(struct snapshot *s, addr_t addr, size_t len)
 
         b = b < s->n_blocks ? b : 0;
         r = &s->ranges[s->blocks[b]];
-        if (r->at != NOT_THERE && holds(r->addr, r->len, addr, len)) {
+        if (r->at != NOT_READ && holds(r->addr, r->len, addr, len)) {
             s->at_block = b;
             return s->blocks[b];
         }
     }
-    return SIZE_MAX;
+    return NO_RANGE;
 }
 
 static bool is_doubled(const struct snapshot *s, size_t i)
@@ -280,7 +183,7 @@ static size_t fetch_once(struct snapshot *s, const struct mem_span *spans, size_
     got = n_all ? s->target->ops->readv(s->target, s->spans, n_all) : 0;
     s->has_last = s->last && got == n_all;
     for (size_t i = got > n ? got - n : 0; i < s->n; i++)
-        s->ranges[i].at = NOT_THERE;
+        s->ranges[i].at = NOT_READ;
     return got < n ? got : n;
 }
 
@@ -351,10 +254,10 @@ static size_t add_views(struct snapshot *s, addr_t addr, size_t len, uint32_t fl
     else if (s->stride < STRIDE_MAX)
         s->stride *= 2;
     if (add_range(s, addr, len, flags | IS_VIEW) < 0)
-        return SIZE_MAX;
+        return NO_RANGE;
     n = successors_follow(s->plan->next, addr, next, s->stride);
     /* Two stacks that share a frame share everything below it. */
-    for (size_t i = 0; i < n && find_range(s, next[i], len) == SIZE_MAX; i++)
+    for (size_t i = 0; i < n && find_range(s, next[i], len) == NO_RANGE; i++)
         if (add_range(s, next[i], len, flags | IS_VIEW) < 0)
             break;
     s->batch = first;
@@ -376,14 +279,14 @@ const unsigned char *snapshot_view(struct snapshot *s, addr_t addr, size_t len, 
         return bytes;
     }
     i = find_block(s, addr, len);
-    if (i == SIZE_MAX) {
+    if (i == NO_RANGE) {
         i = find_range(s, addr, len);
-        if (i != SIZE_MAX && s->ranges[i].at == NOT_THERE)
-            i = SIZE_MAX;
+        if (i != NO_RANGE && s->ranges[i].at == NOT_READ)
+            i = NO_RANGE;
     }
-    if (i == SIZE_MAX) {
+    if (i == NO_RANGE) {
         i = add_views(s, addr, len, flags);
-        if (i == SIZE_MAX || !read_through(s, i))
+        if (i == NO_RANGE || !read_through(s, i))
             return NULL;
         s->cursor = i + 1;
     }
@@ -400,7 +303,7 @@ const unsigned char *snapshot_block(struct snapshot *s, addr_t addr, size_t len,
     if (s->failed || len > BLOCK_MAX || s->n_blocks > BLOCKS_MAX)
         return NULL;
     i = find_block(s, addr, len);
-    if (i == SIZE_MAX || s->ranges[i].addr != addr) {
+    if (i == NO_RANGE || s->ranges[i].addr != addr) {
         i = s->n;
         if (add_range(s, addr, len, flags | IS_BLOCK) < 0 || !read_through(s, i))
             return NULL;
@@ -419,7 +322,7 @@ void snapshot_block_may_grow(struct snapshot *s, size_t max_len)
 size_t snapshot_block_len(const struct snapshot *s, addr_t addr)
 {
     for (size_t b = 0; b < s->n_blocks; b++)
-        if (s->ranges[s->blocks[b]].addr == addr && s->ranges[s->blocks[b]].at != NOT_THERE)
+        if (s->ranges[s->blocks[b]].addr == addr && s->ranges[s->blocks[b]].at != NOT_READ)
             return s->ranges[s->blocks[b]].len;
     return 0;
 }
@@ -435,15 +338,15 @@ static size_t read_spans(struct snapshot *s, const struct mem_span *spans, size_
     }
     for (size_t k = 0; k < n; k++) {
         const unsigned char *bytes = offered(s, spans[k].addr, spans[k].len);
-        size_t i = bytes ? SIZE_MAX : find_range(s, spans[k].addr, spans[k].len);
+        size_t i = bytes ? NO_RANGE : find_range(s, spans[k].addr, spans[k].len);
 
-        if (!bytes && i == SIZE_MAX) {
+        if (!bytes && i == NO_RANGE) {
             i = find_block(s, spans[k].addr, spans[k].len);
-            if (i != SIZE_MAX)
+            if (i != NO_RANGE)
                 bytes = bytes_of(s, i, spans[k].addr);
         } else if (!bytes) {
             use(s, i);
-            bytes = s->ranges[i].at == NOT_THERE ? NULL : bytes_of(s, i, spans[k].addr);
+            bytes = s->ranges[i].at == NOT_READ ? NULL : bytes_of(s, i, spans[k].addr);
         }
         if (bytes) {
             memcpy(spans[k].buf, bytes, spans[k].len);
@@ -451,7 +354,7 @@ static size_t read_spans(struct snapshot *s, const struct mem_span *spans, size_
         }
         places[n_rest] = k;
         rest[n_rest++] = spans[k];
-        if (i == SIZE_MAX && spans[k].len <= READS_LEN && add_range(s, spans[k].addr, spans[k].len, IS_READ) == 0) {
+        if (i == NO_RANGE && spans[k].len <= READS_LEN && add_range(s, spans[k].addr, spans[k].len, IS_READ) == 0) {
             use(s, s->n - 1);
             index_new(s, s->n - 1);
         }
@@ -508,7 +411,7 @@ struct snapshot *snapshot_free(struct snapshot *s)
         mem_close(s->target);
     free(s->ranges);
     free(s->used);
-    free(s->index);
+    hash_table_free(&s->index);
     free(s->bytes);
     free(s->spans);
     free(s);
@@ -576,11 +479,11 @@ void snapshot_select(struct snapshot *s, int copy)
 
 bool snapshot_both(struct snapshot *s, addr_t addr, size_t len, const unsigned char *ret[2])
 {
-    size_t i = s->half ? find_block(s, addr, len) : SIZE_MAX;
+    size_t i = s->half ? find_block(s, addr, len) : NO_RANGE;
 
-    if (i == SIZE_MAX && s->half)
+    if (i == NO_RANGE && s->half)
         i = find_range(s, addr, len);
-    if (i == SIZE_MAX || !is_doubled(s, i))
+    if (i == NO_RANGE || !is_doubled(s, i))
         return false;
     ret[0] = s->bytes + s->ranges[i].at + (addr - s->ranges[i].addr);
     ret[1] = ret[0] + s->half;
@@ -600,113 +503,4 @@ int snapshot_read_last(struct snapshot *s, uint32_t *ret)
         return 0;
     }
     return mem_read(s->target, s->last, ret, sizeof(*ret));
-}
-
-/* ---- the next plan ---- */
-
-struct budget {
-    size_t blocks, views, reads, block_bytes, read_bytes;
-};
-
-static void plan_add(struct read_plan *plan, const struct range *r, uint32_t more_flags, struct budget *b)
-{
-    uint32_t len = r->flags & IS_BLOCK ? r->wanted : r->len, flags = (r->flags & ~IS_OLDER) | more_flags;
-
-    if (r->flags & IS_BLOCK) {
-        if (b->blocks == BLOCKS_MAX || len > BLOCK_MAX - b->block_bytes)
-            return;
-        b->blocks++;
-        b->block_bytes += len;
-    } else if (r->flags & IS_VIEW) {
-        /* A pivot just behind a pivot block is read with it. */
-        for (size_t i = 0; r->flags & SNAPSHOT_PIVOT && i < b->blocks; i++) {
-            struct plan_range *block = &plan->items[i];
-
-            if (block->flags & SNAPSHOT_PIVOT && r->addr >= block->addr && r->addr - block->addr < NEAR) {
-                if (block->len < r->addr - block->addr + len)
-                    block->len = (uint32_t)(r->addr - block->addr + len);
-                return;
-            }
-        }
-        if (b->views == VIEWS_MAX)
-            return;
-        b->views++;
-    } else {
-        if (b->reads == READS_MAX || len > READS_LEN - b->read_bytes)
-            return;
-        b->reads++;
-        b->read_bytes += len;
-    }
-    if (grow_array((void **)&plan->items, &plan->cap, plan->n + 1, sizeof(*plan->items)) == 0)
-        plan->items[plan->n++] = (struct plan_range){r->addr, len, flags};
-}
-
-/* What another reading may need again: the plan's own first, then what was kept before. */
-static void plan_keep_older(struct snapshot *s, struct budget *b)
-{
-    size_t kept = 0;
-
-    for (int pass = 0; pass < 2; pass++)
-        for (size_t i = s->n_planned; i-- > 0 && kept < OLDER;) {
-            const struct range *r = &s->ranges[i];
-
-            if (r->used || !(r->flags & IS_VIEW) || r->flags & SNAPSHOT_PIVOT || !!(r->flags & IS_OLDER) != (pass == 1))
-                continue;
-            plan_add(s->plan, r, IS_OLDER, b);
-            kept++;
-        }
-}
-
-static void note_successors(struct snapshot *s)
-{
-    addr_t *views = s->stride ? malloc((s->n_used + 1) * sizeof(*views)) : NULL;
-    size_t n = 0;
-
-    for (size_t i = 0; views && i < s->n_used; i++)
-        if (s->ranges[s->used[i]].flags & IS_VIEW && !(s->ranges[s->used[i]].flags & SNAPSHOT_PIVOT))
-            views[n++] = s->ranges[s->used[i]].addr;
-    if (views)
-        successors_note(&s->plan->next, views, n);
-    free(views);
-}
-
-static void plan_drop(struct read_plan *plan, uint32_t flags)
-{
-    size_t kept = 0;
-
-    for (size_t i = 0; i < plan->n; i++)
-        if (!(plan->items[i].flags & flags))
-            plan->items[kept++] = plan->items[i];
-    /* If there were no older ranges to drop, drop the whole plan. */
-    plan->n = kept < plan->n ? kept : 0;
-}
-
-void snapshot_end(struct snapshot *s, bool complete)
-{
-    struct read_plan *plan = s->plan;
-    struct budget b = {0};
-
-    if (!plan)
-        return;
-    s->plan = NULL;
-    if (s->failed) {
-        plan_drop(plan, IS_OLDER);
-        return;
-    }
-    s->plan = plan;
-    plan->n = 0;
-    for (int pass = 0; pass < 2; pass++) /* blocks come first */
-        for (size_t i = 0; i < s->n_used; i++) {
-            const struct range *r = &s->ranges[s->used[i]];
-
-            if (!!(r->flags & IS_BLOCK) == (pass == 0) && !(r->flags & IS_ONCE))
-                plan_add(plan, r, 0, &b);
-        }
-    for (size_t i = 0; !complete && i < s->n_planned; i++)
-        if (!s->ranges[i].used && s->ranges[i].at != NOT_THERE && !(s->ranges[i].flags & (IS_ONCE | IS_BLOCK)))
-            plan_add(plan, &s->ranges[i], 0, &b);
-    if (complete && s->mode == SNAPSHOT_TWICE)
-        plan_keep_older(s, &b);
-    note_successors(s);
-    s->plan = NULL;
 }
