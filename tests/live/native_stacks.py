@@ -4,6 +4,7 @@ import json
 
 import native_build
 import pytest
+from processes import at_rest
 
 build = functools.lru_cache(maxsize=None)(native_build.build)
 
@@ -23,6 +24,12 @@ def is_ours(frame, module):
 
 def python_only(frames):
     return [f for f in frames if f["module"] is None]
+
+
+def settle(target, situation):
+    """In these situations one thread reports, and another may not have reached its poll(2) yet."""
+    if situation in ("thread", "thread_with_python"):
+        at_rest(target.pid)
 
 
 def check_native(target, text):

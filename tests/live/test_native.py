@@ -1,6 +1,6 @@
 """Native stacks: compares dump --native with what the targets native_*.py report."""
 import pytest
-from native_stacks import check_native, directory
+from native_stacks import check_native, directory, settle
 from program import run
 
 C = ["busy", "busy_with_gil", "poll", "poll_with_gil", "nanosleep", "deep", "alternate", "frames", "cold", "sort", "signal",
@@ -13,6 +13,7 @@ CALLS = [("spy_cpp",), ("spy_cython", "run"), ("spy_cython", "load_data"), ("spy
 @pytest.mark.parametrize("module", ["spy_c", "spy_c_fp"])
 def test_c(spawn, python, module, situation):
     target = spawn(python, "native_c.py", directory(python, module), module, situation)
+    settle(target, situation)
     flag = "--native-all" if situation == "thread" else "--native"
     check_native(target, run("dump", "--pid", target.pid, flag, "--json").check().out)
 

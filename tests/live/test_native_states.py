@@ -9,7 +9,7 @@ import signal
 import subprocess
 
 import pytest
-from native_stacks import check_native, directory, python_only
+from native_stacks import check_native, directory, python_only, settle
 from processes import at_rest, task_states
 from profiles import raw_stacks, record_native
 from program import PY_SPY, SPYGLASS, run, start, wait_until
@@ -206,6 +206,7 @@ def test_perf(spawn_c, no_maps_left, new, mode, situation):
         pytest.skip("3.12 has no perf_jit")
     target = spawn_c(new, situation, flags=["-X", mode])
     no_maps_left(target.pid)
+    settle(target, situation)
     text = run("dump", "--pid", target.pid, "--native", "--json").check().out
     check_native(target, text)
     assert not [f["name"] for t in json.loads(text) for f in t["frames"] if f["name"].startswith(TRAMPOLINE)]

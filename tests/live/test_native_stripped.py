@@ -3,7 +3,7 @@ renamed."""
 import subprocess
 
 import pytest
-from native_stacks import check_native, directory
+from native_stacks import check_native, directory, settle
 from program import run
 from pythons import PYTHONS
 
@@ -16,6 +16,7 @@ def dump(launch, one, script, python, situation):
     """Starts a copy of the interpreter and compares the dump with the target's report."""
     target = launch([*one.command, script(python, "native_c.py"), directory(python, "spy_c"), "spy_c", situation], env=one.env)
     assert one.uses_copies(target.pid)
+    settle(target, situation)
     result = run("dump", "--pid", target.pid, "--native", "--json").check()
     check_native(target, result.out)
     assert result.err == "", result
