@@ -1,6 +1,5 @@
 /*
- * Interned strings: a hash table over bytes kept in chunks that are never moved.
- * Called by whoever reads names from a target; pointers stay good until intern_free.
+ * Interned strings: a hash table over bytes in chunks that never move, so pointers stay valid until intern_free.
  */
 #include "base/intern.h"
 
