@@ -171,7 +171,9 @@ def test_launch_missing(tmp_path):
 
 
 def test_launch_not_python(tmp_path):
-    result = run("record", "-o", tmp_path / "x.svg", "--", "sleep", "2")
+    """A program that runs no Python goes on, and the error says what it is."""
+    result = run("record", "-o", tmp_path / "x.svg", "--", "sleep", "1000")
+    os.kill(int(re.search(r"The program goes on: pid (\d+)", result.messages).group(1)), signal.SIGKILL)
     assert result.status == 1 and "Failed to find python version from target process" in result.err, result
 
 
