@@ -172,8 +172,8 @@ def test_launch_missing(tmp_path):
 
 def test_launch_not_python(tmp_path):
     """A program that runs no Python goes on, and the error says what it is."""
-    result = run("record", "-o", tmp_path / "x.svg", "--", "sleep", "1000")
-    os.kill(int(re.search(r"The program goes on: pid (\d+)", result.messages).group(1)), signal.SIGKILL)
+    result = run("record", "-o", tmp_path / "x.svg", "--", "sh", "-c", "exec sleep 1000 >/dev/null 2>&1")
+    os.kill(int(re.search(r"The program is still running \(PID (\d+)\)", result.messages).group(1)), signal.SIGKILL)
     assert result.status == 1 and "Failed to find python version from target process" in result.err, result
 
 
