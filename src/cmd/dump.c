@@ -12,7 +12,7 @@
 #include "cmd/report.h"
 #include "cmd/size_limit.h"
 #include "cmd/status.h"
-#include "sample/process_tree.h"
+#include "sample/sampled_tree.h"
 #include "target/access.h"
 #include "target/descriptors.h"
 #include "tree/profilers.h"
@@ -92,7 +92,7 @@ static void note_skipped(const struct tree_entry *e, int error)
 static int attach_child(struct process_tree *tree, struct tree_entry *e, uint64_t *patience_ns)
 {
     uint64_t begin = clock_now_ns(), took;
-    int r = process_tree_attach(tree, e, *patience_ns);
+    int r = sampled_tree_attach(tree, e, *patience_ns);
 
     took = clock_now_ns() - begin;
     *patience_ns = r == ERR_STARTING || took > *patience_ns ? 0 : *patience_ns - took;
@@ -114,7 +114,7 @@ static int dump_entry(struct process_tree *tree, struct tree_entry *e, uint64_t 
         return r == ERR_GONE ? err_note_what(note, r, "process %d", (int)e->pid) : r;
     if (!e->dead && r != ERR_GONE && !process_tree_is_our_ancestor(tree, e))
         note_skipped(e, r);
-    process_tree_detach(e);
+    sampled_tree_detach(e);
     return 0;
 }
 
@@ -191,7 +191,7 @@ static int dump_tree(const struct options *o, struct process_tree *tree, struct 
         }
         shown++;
         if (i > 0) /* the root stays attached: its children reuse what we know about it */
-            process_tree_detach(e);
+            sampled_tree_detach(e);
     }
     if (r == 0 && !shown)
         r = fail_no_python(tree, note);
@@ -276,10 +276,10 @@ int cmd_dump(const struct options *o)
         profilers_announce(o->as_py_spy);
         descriptors_raise_limit();
         tree.sampler = new_sampler(o);
-        r = tree.sampler ? process_tree_add(&tree, o->pid, PATIENCE_NS, !o->subprocesses, &note) : ERR_NOMEM;
+        r = tree.sampler ? sampled_tree_add_root(&tree, o->pid, PATIENCE_NS, !o->subprocesses, &note) : ERR_NOMEM;
     }
     if (r == 0)
-        r = process_tree_refresh(&tree);
+        r = sampled_tree_refresh(&tree);
     if (r == 0)
         r = dump_tree(o, &tree, &note);
     if (r == 0)

@@ -313,9 +313,9 @@ static int attach(struct record *rec)
     if (r < 0)
         return r;
     /* With --subprocesses the root may start Python late or never; its children must not wait for it. */
-    r = process_tree_add(&rec->tree, o->program ? rec->launch.pid : o->pid,
-                         o->subprocesses ? 0 : (o->program ? LAUNCH_PATIENCE_NS : ATTACH_PATIENCE_NS), !o->subprocesses,
-                         rec->note);
+    r = sampled_tree_add_root(&rec->tree, o->program ? rec->launch.pid : o->pid,
+                              o->subprocesses ? 0 : (o->program ? LAUNCH_PATIENCE_NS : ATTACH_PATIENCE_NS),
+                              !o->subprocesses, rec->note);
     return r == 0 || !o->program ? r : look_at_failed(rec, r);
 }
 

@@ -58,7 +58,7 @@ static bool check_ended(struct loop *l)
     bool ended = is_finished(l);
 
     for (int i = 0; i < LAST_REFRESHES && ended && l->error == 0; i++) {
-        l->error = process_tree_refresh(l->tree);
+        l->error = sampled_tree_refresh(l->tree);
         ended = is_finished(l);
     }
     if (ended)
@@ -79,7 +79,7 @@ static bool housekeep(struct loop *l, uint64_t start, uint64_t now)
         return false;
     }
     if (now - l->refreshed_ns >= (single ? REFRESH_SINGLE_NS : REFRESH_NS)) {
-        l->error = process_tree_refresh(l->tree);
+        l->error = sampled_tree_refresh(l->tree);
         l->refreshed_ns = clock_now_ns();
         if (l->error < 0)
             return false;
@@ -196,7 +196,7 @@ static void leave_core_if_late(struct loop *l)
 static int sample(struct loop *l, uint64_t start)
 {
     struct tick_context ctx = {l, clock_now_ns() - start};
-    int r = process_tree_sample(l->tree, deliver, &ctx);
+    int r = sampled_tree_sample(l->tree, deliver, &ctx);
 
     if (r == ERR_GONE && check_ended(l))
         return r;

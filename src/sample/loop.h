@@ -5,7 +5,7 @@
 #ifndef SAMPLE_LOOP_H
 #define SAMPLE_LOOP_H
 
-#include "sample/process_tree.h"
+#include "sample/sampled_tree.h"
 
 enum loop_end { LOOP_DURATION, LOOP_STOPPED, LOOP_GONE };
 

@@ -20,7 +20,7 @@ struct process {
     uint64_t start_time;      /* identifies the process together with the pid */
     int pidfd;                /* -1 on kernels before 5.3 */
     struct run_as_user *user; /* read the process as this user; NULL: as ourselves */
-    struct proc_info *info;   /* `own_info`, or where process_tree.c keeps it */
+    struct proc_info *info;   /* `own_info`, or in the process_node of the tree */
     struct proc_info own_info;
     struct snapshot *snapshot;
     struct mem *mem; /* reads through `snapshot` */

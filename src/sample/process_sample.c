@@ -269,7 +269,7 @@ static int sample_process(struct process *p, process_sink sink, void *arg)
     p->n_failed = 0;
     r = sample_and_note_idle(p, sink, arg);
     if (r == 0 && p->has_execed)
-        return ERR_STARTING; /* process_tree.c reads the new command line and attaches again */
+        return ERR_STARTING; /* sampled_tree.c reads the new command line and attaches again */
     /* Without a list we cannot tell which threads have no Python. */
     return r == 0 && p->sampler->options.native_all && p->listed_ns ? native_threads_sample(p, sink, arg) : r;
 }

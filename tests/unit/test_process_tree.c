@@ -3,7 +3,7 @@
  */
 #include "test.h"
 
-#include "sample/process_tree.h"
+#include "sample/sampled_tree.h"
 #include "target/descriptors.h"
 #include "target/launch.h"
 #include "target/proc.h"

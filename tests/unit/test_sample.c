@@ -4,7 +4,7 @@
 #include "base/clock.h"
 #include "fake_python.h"
 #include "pause/pause_method.h"
-#include "sample/process_tree.h"
+#include "sample/sampled_tree.h"
 #include "sample/sampler.h"
 #include "sample/shorten.h"
 #include "sample/thread_table.h"
@@ -226,14 +226,14 @@ static void test_process_tree(void)
     size_t before = open_files();
     pid_t pid = child_start();
 
-    CHECK_INT(process_tree_add(&tree, 0x7ffffff0, 0, false, &note), ERR_NO_PROCESS);
+    CHECK_INT(sampled_tree_add_root(&tree, 0x7ffffff0, 0, false, &note), ERR_NO_PROCESS);
     CHECK(note.what[0] != '\0');
     process_tree_free(&tree);
-    CHECK_INT(process_tree_add(&tree, getpid(), 0, true, &note), ERR_NOT_PYTHON);
+    CHECK_INT(sampled_tree_add_root(&tree, getpid(), 0, true, &note), ERR_NOT_PYTHON);
     process_tree_free(&tree);
-    CHECK_INT(process_tree_add(&tree, getpid(), 0, false, &note), 0);
+    CHECK_INT(sampled_tree_add_root(&tree, getpid(), 0, false, &note), 0);
     CHECK(process_tree_root_alive(&tree));
-    CHECK_INT(process_tree_refresh(&tree), 0);
+    CHECK_INT(sampled_tree_refresh(&tree), 0);
     CHECK_INT(tree.n, 2);
     CHECK(tree.n == 2 && tree.items[1].pid == pid && process_tree_entry_info(&tree.items[1])->parent == getpid());
     CHECK(tree.n == 2 &&
@@ -241,7 +241,7 @@ static void test_process_tree(void)
     CHECK(strstr(process_tree_entry_info(&tree.items[0])->command, "test_sample") != NULL);
     kill(pid, SIGKILL);
     waitpid(pid, NULL, 0);
-    CHECK_INT(process_tree_refresh(&tree), 0);
+    CHECK_INT(sampled_tree_refresh(&tree), 0);
     CHECK_INT(tree.n, 1);
     process_tree_free(&tree);
     CHECK(!process_tree_root_alive(&tree));

@@ -2,17 +2,10 @@
  * Shared by the files of the process tree: process_tree.c holds the processes, process_tree_refresh.c keeps them up to
  * date, process_parent.c finds the parent of a new process.
  */
-#ifndef SAMPLE_PROCESS_TREE_PRIVATE_H
-#define SAMPLE_PROCESS_TREE_PRIVATE_H
+#ifndef TREE_PROCESS_TREE_PRIVATE_H
+#define TREE_PROCESS_TREE_PRIVATE_H
 
-#include "sample/process_tree.h"
-#include "target/proc.h"
-
-/* NULL when the pid is not in the tree. Valid until the tree changes. */
-struct tree_entry *process_tree_find(const struct process_tree *t, pid_t pid);
-
-/* Adds a process below `parent`, without attaching to it. 0, ERR_NOMEM, or ERR_BOUNDS when there are too many. */
-int process_tree_insert(struct process_tree *t, pid_t pid, const struct proc_stat *st, struct process_node *parent);
+#include "tree/process_tree.h"
 
 /* Remembers a process that has ended, since its children, its session and its process group may still refer to it.
  * Takes over the caller's reference to `node`. */
@@ -21,11 +14,8 @@ void process_tree_remember_ended(struct process_tree *t, pid_t pid, struct proce
 /* Removes the entries marked dead, except the root. 0 or ERR_NOMEM. */
 int process_tree_drop_dead(struct process_tree *t);
 
-/* Attaches, and notes whether to retry after an error. Without a `note`, the caller only needs to handle ERR_NOMEM. */
-int process_tree_try_attach(struct process_tree *t, struct tree_entry *e, uint64_t patience_ns, struct err_note *note);
-
 /* The process has called exec: detaches, and forgets its old command line. 0 or ERR_NOMEM. */
-int process_tree_handle_exec(struct tree_entry *e, const struct proc_stat *st);
+int process_tree_handle_exec(struct process_tree *t, struct tree_entry *e, const struct proc_stat *st);
 
 /* Finds out which processes may adopt orphans of the root, and whether its image is unique. */
 void process_parent_init(struct process_tree *t);

@@ -2,9 +2,8 @@
  * Keeps the process tree up to date: adds new processes, notices execs, drops processes that have ended. The cost
  * depends on how many processes start and run, not on how many there are.
  */
-#include "sample/process_tree_private.h"
+#include "tree/process_tree_private.h"
 
-#include "base/clock.h"
 #include "base/grow.h"
 #include "base/log.h"
 
@@ -251,7 +250,7 @@ static int scan_tree(struct process_tree *t)
 }
 
 /* Checks for an end or an exec. A process whose CPU time is unchanged has done neither. */
-static int check_entry(struct tree_entry *e)
+static int check_entry(struct process_tree *t, struct tree_entry *e)
 {
     uint64_t cpu_ns = proc_cpu_ns(e->pid);
     struct proc_stat st;
@@ -267,7 +266,7 @@ static int check_entry(struct tree_entry *e)
         return r == ERR_NOMEM ? r : 0;
     if (!e->process && (st.state == 'Z' || st.state == 'X'))
         e->dead = true;
-    return st.image && st.image != e->image ? process_tree_handle_exec(e, &st) : 0;
+    return st.image && st.image != e->image ? process_tree_handle_exec(t, e, &st) : 0;
 }
 
 /* Checks some of the entries, in rotation, and all those marked for a recheck. */
@@ -277,34 +276,12 @@ static int check_entries(struct process_tree *t)
     int r = 0;
 
     for (size_t i = 0; i < n && r == 0; i++)
-        r = check_entry(&t->items[(from + i) % t->n]);
+        r = check_entry(t, &t->items[(from + i) % t->n]);
     for (size_t i = 0; i < t->n && r == 0; i++)
         if (t->items[i].recheck)
-            r = check_entry(&t->items[i]);
+            r = check_entry(t, &t->items[i]);
     t->next_check = (from + n) % t->n;
     return r;
-}
-
-/* Starts where the last refresh stopped: processes that are tried again and again without success must not use up the
- * time for all others. */
-static int attach_new(struct process_tree *t)
-{
-    uint64_t begin = clock_now_ns(), now = begin;
-    size_t from = t->next_attach % t->n;
-    int r = 0;
-
-    for (size_t i = 0; i < t->n && r != ERR_NOMEM; i++) {
-        struct tree_entry *e = &t->items[(from + i) % t->n];
-
-        if (e->process || e->rejected || e->is_profiler || e->dead || now < e->retry_ns)
-            continue;
-        r = process_tree_try_attach(t, e, 0, NULL);
-        t->next_attach = from + i + 1;
-        now = clock_now_ns();
-        if (t->attach_budget_ns && now - begin >= t->attach_budget_ns)
-            break;
-    }
-    return r == ERR_NOMEM ? r : 0;
 }
 
 /* Adds the processes that were created since the last refresh. */
@@ -338,7 +315,5 @@ int process_tree_refresh(struct process_tree *t)
 
     if (r == 0)
         r = check_entries(t);
-    if (r == 0)
-        r = process_tree_drop_dead(t);
-    return r == 0 && !t->manual_attach ? attach_new(t) : r;
+    return r == 0 ? process_tree_drop_dead(t) : r;
 }

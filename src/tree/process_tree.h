@@ -1,25 +1,22 @@
 /*
- * The processes to sample: one process, or a process with all its descendants.
- *
- *     process_tree_watch(&tree);                           // with subprocesses, before the root is started
- *     process_tree_add(&tree, pid, patience_ns, true, &note);
- *     process_tree_refresh(&tree);                         // with subprocesses: adds new children
- *     process_tree_sample(&tree, sink, arg);
- *     process_tree_free(&tree);
- *
- * A process keeps its place in the tree after its parent has ended.
+ * The processes to sample: one process, or a process with all its descendants. A process keeps its place in the tree
+ * after its parent has ended. sample/sampled_tree.h attaches to the processes and samples them.
  */
-#ifndef SAMPLE_PROCESS_TREE_H
-#define SAMPLE_PROCESS_TREE_H
+#ifndef TREE_PROCESS_TREE_H
+#define TREE_PROCESS_TREE_H
 
+#include "base/err.h"
 #include "base/hash_table.h"
-#include "sample/process.h"
+#include "target/proc.h"
 #include "tree/new_pids.h"
 #include "tree/proc_connector.h"
 #include "tree/process_node.h"
 
 #define PROCESS_TREE_PAST      64 /* ended processes whose session or process group may live on */
 #define PROCESS_TREE_ANCESTORS 32
+
+struct process; /* sample/process.h */
+struct sampler; /* sample/sampler.h */
 
 struct tree_entry {
     pid_t pid;
@@ -42,9 +39,10 @@ struct past_process {
 };
 
 struct process_tree {
-    struct sampler *sampler;
+    struct sampler *sampler; /* of sampled_tree.c, as is `process` of an entry */
+    struct process *(*free_process)(struct process *p);
     bool subprocesses;
-    bool manual_attach;        /* refresh does not attach new processes: the caller calls process_tree_attach */
+    bool manual_attach;        /* the caller attaches to each process itself */
     bool is_subreaper;         /* we are the subreaper of the root: the kernel reparents its orphans to us */
     unsigned max_depth;        /* levels below the root; 0: all */
     uint64_t attach_budget_ns; /* how long one refresh may spend on attaching; 0: no limit */
@@ -74,22 +72,14 @@ struct process_tree {
  * once and orphans can only be found this way. Otherwise the first refresh calls it. 0 or ERR_NOMEM. */
 int process_tree_watch(struct process_tree *t);
 
-/* Adds the root and attaches to it. Unless `must_be_python`, a root that is not Python is not an error. */
-int process_tree_add(struct process_tree *t, pid_t pid, uint64_t patience_ns, bool must_be_python,
-                     struct err_note *note);
+/* Adds a process below `parent`, which is NULL for the root. 0, ERR_NOMEM, or ERR_BOUNDS when there are too many. */
+int process_tree_insert(struct process_tree *t, pid_t pid, const struct proc_stat *st, struct process_node *parent);
 
-/* Adds new processes, drops processes that have ended, notices execs, and attaches to new processes and to those that
- * were starting. 0 or ERR_NOMEM. */
+/* Adds new processes, drops processes that have ended, and notices execs. 0 or ERR_NOMEM. */
 int process_tree_refresh(struct process_tree *t);
 
-/* Samples every attached process. ERR_GONE when the root has ended and no other process is Python or may become it. */
-int process_tree_sample(struct process_tree *t, process_sink sink, void *arg);
-
-/* Attaches to one process, with manual_attach. Waits up to `patience_ns` for an interpreter that is starting. 0, or
- * the reason to skip the process. */
-int process_tree_attach(struct process_tree *t, struct tree_entry *e, uint64_t patience_ns);
-/* Frees what is needed to sample the process. Its info stays valid. */
-void process_tree_detach(struct tree_entry *e);
+/* NULL when the pid is not in the tree. Valid until the tree changes. */
+struct tree_entry *process_tree_find(const struct process_tree *t, pid_t pid);
 
 /* True while the root process exists. */
 bool process_tree_root_alive(const struct process_tree *t);

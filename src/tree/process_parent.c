@@ -3,7 +3,7 @@
  * (a daemon forks twice, and the process in between exits at once), the kernel has reparented the orphan to init or to
  * a subreaper. Its parent is then found by what it inherited: session, process group, address space layout.
  */
-#include "sample/process_tree_private.h"
+#include "tree/process_tree_private.h"
 
 #include <unistd.h>
 
