@@ -12,7 +12,7 @@ from program import PY_SPY, SPYGLASS, WAIT, run
 from pythons import DEBIAN
 
 BOTH = pytest.mark.parametrize("program", [SPYGLASS, PY_SPY], ids=["spyglass", "py-spy"])
-FREE_PID = 4194000  # near the top of the range: no process has it
+FREE_PID = 2 ** 22 + 5  # beyond the largest PID
 
 
 def dump_and_record(pid, tmp_path):
