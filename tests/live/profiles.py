@@ -189,6 +189,17 @@ def seen(*names, format="raw"):
     return lambda text: all(READ[format](text)[0][name] > 0 for name in names)
 
 
+def seen_in_place(name):
+    """Like seen(), for a speedscope profile that record writes into an existing file: it may be read half-written."""
+    def enough(text):
+        try:
+            return seen(name, format="speedscope")(text)
+        except ValueError:  # not JSON
+            return False
+
+    return enough
+
+
 def some_samples(text):
     return read_raw(text)[1] > 0
 

@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 from native_stacks import directory
-from profiles import READ, WORK_UNTIL_INPUT, Recording, raw_stacks, read_raw, run_enough, seen, some_samples, wait_samples
+from profiles import READ, WORK_UNTIL_INPUT, Recording, raw_stacks, read_raw, run_enough, seen, seen_in_place, some_samples, wait_samples
 from program import PY_SPY, finish, run, start
 from pythons import DEBIAN, PYTHONS
 
@@ -56,7 +56,7 @@ def test_ray_record(spawn, tmp_path, format, extension, flags):
 def stop_after(name, process, out):
     """Sends SIGINT once a function has been seen; true if the final file has it too."""
     recording = Recording(out, process=process)
-    recording.until(seen(name, format="speedscope"))
+    recording.until(seen_in_place(name))
     return seen(name, format="speedscope")(recording.stop())
 
 

@@ -17,7 +17,7 @@ import time
 import pods
 import pytest
 from processes import at_rest
-from profiles import Recording, catches, read_raw, read_speedscope, run_enough, seen
+from profiles import Recording, catches, read_raw, read_speedscope, run_enough, seen_in_place
 from program import PY_SPY, SPYGLASS, WAIT, finish, run, start, wait_until
 from pythons import DEBIAN, ROOT
 
@@ -571,7 +571,7 @@ def test_guide_dask(spawn, tmp_path):
     out.touch()
     process = start("record", "--pid", target.pid, "--output", out, "--format", "speedscope", "--rate", "100", program=PY_SPY)
     recording = Recording(out, process=process)
-    recording.until(seen("root", format="speedscope"))
+    recording.until(seen_in_place("root"))
     assert read_speedscope(recording.stop())[0]["root"] > 0
 
 
