@@ -14,7 +14,7 @@ import xml.etree.ElementTree
 
 import pytest
 
-from processes import process_state
+from processes import at_rest, process_state
 from program import SANITIZED, SPYGLASS, WAIT, clean_env, wait_until
 from pythons import DEBIAN, PYTHONS, ROOT
 
@@ -148,6 +148,7 @@ def test_no_such_process():
 
 def test_not_python(launch):
     target = launch(["sleep", "1000"], ready=False)
+    at_rest(target.pid)
     for call in (lambda: spyglass.dump(target.pid), lambda: spyglass.record(target.pid).start()):
         with pytest.raises(spyglass.SpyglassError, match="Failed to find python version") as caught:
             call()
@@ -374,12 +375,31 @@ def python_blocks():
     return [part.split("```")[0] for part in text.split("```python\n")[1:]]
 
 
+# Works for a second, and until each profiler that this process started has woken twenty times.
+WORK = """
+import os, time
+def wakes():
+    found = {}
+    for entry in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open("/proc/%s/status" % entry) as status, open("/proc/%s/cmdline" % entry) as command:
+                fields = dict(line.split(":", 1) for line in status.read().splitlines())
+                if int(fields["PPid"]) == os.getpid() and "record" in command.read().split("\\0"):
+                    found[entry] = int(fields["voluntary_ctxt_switches"])
+        except (OSError, KeyError):
+            pass
+    return found
+def work():
+    before, end = wakes(), time.monotonic() + 1
+    while time.monotonic() < end or any(n < before.get(pid, 0) + 20 for pid, n in wakes().items()): sum(range(100))
+"""
+
+
 @pytest.mark.parametrize("number", range(len(python_blocks())))
 def test_examples(number, spawn, tmp_path):
     """Each example of docs/python.md runs as written; `pid` and `work` are what the text says they are."""
     target = spawn(DEBIAN, "busy.py")
-    code = ("import time\npid = %d\ndef work():\n    end = time.monotonic() + 1\n    while time.monotonic() < end: sum(range(100))\n"
-            "work_for_a_while = work\n%s" % (target.pid, python_blocks()[number]))
+    code = "pid = %d\n%swork_for_a_while = work\n%s" % (target.pid, WORK, python_blocks()[number])
     env = clean_env(PYTHONPATH=str(ROOT / "python"), SPYGLASS_BINARY=str(SPYGLASS))
     done = subprocess.run([DEBIAN.command[0], "-c", code], cwd=tmp_path, env=env, stdout=subprocess.PIPE,
                           stderr=subprocess.STDOUT, timeout=WAIT)
