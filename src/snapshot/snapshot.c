@@ -95,9 +95,8 @@ static size_t find_range(struct snapshot *s, addr_t addr, size_t len)
     }
     if (!s->indexed && !build_index(s))
         return NO_RANGE;
-    /* The index may still have positions of ranges that could not be read and were dropped. */
     while ((at = hash_table_next(&s->index, hash_mix(0, addr), &step)) != HASH_TABLE_NONE)
-        if (at < s->n && s->ranges[at].addr == addr && len <= s->ranges[at].len) {
+        if (s->ranges[at].addr == addr && len <= s->ranges[at].len) {
             s->cursor = (size_t)at + 1;
             return at;
         }
@@ -253,9 +252,11 @@ static size_t add_views(struct snapshot *s, addr_t addr, size_t len, uint32_t fl
         s->stride = STRIDE_MIN;
     else if (s->stride < STRIDE_MAX)
         s->stride *= 2;
+    /* The index must not contain a range that is dropped because it cannot be read, and find_range() may build the
+     * index. So build it before adding ranges. */
+    n = s->indexed || build_index(s) ? successors_follow(s->plan->next, addr, next, s->stride) : 0;
     if (add_range(s, addr, len, flags | IS_VIEW) < 0)
         return NO_RANGE;
-    n = successors_follow(s->plan->next, addr, next, s->stride);
     /* Two stacks that share a frame share everything below it. */
     for (size_t i = 0; i < n && find_range(s, next[i], len) == NO_RANGE; i++)
         if (add_range(s, next[i], len, flags | IS_VIEW) < 0)

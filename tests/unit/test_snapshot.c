@@ -271,7 +271,8 @@ static addr_t view(struct snapshot *s, size_t i)
     return value;
 }
 
-/* A chain of views that was predicted, and then cannot be read: nothing of it is answered from bytes that were not read. */
+/* Part of a predicted chain cannot be read, so the rest of the chain is dropped. The index must not contain dropped
+ * ranges: a view of one would return bytes that were never read. */
 static void test_dropped(void)
 {
     struct counting c;
