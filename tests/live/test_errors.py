@@ -40,6 +40,19 @@ def test_not_python(launch, tmp_path, program):
 
 
 @BOTH
+def test_kernel_thread(tmp_path, program):
+    try:
+        command = pathlib.Path("/proc/2/comm").read_text()
+    except OSError:
+        command = ""
+    if command != "kthreadd\n":
+        pytest.skip("no kernel thread is visible in this PID namespace")
+    for args in dump_and_record(2, tmp_path):
+        result = run(*args, program=program).check(1)
+        assert "process 2 is a kernel thread and runs no Python" in result.err, result
+
+
+@BOTH
 def test_permission(spawn, program):
     """Another user's process: the word Permission, the cause, and a command to paste."""
     if os.getuid() != 0:
