@@ -266,6 +266,17 @@ static size_t add_views(struct snapshot *s, addr_t addr, size_t len, uint32_t fl
     return first;
 }
 
+/* Reads a view behind the bytes that are kept. The next read overwrites it. */
+static const unsigned char *view_unkept(struct snapshot *s, addr_t addr, size_t len)
+{
+    s->has_last = false;
+    s->last_view = s->n; /* not planned */
+    if (grow_array((void **)&s->bytes, &s->cap_bytes, s->len + len, 1) < 0 ||
+        mem_read(s->target, addr, s->bytes + s->len, len) < 0)
+        return NULL;
+    return s->bytes + s->len;
+}
+
 const unsigned char *snapshot_view(struct snapshot *s, addr_t addr, size_t len, uint32_t flags)
 {
     const unsigned char *bytes = offered(s, addr, len);
@@ -285,6 +296,8 @@ const unsigned char *snapshot_view(struct snapshot *s, addr_t addr, size_t len, 
         if (i != NO_RANGE && s->ranges[i].at == NOT_READ)
             i = NO_RANGE;
     }
+    if (i == NO_RANGE && s->n >= RANGES_MAX)
+        return view_unkept(s, addr, len);
     if (i == NO_RANGE) {
         i = add_views(s, addr, len, flags);
         if (i == NO_RANGE || !read_through(s, i))
@@ -355,7 +368,8 @@ static size_t read_spans(struct snapshot *s, const struct mem_span *spans, size_
         }
         places[n_rest] = k;
         rest[n_rest++] = spans[k];
-        if (i == NO_RANGE && spans[k].len <= READS_LEN && add_range(s, spans[k].addr, spans[k].len, IS_READ) == 0) {
+        if (i == NO_RANGE && spans[k].len <= READS_LEN && s->n < RANGES_MAX &&
+            add_range(s, spans[k].addr, spans[k].len, IS_READ) == 0) {
             use(s, s->n - 1);
             index_new(s, s->n - 1);
         }
