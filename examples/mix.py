@@ -1,6 +1,6 @@
-"""An example with a known mix of work, for a first picture: `make run` profiles it.
+"""An example program with a known mix of work. `make run` profiles it.
 
-Parsing takes about half of the time, sorting three tenths, hashing two tenths; one thread only waits.
+It spends about 50 % of its time parsing JSON, 30 % sorting and 20 % hashing. A second thread only sleeps.
 """
 import hashlib
 import json

@@ -1,9 +1,8 @@
 """The build backend of `pip install .` (PEP 517, PEP 660): builds a wheel or a source archive from this tree.
 
 The wheel contains the program twice, as `spyglass` and as `py-spy`, and not as Python scripts, so that neither waits
-for an interpreter to start. A wheel cannot contain a link. A shell wrapper would fail where there is no shell, and
-neither a link nor a wrapper works if somebody copies only bin/py-spy into a container, as people do. So it is a copy,
-of 2 MB.
+for an interpreter to start. A wheel cannot contain a link. A shell wrapper fails where there is no shell, and neither a
+link nor a wrapper works if somebody copies only bin/py-spy into a container. So py-spy is a second copy, of 2 MB.
 
     pip wheel . -C py-spy=no          leaves bin/py-spy to the distribution py-spy; so does SPYGLASS_PY_SPY=no
     SPYGLASS_PREBUILT=build/spyglass  uses this program instead of building one

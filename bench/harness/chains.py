@@ -20,7 +20,7 @@ def run(ctx):
     for minor in ctx.pick(PYTHONS, ("3.11", "3.15")):
         python = ctx.env.python(minor)
         if not python:
-            ctx.say(f"chains: there is no {minor}")
+            ctx.say(f"chains: Python {minor} is missing")
             continue
         for kind in ctx.pick(KINDS, ("plain", "generator")):
             ctx.say(f"chains: {kind} on {minor}")

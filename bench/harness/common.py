@@ -19,7 +19,7 @@ class Context:
 
     @contextlib.contextmanager
     def targets(self, wanted):
-        """Starts {name: (python, program, argument...)}, returns {name: Target}; leaves out those without a Python."""
+        """Starts {name: (python, program, argument...)} and returns {name: Target}, without those whose Python is missing."""
         with contextlib.ExitStack() as stack:
             yield {name: stack.enter_context(procs.Target(self.env, *what))
                    for name, what in wanted.items() if what[0]}

@@ -1,7 +1,7 @@
 """Paths, interpreters, the other profilers, facts about the machine; installs what is missing.
 
 The other profilers are in a venv in the cache, outside the tree. Everything runs in a private mount namespace, in
-which the sid tree has /proc and, under /mnt, the benchmark's work directory; both vanish with the benchmark."""
+which the sid tree has /proc and, under /mnt, the benchmark's work directory. Both mounts end with the benchmark."""
 import os
 import pathlib
 import platform
@@ -39,7 +39,7 @@ def enter_namespace():
         return
     unshare = ["unshare", "--mount", "--propagation", "private"]
     if subprocess.run([*unshare, "true"], stderr=subprocess.DEVNULL).returncode:
-        say("bench: no mount namespace may be made here; going on without the Pythons and tools that need one")
+        say("bench: cannot create a mount namespace; continuing without the Pythons and tools that need one")
         return
     os.environ[INSIDE] = "1"
     os.execvp("unshare", [*unshare, sys.executable, *sys.argv])
@@ -85,7 +85,7 @@ class Env:
     def install_tools(self):
         """Installs one package at a time: a package that fails does not affect the others."""
         if not (VENV / "bin/python").exists():
-            say(f"bench: making {VENV}")
+            say(f"bench: creating {VENV}")
             VENV.parent.mkdir(parents=True, exist_ok=True)
             subprocess.run([sys.executable, "-m", "venv", VENV], check=True)
         for package in PACKAGES:
@@ -93,7 +93,7 @@ class Env:
                 say(f"bench: installing {package}")
                 done = subprocess.run([VENV / "bin/pip", "install", "--quiet", "--disable-pip-version-check", package])
                 if done.returncode:
-                    say(f"bench: {package} could not be installed; going on without it")
+                    say(f"bench: {package} could not be installed; continuing without it")
         if self.has_sid and (VENV / "bin/austin").exists():
             shutil.copy(VENV / "bin/austin", self.work / "austin")
 
@@ -118,7 +118,7 @@ def machine(env):
         "print(', '.join(f\"{d.metadata['Name']} {d.version}\" for d in m.distributions()"
         f" if d.metadata['Name'] in {PACKAGES!r}))"))
     load = os.getloadavg()
-    busy = "" if load[0] < 0.5 else ": **not idle, so take these figures as a try-out**"
+    busy = "" if load[0] < 0.5 else ": **not idle, so do not trust these figures**"
     return [("CPU", f"{cpu}, {len(os.sched_getaffinity(0))} cores"), ("Memory", f"{memory / 2**20:.1f} GiB"),
             ("Kernel", platform.release()), ("Load before", " ".join(f"{x:.2f}" for x in load) + busy),
             ("spyglass", f"{first_line(SPYGLASS, '--version')}, commit {git_state()}, {SPYGLASS.stat().st_size} bytes"),

@@ -15,7 +15,7 @@ def dig(data, *path):
 
 
 def ratio(text, ours, theirs, factor, most=False):
-    """ours is at least (at most) factor times theirs."""
+    """The goal that ours is at least (with `most`, at most) factor times theirs."""
     if not ours or not theirs:
         return Goal(text, "–", "–", None)
     limit = theirs * factor

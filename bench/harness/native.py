@@ -54,7 +54,7 @@ def roots(out):
 
 
 def whole_share(tool, out, run):
-    """Percentage of all samples."""
+    """Returns the percentage of samples whose stack is complete."""
     counts = roots(out)
     if tool.family == "spyglass":
         good = sum(n for (name, _), n in counts.items() if ROOTS.match(name))
@@ -165,7 +165,7 @@ def look_round(ctx, data, pid, what):
 
 
 def install_ray(ctx):
-    """Why Ray is not available, or None. It is in its own environment, because it has many dependencies."""
+    """Installs Ray in its own environment, because it has many dependencies. Returns why that failed, or None."""
     if (RAY / "installed").exists():
         return None
     ctx.say(f"installing {PACKAGE} into {RAY}")
@@ -173,7 +173,7 @@ def install_ray(ctx):
     if not python or python.chroot:
         return "no Python for it"
     if subprocess.run([*python.command, "-m", "venv", "--clear", RAY]).returncode:
-        return "no environment could be made for it"
+        return "no environment could be created for it"
     if subprocess.run([RAY / "bin/pip", "install", "--quiet", "--disable-pip-version-check", PACKAGE]).returncode:
         return "it could not be installed"
     (RAY / "installed").touch()
@@ -187,7 +187,7 @@ def ray_worker(ctx):
     if failure:
         yield None, failure
         return
-    ctx.say("native: a worker of Ray")
+    ctx.say("native: a Ray worker")
     state = ctx.env.work / "state-ray"
     state.write_bytes(bytes(64 * 8))
     run = procs.Measured(ctx.env, [RAY / "bin/python", "-B", ctx.env.work / "targets/ray_worker.py", state,

@@ -1,4 +1,4 @@
-"""Starts and ends targets and profilers; nothing that it started outlives the benchmark."""
+"""Starts and ends targets and profilers. No process that it starts outlives the benchmark."""
 import os
 import pathlib
 import select
@@ -69,8 +69,8 @@ def read_slots(state):
 
 
 class Measured:
-    """A program run through measure.c: pid while it runs; wall, cpu (seconds), peak (KB), status when it has exited;
-    out is the output of both of its streams."""
+    """A program run by measure.c. `pid` is valid while it runs; `wall`, `cpu` (seconds), `peak` (KB) and `status` after
+    end(). out() returns its standard output and standard error."""
 
     def __init__(self, env, command, prefix=()):
         read, write = os.pipe()

@@ -1,4 +1,4 @@
-"""Section split: a program that knows where its time goes, and how far each profiler is from that."""
+"""Section split: a program that measures where its time goes, and how far each profiler is off."""
 from . import stacks, tools
 from .common import median, show, table
 

@@ -14,7 +14,7 @@ Run = collections.namedtuple("Run", "samples errors seconds cpu peak rate_held s
 
 
 class Tool:
-    """key is its name everywhere; holds: it stops the target; pythons: those it can read (None: try)."""
+    """A profiler. `key` is its name in the results, `holds` says whether it stops the target."""
 
     label = key = family = ""
     holds = True
@@ -125,7 +125,7 @@ class Cpython(Tool):
                 *(["-a"] if threads else []), *self.flags, target.pid]
 
     def started(self, run):
-        """It prints nothing at its start: its maps show when it has loaded the module that reads the target."""
+        """It prints nothing when it starts sampling, so wait until it has mapped the module that reads the target."""
         try:
             with open(f"/proc/{run.pid}/maps") as maps:
                 there = "_remote_debugging" in maps.read()

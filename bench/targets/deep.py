@@ -1,4 +1,4 @@
-"""deep.py STATE DEPTH busy|asleep: works or waits below DEPTH frames."""
+"""deep.py STATE DEPTH busy|asleep: works or sleeps at the bottom of a stack of DEPTH frames."""
 import sys
 import time
 

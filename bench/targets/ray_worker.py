@@ -1,4 +1,4 @@
-"""ray_worker.py STATE: a Ray with one worker, which waits in a task; its PID is in slot 1. SIGTERM ends it and Ray."""
+"""ray_worker.py STATE TEMP: starts Ray with one worker, which waits in a method. Slot 1 has its PID. SIGTERM ends both."""
 import os
 import signal
 import sys

@@ -4,7 +4,7 @@ slow: three functions of about 10 ms, in the ratio 3:2:1, that call nothing.
 fast: about a third of the time goes to a function that makes tiny calls as fast as it can, the rest to two that call
 nothing. A profiler that discards samples that changed during the read sees too little of the first.
 turns: three functions of 0.2 to 0.6 ms, the last one called by a generator: each sample sees another one. A profiler
-that trusts only frames that were there at the last sample sees none of them.
+that trusts only frames that were already in the previous sample sees none of them.
 
 Slots 1 to 3 have the thread's own CPU time in each function; slots 4 to 6 have the wall time."""
 import sys
@@ -60,7 +60,7 @@ def by_generator(turns):
 
 
 def turns_for(seconds, function):
-    """How many turns of the function take that long, by measurement."""
+    """Measures how many turns of the function take that long."""
     best = 1e9
     for _ in range(5):
         start = time.perf_counter()

@@ -1,16 +1,16 @@
-"""spyglass from Python: stacks of running Python processes, and profiles of them.
+"""Dump the stacks of running Python processes, and profile them.
 
     import spyglass
 
-    for thread in spyglass.dump(pid):              # where is it right now?
+    for thread in spyglass.dump(pid):              # what is it doing right now?
         print(thread)
 
-    with spyglass.record() as recording:           # where does the time of this process go?
+    with spyglass.record() as recording:           # where does this process spend its time?
         work()
     recording.profile.save("profile.svg")
 
-A thin layer: the program `spyglass` does the work, as a child process. Nothing is imported from outside the standard
-library, and nothing runs on import.
+This package is a thin layer: it runs the program `spyglass` as a child process. It imports only the standard library,
+and importing it has no side effects.
 """
 from ._binary import binary
 from ._dump import Frame, Local, Process, Thread, dump

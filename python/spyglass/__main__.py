@@ -1,6 +1,6 @@
-"""python -m spyglass: the program itself, in the place of this interpreter, and `spyglass ray`, which this package runs.
+"""`python -m spyglass` replaces this interpreter with the program. Only `spyglass ray` runs in Python.
 
-The program passes `spyglass ray dump` on to here as `python3 -m spyglass ray dump`.
+The program runs `spyglass ray dump` as `python3 -m spyglass ray dump`.
 """
 import os
 import sys
@@ -10,7 +10,7 @@ from ._binary import binary
 
 
 def run_ray(words: List[str]) -> Union[int, str]:
-    """The exit status, or a message if Ray is missing."""
+    """Returns the exit status, or a message if Ray is missing."""
     try:
         from . import ray
     except ImportError as error:
@@ -20,7 +20,7 @@ def run_ray(words: List[str]) -> Union[int, str]:
 
 
 def main(words: List[str]) -> Union[int, str]:
-    # `ray` alone and `ray --help` are the program's own.
+    # The program itself handles `ray` without arguments and `ray --help`.
     if words[:1] == ["ray"] and words[1:] and not words[1].startswith("-"):
         return run_ray(words[1:])
     try:

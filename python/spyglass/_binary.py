@@ -1,4 +1,4 @@
-"""Where the program `spyglass` is. Called by all that runs it; the answer is looked for anew each time."""
+"""Finds the program `spyglass`. Every call searches again; nothing is cached."""
 from __future__ import annotations
 
 import os
@@ -12,17 +12,18 @@ NAME = "spyglass"
 
 
 def _installed() -> Iterator[str]:
-    """Where pip puts a command that comes with this package, whatever the scheme: --user, --prefix, --target."""
+    """Yields the paths where pip may have installed the program: default, --user, --prefix, --target."""
     package = os.path.dirname(os.path.abspath(__file__))
     site = os.path.dirname(package)
-    # lib/python3.X/site-packages -> bin. Not for any directory: three above a copy in /tmp/x/y may be anybody's /tmp/bin.
+    # lib/python3.X/site-packages -> bin. Only for these names: for a copy in /tmp/a/b/c it would be /tmp/bin, which may
+    # belong to anyone.
     if os.path.basename(site) in ("site-packages", "dist-packages"):
         yield os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(site))), "bin", NAME)
     else:
         yield os.path.join(site, "bin", NAME)  # --target
     yield os.path.join(sysconfig.get_path("scripts"), NAME)
     yield os.path.join(os.path.dirname(os.path.abspath(sys.executable or "python")), NAME)
-    # A working copy of the source: python/spyglass beside build/.
+    # A source tree: python/spyglass next to build/.
     if os.path.basename(site) == "python":
         yield os.path.join(os.path.dirname(site), "build", NAME)
 
@@ -32,16 +33,17 @@ def _is_program(path: str) -> bool:
 
 
 def binary(path: Optional[str] = None) -> str:
-    """The path of the program: `path` if given, else $SPYGLASS_BINARY, what was installed with this package, PATH.
+    """Returns the path of the program: `path` if given, else $SPYGLASS_BINARY, else the program installed with this
+    package, else the first in PATH.
 
-    Raises FileNotFoundError that says what to do.
+    Raises FileNotFoundError with advice if there is none.
     """
-    told = path or os.environ.get(VARIABLE)
-    if told:
-        found = shutil.which(told)
+    given = path or os.environ.get(VARIABLE)
+    if given:
+        found = shutil.which(given)
         if found is None:
-            origin = "given" if path else "that %s names" % VARIABLE
-            raise FileNotFoundError("the program %s is not there or not executable: %r" % (origin, told))
+            origin = "binary" if path else VARIABLE
+            raise FileNotFoundError("%s names a program that does not exist or is not executable: %r" % (origin, given))
         return os.path.abspath(found)
     for candidate in _installed():
         if _is_program(candidate):
@@ -50,5 +52,5 @@ def binary(path: Optional[str] = None) -> str:
     if found is None:
         raise FileNotFoundError(
             "the program 'spyglass' was found neither beside this package nor in PATH: install the package with pip on "
-            "Linux x86-64, or name the program by %s=/path/to/spyglass" % VARIABLE)
+            "Linux x86-64, or set %s=/path/to/spyglass" % VARIABLE)
     return os.path.abspath(found)

@@ -1,7 +1,7 @@
-"""What the modules for clusters share: the program on machines that lack it, profiles in pieces, what went wrong where.
+"""Shared by the cluster modules: sending the program to machines that lack it, size limits, errors by machine.
 
-Code of this package runs on other machines, too: it is sent there by value, so that neither the package nor the program
-has to be installed on them. What runs there uses the standard library alone, and keeps its state in kept().
+Part of this package runs on other machines. It is pickled by value, so neither the package nor the program has to be
+installed there. The code that runs there uses only the standard library and keeps its state in kept().
 """
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from ._errors import SpyglassError
 from ._profile import Profile, merge
 
 KEPT = "_spyglass_kept"
-MAX_RAW = 64 << 20  # bytes of one process's profile, at most; what is rarest in a larger one is added up
-MAX_FILE = 256 << 20  # bytes of a finished file, which cannot be made smaller
-PIECE = 1 << 20  # bytes that travel at once
+MAX_RAW = 64 << 20  # maximum size of one process's profile; bounded() merges the rarest stacks of a larger one
+MAX_FILE = 256 << 20  # maximum size of a finished file, which cannot be reduced
+PIECE = 1 << 20  # bytes per message
 
 
 class ClusterError(SpyglassError):
-    """Something failed on other machines. `problems` says what, by address."""
+    """Something failed on other machines. `problems` maps each address to the reason."""
 
     def __init__(self, message: str, problems: Mapping[str, str]) -> None:
         super().__init__(message)
@@ -46,7 +46,7 @@ def error_of(what: str, problems: Mapping[str, str]) -> ClusterError:
 # ---- on the other machines ----
 
 def kept() -> Dict[str, Any]:
-    """State of this process, one for all copies of this code that were sent to it."""
+    """Returns the state of this process, which all copies of this code in it share."""
     module = sys.modules.get(KEPT)
     if module is None:
         module = sys.modules.setdefault(KEPT, types.ModuleType(KEPT))
@@ -55,8 +55,9 @@ def kept() -> Dict[str, Any]:
 
 
 def _nameless(program: bytes) -> str:
-    """The program as a file without a name: it is gone with us however we end, and no mount forbids to run it. The path
-    has our pid, since a child has other files open. Raises OSError where the kernel is old, or does not run such files."""
+    """Writes the program to a memfd and returns its path. A memfd disappears when this process ends, however it ends,
+    and `noexec` mounts do not affect it. The path contains our PID, because descriptors differ in a child. Raises
+    OSError if the kernel is too old or refuses to execute a memfd."""
     handle = os.memfd_create("/spyglass", os.MFD_CLOEXEC)
     with open(handle, "wb", closefd=False) as file:
         file.write(program)
@@ -66,14 +67,14 @@ def _nameless(program: bytes) -> str:
 
 
 def _unpacked(program: bytes) -> str:
-    """A path at which the program can be run as long as this process lives. It gives itself the name by which profilers
-    know each other."""
+    """Returns a path at which the program can be run while this process lives. The program sets its process name itself,
+    so the file name does not matter."""
     try:
         return _nameless(program)
     except (AttributeError, OSError, subprocess.SubprocessError):
         pass
     directory = tempfile.mkdtemp(prefix="spyglass-")
-    # Unlike atexit's, this is called in the children of multiprocessing, too.
+    # Unlike atexit, this also runs in multiprocessing children.
     multiprocessing.util.Finalize(None, shutil.rmtree, (directory, True), exitpriority=0)
     path = os.path.join(directory, "spyglass")
     with open(path, "wb") as file:
@@ -83,7 +84,7 @@ def _unpacked(program: bytes) -> str:
 
 
 def program_here(shipped: Optional[bytes] = None) -> Optional[str]:
-    """The program on this machine: its own, else the shipped one, unpacked once a process; None if there is neither."""
+    """Returns the path of the installed program, else of the shipped one, which is unpacked once per process, else None."""
     try:
         return find_binary()
     except FileNotFoundError:
@@ -91,7 +92,7 @@ def program_here(shipped: Optional[bytes] = None) -> Optional[str]:
             return None
     state = kept()
     with state["lock"]:
-        key = "program %d %s" % (os.getpid(), hashlib.sha256(shipped).hexdigest())  # a forked child has its own
+        key = "program %d %s" % (os.getpid(), hashlib.sha256(shipped).hexdigest())  # a forked child unpacks its own
         if key not in state:
             state[key] = _unpacked(zlib.decompress(shipped))
         path: str = state[key]
@@ -99,7 +100,7 @@ def program_here(shipped: Optional[bytes] = None) -> Optional[str]:
 
 
 def bounded(raw: bytes, limit: int = MAX_RAW) -> bytes:
-    """A raw profile of no more than `limit` bytes: the rarest stacks of a larger one become one line."""
+    """Limits a raw profile to `limit` bytes: merges the rarest stacks into one line."""
     if len(raw) <= limit:
         return raw
     counted: List[Tuple[int, bytes]] = []
@@ -121,21 +122,21 @@ def bounded(raw: bytes, limit: int = MAX_RAW) -> bytes:
     return b"\n".join(kept_lines) + b"\n"
 
 
-# ---- on ours ----
+# ---- on the client ----
 
 def shipped_program() -> bytes:
-    """Our own program, packed, for machines that have none: it is one static file."""
+    """Returns our own program, compressed, for machines that have none. It is a single static file."""
     with open(find_binary(), "rb") as file:
         return zlib.compress(file.read(), 6)
 
 
 def merged(parts: Iterable[Tuple[Union[str, Sequence[str]], Profile]], title: str, rate: float) -> Profile:
-    """One profile of all. One in which nothing ran says so, since a picture of nothing looks like a failure."""
+    """Merges the profiles. If there is no sample, the profile says so: an empty flame graph looks like a failure."""
     listed = list(parts)
     profile = merge(listed, title=title)
     profile.rate = rate
     if listed and not profile.samples:
-        remark = "[nothing ran in any of %d processes while they were recorded: idle shows where they wait]" % len(listed)
+        remark = "[nothing ran in any of %d processes during the recording: use idle to see where they wait]" % len(listed)
         profile = Profile([((remark,), 1)], rate=rate, title=title)
         profile.samples = 0
     return profile

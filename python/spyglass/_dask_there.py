@@ -1,8 +1,8 @@
-"""What spyglass.dask runs in the scheduler and in the workers of a cluster; the client sends this module there by value.
+"""The part of spyglass.dask that runs in the scheduler and the workers. The client pickles this module by value.
 
-State lives in kept(), one for a process: `dask` has the recording of this process for each session, `dask left` (in the
-scheduler) what leaving workers brought, `dask over` the sessions that have ended, so that a late start does not begin one
-that nobody would stop.
+The state is in kept(), once per process. `dask` holds this process's recording for each session. `dask left`, in the
+scheduler, holds the profiles of workers that left. `dask over` lists the sessions that have ended, so that a delayed
+start request does not start a recording that nobody would stop.
 """
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from . import _cluster
 from ._cluster import kept
 from ._record import record
 
-STOP_PATIENCE = 60.0  # seconds for a program to write its file
-LEAVE_PATIENCE = 5.0  # seconds until a worker that has left, and said nothing, counts as killed
-WATCH = 2.0  # seconds between two looks at whether the client is still there
-OVER = 1000  # sessions that are remembered as ended
+STOP_PATIENCE = 60.0  # seconds to wait for the program to write its file
+LEAVE_PATIENCE = 5.0  # seconds until a worker that left without a message counts as killed
+WATCH = 2.0  # seconds between checks that the client is still connected
+OVER = 1000  # number of ended sessions to remember
 
 Answer = Dict[str, Any]
 
 
 def process_key() -> str:
-    """One for each process of a cluster: an in-process cluster has many addresses and one of these."""
+    """Identifies a process of the cluster. In an in-process cluster, many addresses share one key."""
     try:
         with open("/proc/sys/kernel/random/boot_id") as file:
             machine = file.read().strip()
@@ -50,11 +50,11 @@ def _over() -> "collections.deque[str]":
 # ---- the recording of this process ----
 
 def _start_blocking(session: str, options: Dict[str, Any], shipped: Optional[bytes]) -> Answer:
-    """Starts it, once, however many workers are in this process."""
+    """Starts the recording once, however many workers this process runs."""
     with kept()["lock"]:
         found = _sessions().get(session)
         if found is None and session in _over():
-            return {"key": process_key(), "error": "the profiling was over before it began here"}
+            return {"key": process_key(), "error": "the recording ended before this process could start it"}
         if found is None:
             found = {"error": None, "recording": None, "data": None}
             try:
@@ -69,17 +69,17 @@ def _start_blocking(session: str, options: Dict[str, Any], shipped: Optional[byt
 
 
 def _packed(data: bytes, format: str) -> bytes:
-    """What travels: bounded. Raw stacks can be added up for that; a finished file cannot."""
+    """Compresses a profile for sending, within the size limit. Raw stacks can be merged for that; a finished file cannot."""
     if format == "raw":
         data = _cluster.bounded(data, _cluster.MAX_RAW)
     elif len(data) > _cluster.MAX_FILE:
-        raise ValueError("its %s file has %d MiB, more than the %d that are sent: record for a shorter time, at a lower "
-                         "rate, or with format='raw'" % (format, len(data) >> 20, _cluster.MAX_FILE >> 20))
+        raise ValueError("the %s file has %d MiB, and the limit is %d MiB: record for a shorter time, at a lower rate, "
+                         "or with format='raw'" % (format, len(data) >> 20, _cluster.MAX_FILE >> 20))
     return zlib.compress(data, 1)
 
 
 def _stop_blocking(session: str) -> Answer:
-    """Ends it; what there is to fetch. It may be asked for again."""
+    """Stops the recording and describes what there is to fetch. May be called again."""
     with kept()["lock"]:
         found = _sessions().get(session)
         if found is None:
@@ -105,7 +105,7 @@ def _drop_blocking(session: str) -> None:
         try:
             found["recording"].stop(STOP_PATIENCE)
         except Exception:
-            pass  # nobody asks for it any more
+            pass  # nobody needs the result
 
 
 async def start_here(session: str, options: Dict[str, Any], shipped: Optional[bytes]) -> Answer:
@@ -125,16 +125,16 @@ async def drop_here(session: str) -> None:
     await asyncio.get_running_loop().run_in_executor(None, _drop_blocking, session)
 
 
-# ---- workers that come and go ----
+# ---- workers that join and leave ----
 
 def _alone(worker: Any) -> bool:
-    """The process ends with this worker."""
+    """Whether the process ends with this worker."""
     others = [w for w in distributed.Worker._instances if w is not worker] + list(distributed.Scheduler._instances)
     return not any(other.status.name in ("init", "running", "paused") for other in others)
 
 
-class Comers(WorkerPlugin):
-    """Starts the recording on a worker that joins; brings its profile to the scheduler when it leaves in order."""
+class JoinPlugin(WorkerPlugin):
+    """Starts recording on a worker that joins. Sends its profile to the scheduler when it shuts down cleanly."""
 
     def __init__(self, session: str, options: Dict[str, Any]) -> None:
         self.name = "spyglass-" + session
@@ -148,22 +148,22 @@ class Comers(WorkerPlugin):
                 shipped = await worker.scheduler.spyglass_program(session=self._session)
                 await start_here(self._session, self._options, shipped)
         except Exception:
-            pass  # a worker that cannot be profiled must work all the same; the client is told at the end
+            pass  # the worker must work even if it cannot be profiled; stop_here() tells the client
 
     async def teardown(self, worker: Any) -> None:
         if worker.status.name not in ("closing", "closing_gracefully"):
-            await drop_here(self._session)  # the profiling is over; the worker stays
+            await drop_here(self._session)  # the session is over, but the worker stays
         elif self._session in _sessions() and _alone(worker):
             await self._bring(worker)
 
     async def _bring(self, worker: Any) -> None:
         send = worker.scheduler.spyglass_left
-        told = {"session": self._session, "address": worker.address}
-        await send(answer=None, piece=b"", **told)  # that there is something to wait for
+        source = {"session": self._session, "address": worker.address}
+        await send(answer=None, piece=b"", **source)  # announces the profile, so that received() waits for it
         answer = await stop_here(self._session)
         for at in range(0, max(answer["size"], 1), _cluster.PIECE):
             piece = await read_here(self._session, at, _cluster.PIECE) if answer["size"] else b""
-            if await send(answer=answer, piece=piece, **told) != "OK":
+            if await send(answer=answer, piece=piece, **source) != "OK":
                 return
 
 
@@ -175,7 +175,7 @@ def _left() -> Dict[str, Dict[str, Any]]:
 
 
 def _take(session: str, address: str, answer: Optional[Answer], piece: bytes) -> str:
-    """A piece of the profile of a worker that leaves. All of a session have one bound."""
+    """Handles a piece of the profile of a worker that leaves. The limit is for all workers of a session together."""
     opened = _left().get(session)
     if opened is None:
         return "over"
@@ -183,8 +183,8 @@ def _take(session: str, address: str, answer: Optional[Answer], piece: bytes) ->
     if answer is None:
         return "OK"
     if sum(len(other["data"]) for other in opened["taken"].values()) + len(piece) > opened["limit"]:
-        entry.update(answer=dict(answer, size=0, error="it left, and the scheduler holds no more than %d MiB of profiles "
-                                                       "of workers that did" % (opened["limit"] >> 20)), data=b"")
+        entry.update(answer=dict(answer, size=0, error="the worker left, and the scheduler keeps at most %d MiB of such "
+                                                       "profiles" % (opened["limit"] >> 20)), data=b"")
         return "full"
     entry.update(answer=answer, data=entry["data"] + piece)
     return "OK"
@@ -197,12 +197,12 @@ def _program(session: str) -> Optional[bytes]:
 
 async def open_session(session: str, limit: int, program: Optional[bytes], client: str, drop: bytes,
                        dask_scheduler: Any = None) -> None:
-    """Lets the scheduler take what leaving workers bring, give the program to those that come, and end it all if the
-    client is lost. `drop` is drop_here(session) as the workers take it."""
+    """Prepares the scheduler to accept profiles from workers that leave, to send the program to workers that join, and to
+    end the session if the client disconnects. `drop` is drop_here, pickled for the workers."""
     _left()[session] = {"taken": {}, "limit": limit, "program": program}
     dask_scheduler.handlers["spyglass_left"] = _take
     dask_scheduler.handlers["spyglass_program"] = _program
-    # Held, since the loop itself holds its tasks only weakly.
+    # Keep a reference: the event loop holds only weak references to its tasks.
     _left()[session]["watch"] = asyncio.ensure_future(_watch(session, client, drop, dask_scheduler))
 
 
@@ -221,8 +221,8 @@ async def _watch(session: str, client: str, drop: bytes, scheduler: Any) -> None
 
 
 async def received(session: str, expected: List[str]) -> Dict[str, Answer]:
-    """Who left, without the data: that is fetched in pieces. Waits for those who are at it, and shortly for the others
-    of `expected`."""
+    """Returns the workers that left, without their data, which the client fetches in pieces. Waits for profiles that are
+    being sent, and briefly for the other workers in `expected`."""
     taken = _left()[session]["taken"]
     loop = asyncio.get_running_loop()
     begin = loop.time()

@@ -15,24 +15,24 @@ from ._status import run
 
 @dataclass(frozen=True)
 class Local:
-    """A variable of a frame. `repr` is its value as repr() shows it, cut when it is long."""
+    """A variable of a frame. `repr` is its value as repr() shows it, truncated if long."""
 
     name: str
     repr: str
     arg: bool  # an argument of the function
-    addr: int  # of the object in the process
+    addr: int  # address of the object in the target
 
 
 @dataclass(frozen=True)
 class Frame:
-    """A call. `line` is 0 when unknown; `module` is the ELF file of a native function, None for Python."""
+    """One call. `line` is 0 if unknown. `module` is the ELF file of a native function, None for Python."""
 
     name: str
     filename: str
     short_filename: Optional[str]
     module: Optional[str]
     line: int
-    locals: Optional[Tuple[Local, ...]]  # arguments first; None when they were not asked for
+    locals: Optional[Tuple[Local, ...]]  # arguments first; None unless requested
 
     def __str__(self) -> str:
         where = self.short_filename or self.filename
@@ -41,7 +41,7 @@ class Frame:
 
 @dataclass(frozen=True)
 class Process:
-    """A child of the process that was asked for, with its line of parents."""
+    """A descendant of the requested process, with its chain of parents."""
 
     pid: int
     command_line: str
@@ -50,16 +50,16 @@ class Process:
 
 @dataclass(frozen=True)
 class Thread:
-    """A thread at one instant. `frames` is innermost first."""
+    """A thread at one instant. `frames` lists the innermost call first."""
 
     pid: int
     thread_id: int  # threading.get_ident()
     os_thread_id: Optional[int]  # threading.get_native_id()
     name: Optional[str]
-    active: bool  # in state R when sampled: running or ready to run
+    active: bool  # in state R when sampled: running or runnable
     owns_gil: bool
     frames: Tuple[Frame, ...]
-    process: Optional[Process]  # None in the process that was asked for
+    process: Optional[Process]  # None for the requested process
 
     @property
     def status(self) -> str:
@@ -116,12 +116,12 @@ def dump(
     timeout: Optional[float] = 60.0,
     binary: Optional[str] = None,
 ) -> List[Thread]:
-    """The stack of every thread of a process right now, main thread first; of this process when `pid` is None.
+    """Returns the current stack of every thread of a process, main thread first. Without `pid`, dumps this process.
 
     `locals` is 0 to 3: none, the variables of each frame, longer values and attributes, even longer values.
 
-    Raises PermissionError, ProcessLookupError, TimeoutError, FileNotFoundError when the program is missing, else
-    SpyglassError: with the program's own message and advice.
+    Raises PermissionError, ProcessLookupError, TimeoutError, FileNotFoundError if the program is missing, and
+    SpyglassError for any other failure, with the program's message and advice.
     """
     if pid is None:
         pid = os.getpid()
@@ -139,4 +139,4 @@ def dump(
     try:
         return [_thread(fields) for fields in json.loads(done.stdout.decode("utf-8"))]
     except (ValueError, KeyError, TypeError) as error:
-        raise SpyglassError("%s gave a dump that cannot be read: %s" % (command[0], error), 0, command) from None
+        raise SpyglassError("%s wrote a dump that cannot be parsed: %s" % (command[0], error), 0, command) from None

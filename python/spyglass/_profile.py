@@ -1,4 +1,4 @@
-"""Profiles: stacks with counts, as `spyglass record -f raw` writes them. Pictures of them are drawn by the program."""
+"""Profiles: stacks with counts, as `spyglass record -f raw` writes them. The program renders the other formats."""
 from __future__ import annotations
 
 import os
@@ -13,7 +13,7 @@ from ._errors import error_from
 Stack = Tuple[str, ...]
 Path = Union[str, "os.PathLike[str]"]
 
-# As the program has them: src/out/format.c.
+# Must match src/out/format.c.
 ENDINGS = (
     (".chrometrace.json", "chrometrace"),
     (".trace.json", "chrometrace"),
@@ -29,21 +29,21 @@ UNSAFE = re.compile(r"[\x00-\x1f\x7f\x85\u2028\u2029]")
 
 
 def format_of(path: Path) -> Optional[str]:
-    """The format that a path's extension names, or None."""
+    """Returns the format for the extension of a path, or None."""
     name = os.fspath(path).lower()
     return next((format for ending, format in ENDINGS if name.endswith(ending)), None)
 
 
 def _clean(frame: str) -> str:
-    """A frame as it may stand in a line: ';' is between frames, a line's end ends the stack."""
+    """Escapes a frame for a raw line, in which ';' separates frames and a newline ends the stack."""
     return UNSAFE.sub(" ", frame).replace(";", ":") or "?"
 
 
 class Profile:
-    """Where time went: `stacks` are (frames, count), root first, each stack once.
+    """A profile. `stacks` lists each distinct stack once, as (frames, count), outermost frame first.
 
-    A recording in another format than raw gives a profile that holds a finished file only: `data`, in `format`. It can
-    be saved, but it has no stacks to read or merge.
+    A recording in a format other than raw results in a profile that contains only a finished file: `data`, in `format`.
+    You can save it, but it has no stacks to read or merge.
     """
 
     def __init__(
@@ -60,8 +60,8 @@ class Profile:
             counts[stack] = counts.get(stack, 0) + count
         self._stacks: List[Tuple[Stack, int]] = list(counts.items())
         self.samples: int = sum(counts.values())
-        self.rate = rate  # samples a second
-        self.title = title  # of a picture
+        self.rate = rate  # samples per second
+        self.title = title  # shown in a flame graph
         self.errors = errors  # stacks that could not be read
         self.format = "raw"
         self._data: Optional[bytes] = None
@@ -77,28 +77,28 @@ class Profile:
     @property
     def stacks(self) -> List[Tuple[Stack, int]]:
         if self._data is not None:
-            raise ValueError("this profile is a finished %s file: record with format='raw' to have its stacks"
+            raise ValueError("this profile is a finished %s file: record with format='raw' to get stacks"
                              % self.format)
         return self._stacks
 
     @property
     def data(self) -> bytes:
-        """The profile as a file holds it, in `format`."""
+        """The contents of the profile file, in `format`."""
         return self.to_raw().encode("utf-8", "replace") if self._data is None else self._data
 
     def __repr__(self) -> str:
         if self._data is not None:
-            return "<spyglass.Profile: %d samples, a finished %s>" % (self.samples, self.format)
+            return "<spyglass.Profile: %d samples, %s file>" % (self.samples, self.format)
         return "<spyglass.Profile: %d samples in %d stacks>" % (self.samples, len(self._stacks))
 
     def to_raw(self) -> str:
-        """One line a stack: `a (x.py:6);b (x.py:3) 99`."""
+        """Returns one line per stack: `a (x.py:6);b (x.py:3) 99`."""
         return "".join("%s %d\n" % (";".join(_clean(frame) for frame in frames) or "?", count)
                        for frames, count in self.stacks)
 
     @classmethod
     def from_raw(cls, text: str, *, rate: float = 100.0, title: str = "", errors: int = 0) -> Profile:
-        """The profile of raw lines. Raises ValueError that names a line which is none."""
+        """Parses raw lines. Raises ValueError with the number of the first invalid line."""
         stacks = []
         for number, line in enumerate(text.split("\n"), 1):
             line = line.rstrip("\r")
@@ -106,14 +106,14 @@ class Profile:
                 continue
             match = LINE.fullmatch(line)
             if match is None:
-                raise ValueError("line %d is no line of a raw profile: %.80r" % (number, line))
-            if int(match.group(2)):  # a remark is a line of no samples
+                raise ValueError("line %d is not a line of a raw profile: %.80r" % (number, line))
+            if int(match.group(2)):  # a note has a count of 0
                 stacks.append((tuple(match.group(1).split(";")), int(match.group(2))))
         return cls(stacks, rate=rate, title=title, errors=errors)
 
     @classmethod
     def load(cls, path: Path, *, rate: float = 100.0) -> Profile:
-        """Reads a raw profile, as save() and `spyglass record -f raw` write them."""
+        """Reads a raw profile written by save() or `spyglass record -f raw`."""
         with open(path, encoding="utf-8", errors="replace", newline="") as file:
             try:
                 return cls.from_raw(file.read(), rate=rate, title=os.path.basename(os.fspath(path)))
@@ -123,7 +123,7 @@ class Profile:
     def render(
         self, format: str = "flamegraph", *, title: Optional[str] = None, binary: Optional[str] = None,
     ) -> bytes:
-        """The profile in one of the program's formats: flamegraph, raw, speedscope, chrometrace."""
+        """Returns the profile in one of the formats flamegraph, raw, speedscope, chrometrace."""
         format = format.lower()
         if format == self.format:
             return self.data
@@ -139,7 +139,7 @@ class Profile:
     def save(
         self, path: Path, format: Optional[str] = None, *, title: Optional[str] = None, binary: Optional[str] = None,
     ) -> None:
-        """Writes a file, whole or not at all. Without `format` the extension decides; else it is a flame graph."""
+        """Writes a file atomically. Without `format`, the extension selects the format; the default is flamegraph."""
         if format is None:
             format = format_of(path) or (self.format if self._data is not None else "flamegraph")
         data = self.render(format, title=title, binary=binary)
@@ -158,7 +158,7 @@ class Profile:
 
 
 def merge(parts: Iterable[Tuple[Union[str, Sequence[str]], Profile]], *, title: str = "") -> Profile:
-    """One profile of several, each below a root of its own, or below several: `[("node 1", p), (("node 2", "w"), q)]`."""
+    """Merges profiles. Each gets its own root frame or frames: `[("node 1", p), (("node 2", "w"), q)]`."""
     stacks: List[Tuple[Stack, int]] = []
     rate: Optional[float] = None
     errors = 0

@@ -1,4 +1,4 @@
-"""Lets our own children look into us where Yama would forbid it. Called before the program is started as a child."""
+"""Lets our children trace us if Yama forbids it. Call this before starting the program as a child."""
 from __future__ import annotations
 
 import ctypes
@@ -9,10 +9,11 @@ SCOPE = "/proc/sys/kernel/yama/ptrace_scope"
 
 
 def allow_children() -> None:
-    """Yama's scope 1: only ancestors and those named by prctl may trace. To name ourselves allows all our descendants.
+    """With ptrace_scope=1, only ancestors and the process set by PR_SET_PTRACER may trace us. Setting it to our own PID
+    allows all our descendants.
 
-    There is one such name a process, and a crash handler may have set it: so it is set only where it is needed. A
-    failure is no news: the program then says in its own words that it was refused.
+    A process has only one such setting, and a crash handler may use it, so we change it only if needed. Errors are
+    ignored: the program reports that access is denied.
     """
     try:
         with open(SCOPE) as file:

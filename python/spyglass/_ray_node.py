@@ -1,6 +1,7 @@
-"""What runs on each node of a Ray cluster, as an actor: finds the node's workers and runs the program on them.
+"""The actor that runs on each node of a Ray cluster: finds the node's workers and runs the program on them.
 
-spyglass.ray sends it there by value. It uses the standard library, Ray, and what of this package is sent along.
+spyglass.ray pickles it by value. It uses the standard library, Ray, and the parts of this package that are pickled with
+it.
 """
 from __future__ import annotations
 
@@ -21,13 +22,13 @@ from ._errors import error_event, error_from
 from ._profile import Profile
 from ._record import Recording, record as record_process
 
-TITLE = "ray::"  # how the command line of a worker begins; the name of what it runs follows
-# Children of the raylet as well. The last is ours: one may still be ending, or belong to somebody who records, too.
+TITLE = "ray::"  # prefix of a worker's command line, followed by the name of the task or actor
+# Other children of the raylet. The last one is ours: another instance may be exiting, or belong to another user.
 NOT_WORKERS = ("ray::DashboardAgent", "ray::RuntimeEnvAgent", "ray::_SpyglassAgent")
-LOOK_EVERY = 0.5  # seconds between two looks for new workers
-ACTORS_EVERY = 2.0  # and for new actors, which costs a call to the head node
-ACTORS_TRIES = 3  # a worker that is no actor after so many of these calls is none
-AT_ONCE = 16  # programs started or stopped side by side on a node
+LOOK_EVERY = 0.5  # seconds between searches for new workers
+ACTORS_EVERY = 2.0  # the same for actors, which takes a call to the head node
+ACTORS_TRIES = 3  # a worker that none of this many calls lists is not an actor
+AT_ONCE = 16  # programs started or stopped concurrently on a node
 
 
 def _command_line(pid: int) -> str:
@@ -39,7 +40,7 @@ def _command_line(pid: int) -> str:
 
 
 def _children() -> Dict[int, List[int]]:
-    """Every process's children."""
+    """Maps each PID to its children."""
     children: Dict[int, List[int]] = {}
     for name in os.listdir("/proc"):
         if not name.isdigit():
@@ -54,12 +55,12 @@ def _children() -> Dict[int, List[int]]:
 
 
 def _raylet_pid() -> int:
-    told = os.environ.get("RAY_RAYLET_PID", "")
-    return int(told) if told.isdigit() else os.getppid()
+    given = os.environ.get("RAY_RAYLET_PID", "")
+    return int(given) if given.isdigit() else os.getppid()
 
 
 def _workers_here() -> Dict[int, str]:
-    """pid -> title of the workers of this node. What a worker started, or a wrapper that started it, is no worker."""
+    """Maps the PID of each worker on this node to its title. Excludes their children, and wrappers that start them."""
     children = _children()
     found: Dict[int, str] = {}
     open_ = list(children.get(_raylet_pid(), ()))
@@ -81,10 +82,11 @@ def _matches(name: Optional[str], patterns: Sequence[str]) -> bool:
 
 
 class _SudoRecording:
-    """A recording by root, where Ray's user may not read its own workers (Yama) but may call sudo, as Ray itself does.
+    """A recording as root, for when Yama forbids Ray's user to read its own workers but sudo works. Ray does the same.
 
-    Root's process takes no signal from us. It ends when its input does, so that it ends with us in any case, and then
-    hands over its file. sudo closes all other descriptors, so the events of --status-fd come by standard output.
+    We cannot signal a process of root. The script stops the program when its standard input closes, so it also ends if
+    we die. Then it prints the profile. sudo closes all other descriptors, so the events of --status-fd go to standard
+    output.
     """
 
     MARK = b"\n==== raw ====\n"
@@ -112,7 +114,7 @@ class _SudoRecording:
         self._said = tempfile.TemporaryFile()
         self._process = subprocess.Popen(["sudo", "-n", "sh", "-c", self.SCRIPT, "sh", *command], stdin=subprocess.PIPE,
                                          stdout=subprocess.PIPE, stderr=self._said, start_new_session=True,
-                                         bufsize=0)  # communicate() would not see what a buffer holds
+                                         bufsize=0)  # communicate() does not return buffered data
         assert self._process.stdout is not None
         events: List[_status.Event] = []
         for line in self._process.stdout:
@@ -132,7 +134,7 @@ class _SudoRecording:
         try:
             out, _ = self._process.communicate(b"\n", timeout)
         except subprocess.TimeoutExpired:
-            raise TimeoutError("the profiler did not end within %g seconds" % timeout) from None
+            raise TimeoutError("the profiler did not exit within %g seconds" % timeout) from None
         head, _, raw = out.partition(self.MARK)
         events = [event for event in map(_status.parse, head.splitlines()) if event is not None]
         if self._process.returncode != 0:
@@ -142,10 +144,10 @@ class _SudoRecording:
 
 
 class _SpyglassAgent:
-    """Runs on a node, as an actor."""
+    """The actor, one per node."""
 
     def __init__(self, shipped: Any) -> None:
-        self._shipped = shipped  # in a list: a reference to the packed program, fetched only if it is needed
+        self._shipped = shipped  # reference to the program; in a list, so that Ray fetches it only on demand
         self._program: Optional[str] = None
         self._actors: Dict[int, Tuple[str, str]] = {}
         self._actors_at = -ACTORS_EVERY
@@ -164,7 +166,7 @@ class _SpyglassAgent:
         return str(self._program)
 
     def _refresh_actors(self, workers: Dict[int, str]) -> None:
-        """Asks which workers are actors, if there are new ones: the list is the whole cluster's."""
+        """Finds out which workers are actors. Only if there are new workers, because Ray lists the whole cluster."""
         unknown = [pid for pid, title in workers.items()
                    if title != "IDLE" and pid not in self._actors and self._tries.get(pid, 0) < ACTORS_TRIES]
         if not unknown or time.monotonic() - self._actors_at < ACTORS_EVERY:
@@ -173,23 +175,23 @@ class _SpyglassAgent:
             self._tries[pid] = self._tries.get(pid, 0) + 1
         node = ray.get_runtime_context().get_node_id()
         try:
-            from ray._private.state import actors  # the public listing needs the dashboard, which may be missing
+            from ray._private.state import actors  # the public API needs the dashboard, which may be missing
 
             for row in actors(actor_state_name="ALIVE").values():
                 if row["Address"]["NodeID"] == node:
                     self._actors[row["Pid"]] = (row["ActorClassName"], row["Name"])
         except Exception:
-            pass  # the titles remain
+            pass  # the titles are still known
         self._actors_at = time.monotonic()
 
     def _find(self, spec: Dict[str, Any]) -> Dict[int, str]:
-        """The workers that are asked for."""
+        """Returns the workers that match the request."""
         workers = _workers_here()
         self._refresh_actors(workers)
         chosen: Dict[int, str] = {}
         for pid, title in workers.items():
             actor, name = self._actors.get(pid, (None, None))
-            if actor is None and "." in title:  # an actor that is being made, or the listing failed
+            if actor is None and "." in title:  # the actor is being created, or Ray could not list it
                 actor = title.partition(".")[0]
             if spec["pids"] and pid not in spec["pids"]:
                 continue
@@ -201,7 +203,7 @@ class _SpyglassAgent:
         return chosen
 
     def _can_sudo(self) -> bool:
-        """Without a password."""
+        """Whether sudo works without a password."""
         if self._sudo_works is None:
             try:
                 self._sudo_works = subprocess.run(["sudo", "-n", "true"], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
@@ -250,7 +252,7 @@ class _SpyglassAgent:
     # record
 
     def start(self, spec: Dict[str, Any]) -> int:
-        """How many workers are recorded from the start; more may follow."""
+        """Starts recording. Returns the number of workers; more may join later."""
         self._look(spec)
         self._thread = threading.Thread(target=self._keep_looking, args=(spec,), name="spyglass", daemon=True)
         self._thread.start()
@@ -280,7 +282,7 @@ class _SpyglassAgent:
                 self._recordings[pid] = _SudoRecording(str(self._program), pid, spec["options"])
                 return
         except Exception:
-            pass  # what was said first matters
+            pass  # report the first error
         self._failed[pid] = why
 
     def _keep_looking(self, spec: Dict[str, Any]) -> None:
@@ -294,7 +296,7 @@ class _SpyglassAgent:
         end = time.monotonic() + timeout
         self._stopping.set()
         if self._thread is not None:
-            self._thread.join(timeout / 2)  # a worker that hangs may hold it up
+            self._thread.join(timeout / 2)  # a hanging worker may block it
         self._actors_at = -ACTORS_EVERY
         self._refresh_actors(self._titles)
         with ThreadPoolExecutor(AT_ONCE) as pool:

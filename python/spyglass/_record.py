@@ -1,10 +1,9 @@
-"""`spyglass record` as a child process -> profiles.
+"""Runs `spyglass record` as a child process and returns profiles.
 
-The child writes into a file without a name that it inherits, so that nothing is left behind however we end. It reports
-on another inherited descriptor (_status.py) when sampling has begun and when the file is written. It runs in a session
-of its own: a Ctrl-C at the terminal is ours alone. It stops when told so by SIGINT, when its duration is
-over, when its target ends, and when we end (--with-parent): PR_SET_PDEATHSIG would end it with the thread that
-happened to start it.
+The child writes to an inherited anonymous file, so nothing is left behind however we exit. On another inherited
+descriptor (_status.py) it reports when sampling starts and when the file is complete. It runs in its own session, so
+that Ctrl-C in the terminal reaches only us. It stops on SIGINT, after its duration, when its target exits, and when we
+exit (--with-parent). PR_SET_PDEATHSIG would not do: it stops the child when the thread that started it exits.
 """
 from __future__ import annotations
 
@@ -24,13 +23,13 @@ from ._profile import Path, Profile, format_of
 from ._ptracer import allow_children
 from ._status import Event, Events
 
-START_PATIENCE = 60.0  # seconds until a child that has not begun counts as hanging
-STOP_PATIENCE = 120.0  # a large profile takes its time to be written
-EXIT_PATIENCE = 10.0  # and this much when nobody waits for it
+START_PATIENCE = 60.0  # seconds until a child that does not start sampling counts as hung
+STOP_PATIENCE = 120.0  # writing a large profile takes time
+EXIT_PATIENCE = 10.0  # the same if nobody needs the result
 
 
 def _end(process: "subprocess.Popen[bytes]", events: Events, owner: int) -> None:
-    """For a recording that is dropped, and at the interpreter's exit: no profiler and no zombie stays."""
+    """Finalizer of a recording, also at interpreter exit: leaves neither a profiler nor a zombie behind."""
     if os.getpid() != owner:
         return  # a copy of the recording in a forked child
     if process.poll() is None:
@@ -53,7 +52,7 @@ def _nameless_file() -> IO[bytes]:
 
 
 def _content(file: IO[bytes]) -> bytes:
-    """All of it, without moving the position, which we share with the child."""
+    """Reads the whole file without moving the file position, which the child shares."""
     parts: List[bytes] = []
     at = 0
     while True:
@@ -65,7 +64,7 @@ def _content(file: IO[bytes]) -> bytes:
 
 
 class Recording:
-    """A recording that can be started once. Made by record(); its methods may be called from any thread."""
+    """A recording, created by record(). It can be started once. All methods are thread-safe."""
 
     def __init__(self, pid: Optional[int], command: Sequence[str], output: Optional[str], format: str,
                  rate: float) -> None:
@@ -81,37 +80,37 @@ class Recording:
         self._messages: Optional[IO[bytes]] = None
         self._events: Optional[Events] = None
         self._finished: Optional[Event] = None
-        self._error: Optional[Event] = None  # what ended the child
+        self._error: Optional[Event] = None  # the error that ended the child
         self._profile: Optional[Profile] = None
         self._failure: Optional[Exception] = None
         self._finalizer: Optional[Callable[[], object]] = None
         self._lock = threading.RLock()
 
-    # ---- what a user calls ----
+    # ---- public methods ----
 
     @property
     def pid(self) -> int:
-        """The process that is recorded."""
+        """PID of the recorded process."""
         return os.getpid() if self._pid is None else self._pid
 
     @property
     def running(self) -> bool:
-        """It was started and samples still."""
+        """Whether the recording has started and is still sampling."""
         return self._process is not None and self._profile is None and self._process.poll() is None
 
     @property
     def profile(self) -> Profile:
-        """The result, once the recording was stopped."""
+        """The result, after the recording has stopped."""
         if self._profile is None:
-            raise self._failure or RuntimeError("the recording was not stopped yet: call stop(), or snapshot() for "
-                                                "what there is so far")
+            raise self._failure or RuntimeError("the recording has not stopped: call stop(), or snapshot() for the "
+                                                "profile so far")
         return self._profile
 
     def start(self) -> Recording:
-        """Returns when sampling has begun."""
+        """Starts the recording. Returns when sampling has started."""
         with self._lock:
             if self._process is not None:
-                raise RuntimeError("a recording can be started once only: make another")
+                raise RuntimeError("a recording can be started only once: create another")
             self._owner = os.getpid()
             if self._pid is None:
                 self._pid = os.getpid()
@@ -120,7 +119,7 @@ class Recording:
         return self
 
     def snapshot(self, timeout: float = STOP_PATIENCE) -> Profile:
-        """What there is so far; the recording goes on. If it has ended by itself: all of it."""
+        """Returns the profile so far; the recording continues. If it has already ended, returns the complete profile."""
         self._check()
         with self._lock:
             process = self._child()
@@ -134,7 +133,7 @@ class Recording:
             return self._result(event)
 
     def stop(self, timeout: float = STOP_PATIENCE) -> Profile:
-        """Ends the recording and gives its profile; the same one when it is called again."""
+        """Stops the recording and returns its profile. Further calls return the same profile."""
         self._check()
         with self._lock:
             process = self._child()
@@ -143,13 +142,15 @@ class Recording:
             return self._collect(timeout)
 
     def wait(self, timeout: Optional[float] = None) -> Profile:
-        """Waits until the recording ends by itself: after its duration, or with its target. TimeoutError if not."""
+        """Waits until the recording ends by itself: after its duration, or when its target exits. Raises TimeoutError."""
         self._check()
         try:
-            # Without the lock, so that another thread can stop it. The child needs no reader: it never waits for one.
+            # Without the lock, so that another thread can call stop(). Nobody has to read the events: the child never
+            # blocks on them.
             self._child().wait(timeout)
         except subprocess.TimeoutExpired:
-            raise TimeoutError("process %s is still recorded after %g seconds" % (self._pid, timeout or 0)) from None
+            raise TimeoutError("the recording of process %s is still running after %g seconds"
+                               % (self._pid, timeout or 0)) from None
         return self.stop()
 
     def __enter__(self) -> Recording:
@@ -163,13 +164,13 @@ class Recording:
         try:
             self.stop()
         except Exception:
-            pass  # what the block raised is what matters
+            pass  # do not hide the exception of the block
 
     # ---- the child ----
 
     def _check(self) -> None:
         if self._process is None:
-            raise RuntimeError("the recording was not started")
+            raise RuntimeError("the recording has not been started")
         if os.getpid() != self._owner:
             raise RuntimeError("the recording belongs to process %d, which forked this one" % self._owner)
 
@@ -208,32 +209,32 @@ class Recording:
         except (TimeoutError, subprocess.TimeoutExpired):
             self._child().kill()
             self._child().wait()
-            self._failure = TimeoutError("no profiler of process %s began within %g seconds: %s"
+            self._failure = TimeoutError("the profiler of process %s did not start within %g seconds: %s"
                                          % (self._pid, START_PATIENCE, self._said()))
             self._release()
             raise self._failure from None
         self._fail()
 
     def _said(self) -> str:
-        """What the child wrote to its standard error so far."""
+        """Returns what the child has written to standard error."""
         return _content(self._messages).decode("utf-8", "replace") if self._messages else ""
 
     def _note(self, event: Event) -> None:
-        """Keeps what ends the recording; it may come while something else is waited for."""
+        """Stores an event that ends the recording. It may arrive while we wait for another event."""
         if event["event"] == "finished":
             self._finished = event
         elif event["event"] == "error" and event.get("fatal"):
             self._error = event
 
     def _drain(self) -> None:
-        """Takes what has come so far, so that an answer that came too late is not taken for the next one."""
+        """Consumes pending events, so that a late reply is not mistaken for the next one."""
         assert self._events is not None
         for event in self._events.pending():
             self._note(event)
 
     def _next(self, wanted: str, timeout: float) -> Optional[Event]:
-        """The next event of this name; None if the child has finished or failed. Raises what goes wrong meanwhile but
-        does not end the child: a snapshot that cannot be written."""
+        """Returns the next event of this name, or None if the child has finished or failed. Raises an error that does not
+        end the child: a snapshot that cannot be written."""
         assert self._events is not None
         end = time.monotonic() + timeout
         while self._finished is None:
@@ -260,7 +261,7 @@ class Recording:
             self._next("finished", timeout)
             status = self._child().wait(STOP_PATIENCE)
         except subprocess.TimeoutExpired:
-            raise TimeoutError("the profiler of process %s did not end" % self._pid) from None
+            raise TimeoutError("the profiler of process %s did not exit" % self._pid) from None
         if status != 0 or self._finished is None:
             self._fail()
         assert self._finished is not None
@@ -269,7 +270,7 @@ class Recording:
         return self._profile
 
     def _result(self, event: Event) -> Profile:
-        """The profile from what the child has just written."""
+        """Returns the profile that the child has just written."""
         if self._file is not None:
             data = _content(self._file)
         else:
@@ -313,14 +314,14 @@ def record(
     extra_args: Sequence[str] = (),
     binary: Optional[str] = None,
 ) -> Recording:
-    """A recording of a process, or of this one when `pid` is None. It begins with start(), or in a `with`:
+    """Creates a recording of a process; without `pid`, of this one. start() or a `with` statement starts it:
 
         with spyglass.record() as recording:
             work()
         recording.profile.save("profile.svg")
 
-    `format` is raw unless the extension of `output` says otherwise. Without `output` no file is left. `extra_args` are
-    more flags of `spyglass record`.
+    The default of `format` follows from the extension of `output`, else it is raw. Without `output`, no file is left
+    behind. `extra_args` are further flags for `spyglass record`.
     """
     if format is None:
         format = (format_of(output) if output is not None else None) or "raw"

@@ -1,4 +1,4 @@
-"""`--status-fd`: what the program reports while it runs, read as dicts. docs/machine-interface.md lists the events."""
+"""Reads the events that the program reports with `--status-fd`, as dicts. docs/machine-interface.md lists them."""
 from __future__ import annotations
 
 import fcntl
@@ -11,11 +11,11 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 Event = Dict[str, Any]
 
-LOOK = 0.1  # seconds between two looks at whether the program still runs
+LOOK = 0.1  # seconds between checks that the program is still running
 
 
 def parse(line: bytes) -> Optional[Event]:
-    """The event of a line; None if it is none. Events of later versions have more members, and there may be more kinds."""
+    """Parses a line; returns None if it is not an event. Later versions may add members and events."""
     try:
         event = json.loads(line.decode("utf-8", "replace"))
     except ValueError:
@@ -36,7 +36,7 @@ class Events:
 
     def __init__(self) -> None:
         self._reader, writer = os.pipe()
-        # A daemon may have closed its standard streams: their numbers are not free in the child.
+        # A daemon may have closed its standard streams. The child uses descriptors 0 to 2, so avoid them.
         self.descriptor = writer if writer > 2 else fcntl.fcntl(writer, fcntl.F_DUPFD_CLOEXEC, 3)
         if self.descriptor != writer:
             os.close(writer)
@@ -45,11 +45,11 @@ class Events:
         self._at_end = False
 
     def command(self, command: Sequence[str]) -> List[str]:
-        """The command line with the flag in the first place, so that mistakes in the others are reported, too."""
+        """Adds --status-fd as the first flag, so that errors in the other flags are reported too."""
         return [*command[:2], "--status-fd", str(self.descriptor), *command[2:]]
 
     def close_writer(self) -> None:
-        """Once the program has its own copy."""
+        """Call this when the program has its own copy."""
         if self.descriptor >= 0:
             os.close(self.descriptor)
             self.descriptor = -1
@@ -61,7 +61,7 @@ class Events:
             self._reader = -1
 
     def _read(self) -> bool:
-        """Takes what is there. False if there is nothing."""
+        """Reads what is available. Returns False if there is nothing."""
         try:
             data = os.read(self._reader, 1 << 16)
         except BlockingIOError:
@@ -79,7 +79,7 @@ class Events:
         return None
 
     def pending(self) -> List[Event]:
-        """The events that have come so far."""
+        """Returns the events that have arrived."""
         while self._reader >= 0 and self._read():
             pass
         events: List[Event] = []
@@ -90,9 +90,9 @@ class Events:
             events.append(event)
 
     def next(self, timeout: float, ended: Callable[[], bool]) -> Optional[Event]:
-        """The next event; None if the program has ended and reported all. Raises TimeoutError.
+        """Returns the next event, or None if the program has exited and all events are read. Raises TimeoutError.
 
-        The end of the pipe is not enough: a child that another thread forked meanwhile may hold it open.
+        Waiting for the end of the pipe is not enough: a child forked by another thread may keep it open.
         """
         end = time.monotonic() + timeout
         poll = select.poll()
@@ -113,7 +113,7 @@ class Events:
 
 
 def run(command: Sequence[str], timeout: Optional[float]) -> "Tuple[subprocess.CompletedProcess[bytes], List[Event]]":
-    """Runs the program to its end, with its output captured. What it reports fits into the pipe."""
+    """Runs the program until it exits, and captures its output. Its events fit into the pipe buffer."""
     events = Events()
     try:
         done = subprocess.run(events.command(command), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,

@@ -1,4 +1,4 @@
-"""Profiles of Dagster's ops and assets, in the metadata of what they give: the picture opens from the run's page.
+"""Profiles Dagster ops and assets, and adds a flame graph to the metadata of their outputs.
 
     from dagster import asset
     from spyglass.dagster import profiled
@@ -7,15 +7,16 @@
     @profiled
     def report(): ...
 
-or, for a part of an op, by a resource:
+or, for a part of an op, with a resource:
 
     @op
     def work(context, spyglass: Spyglass):
         with spyglass.profile(context):
             ...
 
-The picture is a file in the run's storage, too: its path is in the metadata, and in the log if the op fails. It shows the
-op's own thread, from the op's function on, and the threads that the op started. Time that is spent waiting counts.
+The flame graph is also saved as a file in the run's storage. Its path is in the metadata; if the op fails, it is in the
+log. The profile contains the op's own thread, from the op's function down, and the threads that the op started. It
+includes waiting time.
 """
 from __future__ import annotations
 
@@ -37,15 +38,15 @@ from ._record import Recording, record
 
 __all__ = ["Spyglass", "profiled"]
 
-MAX_PICTURE = 600_000  # bytes of a picture that goes into the event log; a larger one is a file only
+MAX_PICTURE = 600_000  # maximum bytes of a flame graph in the event log; a larger one is only saved as a file
 EXTENSIONS = {"flamegraph": "svg", "speedscope": "json", "chrometrace": "trace.json", "raw": "txt"}
 THREAD = re.compile(r"thread \((\d+)\)")
 SCRIPT = re.compile(rb"<script>.*</script>", re.S)
 SIZE = re.compile(rb'(<svg [^>]*?) width="([0-9]+)" height="([0-9]+)"')
-OURS = "(spyglass/dagster.py:"  # below the op: the start and the end of the recording
-MARK = "_spyglass_calls"  # the function of ours that calls the op's: what is above it is Dagster
+OURS = "(spyglass/dagster.py:"  # frames below the op that start and stop the recording
+MARK = "_spyglass_calls"  # our function that calls the op; the frames above it are Dagster's
 
-WIDTH = 1000  # of the picture on a page: Dagster's dialog cuts off what is wider than itself
+WIDTH = 1000  # of the embedded flame graph, in pixels; Dagster's dialog cuts off anything wider
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -55,7 +56,7 @@ def _threads_now() -> List[int]:
 
 
 def _below(frames: Tuple[str, ...], top: Optional[str]) -> Tuple[str, ...]:
-    """From the function `top` on or, without one, below our own that calls the op's. Nothing if it is not there."""
+    """Returns the frames from function `top` down, or without `top` those below MARK. Empty if there is no such frame."""
     names = [frame.partition(" (")[0] for frame in frames]
     if top is not None:
         return frames[names.index(top):] if top in names else ()
@@ -64,7 +65,7 @@ def _below(frames: Tuple[str, ...], top: Optional[str]) -> Tuple[str, ...]:
 
 
 def _own_part(profile: Profile, own: int, others: List[int], top: Optional[str]) -> Profile:
-    """Without the threads that were there before, and without Dagster's frames above the op."""
+    """Removes threads that existed before the op, and Dagster's frames above the op."""
     stacks: List[Tuple[Tuple[str, ...], int]] = []
     for frames, count in profile.stacks:
         found = THREAD.match(frames[0])
@@ -79,17 +80,17 @@ def _own_part(profile: Profile, own: int, others: List[int], top: Optional[str])
 
 
 def _smaller(found: "re.Match[bytes]") -> bytes:
-    """The head of an SVG with another size, and the old one as what it shows."""
+    """Scales the <svg> element to WIDTH, with its old size as the viewBox."""
     width, height = int(found.group(2)), int(found.group(3))
     return b'%s width="%d" height="%d" viewBox="0 0 %d %d"' % (found.group(1), WIDTH, height * WIDTH // (width or 1), width, height)
 
 
 class _Report:
-    """One recording of one op, and where its report goes."""
+    """One recording of one op, and its metadata."""
 
     def __init__(self, context: Any, name: Optional[str], whole: bool, format: str, directory: Optional[str],
                  options: Dict[str, Any], top: Optional[str] = None) -> None:
-        self._context = getattr(context, "op_execution_context", context)  # an asset's has it inside
+        self._context = getattr(context, "op_execution_context", context)  # an asset's context wraps it
         self._top = top
         self._name = name
         self._whole = whole
@@ -104,11 +105,11 @@ class _Report:
         try:
             self._others = [thread for thread in _threads_now() if thread != self._own]
             self._recording = record(**self._options).start()
-        except Exception as error:  # the op matters more than its profile
+        except Exception as error:  # a failure to profile must not fail the op
             self._context.log.warning("spyglass could not profile this: %s" % error)
 
     def stop(self) -> Dict[str, Any]:
-        """The metadata; nothing if there is no profile."""
+        """Stops the recording and returns the metadata. Empty if there is no profile."""
         recording, self._recording = self._recording, None
         if recording is None:
             return {}
@@ -128,12 +129,12 @@ class _Report:
         return "%s %s" % (step, self._name) if self._name else str(step)
 
     def _place(self) -> str:
-        """In the storage of the run, as Dagster's own files are."""
+        """Returns the path of the file: in the run's storage, like Dagster's own files."""
         directory = self._directory
         if directory is None:
             try:
                 directory = self._context.instance.storage_directory()
-            except Exception:  # an instance without one, in Dagster+ or a test
+            except Exception:  # the instance has none, in Dagster+ or a test
                 directory = tempfile.gettempdir()
         directory = os.path.join(directory, self._context.run_id, "spyglass")
         os.makedirs(directory, exist_ok=True)
@@ -144,13 +145,13 @@ class _Report:
     def _save(self, profile: Profile) -> Dict[str, Any]:
         samples = profile.samples
         if not samples:
-            profile = Profile([(("[nothing was seen: it took too little time]",), 1)], rate=profile.rate, title=profile.title)
+            profile = Profile([(("[no samples: the op was too short]",), 1)], rate=profile.rate, title=profile.title)
         place = self._place()
         profile.save(place, self._format)
         key = "spyglass %s" % self._name if self._name else "spyglass"
         metadata: Dict[str, Any] = {key + " file": MetadataValue.path(place),
                                     key + " samples": MetadataValue.int(samples)}
-        # In an <img> no script runs, and without it the picture is whole still.
+        # Scripts do not run in an <img>. The flame graph is complete without its script.
         picture = SIZE.sub(_smaller, SCRIPT.sub(b"", profile.render("flamegraph")), count=1)
         if len(picture) <= MAX_PICTURE:
             encoded = base64.b64encode(picture).decode("ascii")
@@ -158,14 +159,14 @@ class _Report:
         return metadata
 
     def attach(self, metadata: Dict[str, Any], output: Optional[str] = None, mapping_key: Optional[str] = None) -> None:
-        """To the output named so, or to the first."""
+        """Adds the metadata to the named output, or to the first one."""
         names = [output] if output else list(getattr(self._context, "selected_output_names", None) or
                                              [o.name for o in self._context.op_def.output_defs])
         if not metadata or not names:
             return
         try:
             self._context.add_output_metadata(metadata, output_name=names[0], mapping_key=mapping_key)
-        except Exception as error:  # an output that was given already
+        except Exception as error:  # Dagster already has this output
             self._context.log.warning("spyglass could not attach the profile: %s" % error)
             self.log(metadata)
 
@@ -176,7 +177,7 @@ class _Report:
 
 
 def _context_of(args: Tuple[Any, ...]) -> Any:
-    """The op's context: its argument, or the one that is current; None outside of a run."""
+    """Returns the op's context: its argument, or the current one. None outside of a run."""
     for argument in args[:1]:
         if hasattr(argument, "add_output_metadata"):
             return argument
@@ -220,8 +221,8 @@ def _wrap_async(function: Callable[..., Any], make: Callable[[Any], Optional[_Re
 
 
 class _Events:
-    """The events of a generator, each held back until the next comes: the last output takes the report along, and
-    Dagster takes no more metadata for an output that it has."""
+    """The events of a generator, each delayed until the next one arrives. The metadata goes to the last output, and
+    Dagster accepts no metadata for an output that was already yielded."""
 
     def __init__(self, report: Optional[_Report]) -> None:
         self._report = report
@@ -308,12 +309,12 @@ def profiled(
     subprocesses: bool = False,
     function_lines: bool = False,
 ) -> Union[Function, Callable[[Function], Function]]:
-    """Profiles the function of an op or asset: stands between @op or @asset and it.
+    """Profiles the function of an op or asset. Put it below @op or @asset.
 
-    `format` is that of the file; the picture in the metadata is a flame graph always. `directory` is where the file goes
-    instead of the run's storage. `whole_process` takes all threads, with Dagster's own; `function_lines` adds up by
-    function, not by line. The other arguments are those of spyglass.record(). Called outside of Dagster, the function
-    is just called. A profile that cannot be taken is a warning in the log, and the op goes on.
+    `format` is the format of the file; the metadata always contains a flame graph. `directory` replaces the run's storage
+    as the place for the file. `whole_process` includes all threads, also Dagster's own. `function_lines` aggregates by
+    function instead of by line. The other arguments are those of spyglass.record(). Outside of Dagster, the function is
+    called without profiling. If profiling fails, the log has a warning, and the op continues.
     """
     options = dict(rate=rate, idle=idle, native=native, gil=gil, subprocesses=subprocesses, function=function_lines)
 
@@ -335,8 +336,8 @@ def profiled(
 
 
 class Spyglass(ConfigurableResource):
-    """The resource: `with spyglass.profile(context): ...` profiles a part of an op. `enabled` switches it in the run's
-    configuration, without a change of code."""
+    """A resource: `with spyglass.profile(context): ...` profiles a part of an op. Set `enabled` in the run configuration
+    to switch it on or off without changing code."""
 
     enabled: bool = True
     format: str = "flamegraph"
@@ -347,12 +348,13 @@ class Spyglass(ConfigurableResource):
 
     @contextlib.contextmanager
     def profile(self, context: Any, name: Optional[str] = None, output: Optional[str] = None) -> Iterator[None]:
-        """The report goes to the metadata of the output named so, or of the first; `name` tells several apart."""
+        """Adds the profile to the metadata of `output`, or of the first output. `name` distinguishes several profiles."""
         if not self.enabled:
             yield
             return
         options = dict(rate=self.rate, idle=self.idle, native=self.native)
-        # Whose `with` it is: two up, past contextlib's __enter__. Names are qualified from 3.11 on.
+        # The function that contains the `with`: two frames up, above contextlib's __enter__. Python 3.11 and later show
+        # qualified names.
         code = sys._getframe(2).f_code
         top = getattr(code, "co_qualname", code.co_name)
         report = _Report(context, name, False, self.format, self.directory, options, top)

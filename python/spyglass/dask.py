@@ -1,19 +1,19 @@
-"""The scheduler and all workers of a Dask cluster, sampled at once, in one picture.
+"""Profiles the scheduler and all workers of a Dask cluster, in one flame graph.
 
     from distributed import Client
     from spyglass.dask import profile_cluster, profile_scheduler, profile_workers
 
     client = Client(...)
-    with profile_cluster("cluster.svg"):         # a root for the scheduler and for each worker
+    with profile_cluster("cluster.svg"):         # one root frame for the scheduler and for each worker
         df.set_index("id").mean().compute()
 
-Each is an async context manager, too. `pyspy` and `pyspy_on_scheduler` take the arguments of dask-pyspy: to change the
-import is all.
+Each of them is also an async context manager. `pyspy` and `pyspy_on_scheduler` take the arguments of dask-pyspy: change
+the import and nothing else.
 
-Every process runs the program on itself, as its child, so that no privilege is needed. Neither this package nor the
-program has to be installed on the cluster: both are sent there. Workers that come later are recorded from their start
-on; one that leaves in order hands its profile to the scheduler; one that is killed is reported in `problems`. If the
-client is lost, all recordings end.
+Each process runs the program as its child to profile itself, which needs no privileges. Neither this package nor the
+program has to be installed on the cluster: the client sends both. Workers that join later are recorded from their start.
+A worker that shuts down cleanly sends its profile to the scheduler. A worker that is killed is listed in `problems`. If
+the client disconnects, all recordings stop.
 """
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ __all__ = ["ClusterError", "ClusterProfiler", "Part", "profile_cluster", "profil
            "pyspy_on_scheduler"]
 
 SCHEDULER = "scheduler"
-AT_ONCE = 64  # processes that are asked side by side
-GONE = "the worker was gone before its profile could be taken"
-RESTARTED = "the worker was restarted: what it did before is lost"
+AT_ONCE = 64  # concurrent requests
+GONE = "the worker exited before its profile could be fetched"
+RESTARTED = "the worker was restarted: its earlier samples are lost"
 
 Workers = Union[None, int, str, Sequence[str]]
 Read = Callable[..., Awaitable[Any]]
@@ -49,7 +49,7 @@ Read = Callable[..., Awaitable[Any]]
 
 @dataclass(frozen=True)
 class Part:
-    """The profile of one process: `addresses` are all that live in it, `scheduler` among them."""
+    """The profile of one process. `addresses` lists all workers in it, and `scheduler` if it runs the scheduler."""
 
     name: str  # "scheduler tcp://…", "worker 0, tcp://…"
     addresses: Tuple[str, ...]
@@ -57,8 +57,7 @@ class Part:
 
 
 def _by_value() -> None:
-    """Makes the pickles of Dask hold our code itself. cloudpickle takes the package for all in it, distributed asks for
-    the very module."""
+    """Makes Dask pickle our code by value. For cloudpickle the package is enough; distributed checks the module itself."""
     import cloudpickle
 
     import spyglass
@@ -68,15 +67,15 @@ def _by_value() -> None:
 
 
 def _why(answer: Any) -> Optional[str]:
-    """What went wrong, of an answer: a dict, or an Exception."""
+    """Returns the error in an answer, which is a dict or an Exception. None if there is no error."""
     if not isinstance(answer, dict):
         return str(answer) or type(answer).__name__
     return answer.get("error") or ("it was not recorded" if answer.get("unknown") else None)
 
 
 class ClusterProfiler:
-    """Records scheduler, workers or both, for the time of a `with` or an `async with`. Made by profile_cluster() and
-    its like. Afterwards: `profile`, `parts` (one a process), `problems` (by address)."""
+    """Records the scheduler, workers or both during a `with` or `async with` block. Created by profile_cluster() and the
+    functions below it. Results: `profile`, `parts` (one per process), `problems` (by address)."""
 
     def __init__(self, output: Optional[Path], format: Optional[str], client: Optional[Any], scheduler: bool,
                  workers: Workers, all_workers: bool, options: Dict[str, Any], part_format: str, on_error: str,
@@ -96,7 +95,7 @@ class ClusterProfiler:
         self._timeout = timeout
         self._save = save
         self._session = uuid.uuid4().hex
-        self._asked: List[str] = []  # addresses that were told to start
+        self._asked: List[str] = []  # addresses that received a start request
         self._keys: Dict[str, str] = {}  # address -> process
         self._names: Dict[str, str] = {}  # address -> a worker's name
         self._used = False
@@ -112,13 +111,13 @@ class ClusterProfiler:
 
     @property
     def profile(self) -> Profile:
-        """All in one, with a root for each process."""
+        """The merged profile, with one root frame per process."""
         if self._profile is None:
-            raise RuntimeError("there is no profile of all: the recording has not ended yet, has failed, or gave files "
-                               "of one process each")
+            raise RuntimeError("there is no merged profile: the recording has not ended, has failed, or wrote one file per "
+                               "process")
         return self._profile
 
-    # the two kinds of `with`
+    # with, async with
 
     def __enter__(self) -> ClusterProfiler:
         if self.client.asynchronous:
@@ -135,10 +134,10 @@ class ClusterProfiler:
         except Exception as failure:
             if kind is None:
                 raise
-            warnings.warn("no profile: %s" % failure, RuntimeWarning, stacklevel=2)  # what the block raised matters more
+            warnings.warn("no profile: %s" % failure, RuntimeWarning, stacklevel=2)  # do not hide the exception of the block
 
     async def __aenter__(self) -> ClusterProfiler:
-        if not self.client.asynchronous:  # of another event loop, or of none
+        if not self.client.asynchronous:  # it belongs to another event loop, or to none
             return await asyncio.get_running_loop().run_in_executor(None, self.__enter__)
         self._prepare()
         await self._start()
@@ -159,17 +158,17 @@ class ClusterProfiler:
 
     def _prepare(self) -> None:
         if self._used:
-            raise RuntimeError("a profiler can be used once only: make another")
+            raise RuntimeError("a profiler can be used only once: create another")
         self._used = True
         _by_value()
         if self.output is not None:
             directory = os.path.dirname(os.path.abspath(os.fspath(self.output)))
             os.makedirs(directory, exist_ok=True)
 
-    # one question to one process
+    # requests
 
     async def _ask(self, address: str, function: Read, *args: Any) -> Any:
-        """What `function` gives there; an Exception is given, not raised."""
+        """Returns the result of `function` in that process. An Exception is returned, not raised."""
         async def ask() -> Any:
             if address == SCHEDULER:
                 return await self.client.run_on_scheduler(function, *args)
@@ -184,7 +183,7 @@ class ClusterProfiler:
             try:
                 return await asyncio.wait_for(ask(), self._timeout)
             except asyncio.TimeoutError:
-                return TimeoutError("no answer within %g seconds: its event loop is busy, or it is gone" % self._timeout)
+                return TimeoutError("no answer within %g seconds: its event loop is busy, or it has exited" % self._timeout)
             except Exception as error:
                 return error
 
@@ -194,8 +193,8 @@ class ClusterProfiler:
         return dict(zip(listed, answers))
 
     async def _workers_now(self) -> Dict[str, str]:
-        """address -> name of all workers. scheduler_info() of the client may be old, or short."""
-        identity = await self.client.scheduler.identity(n_workers=-1) if _tells_number() else \
+        """Maps each worker's address to its name. The client's scheduler_info() may be stale or incomplete."""
+        identity = await self.client.scheduler.identity(n_workers=-1) if _has_n_workers() else \
             await self.client.scheduler.identity()
         return {address: str(info.get("name", "")) for address, info in identity["workers"].items()}
 
@@ -207,7 +206,7 @@ class ClusterProfiler:
             await self._open(_cluster.shipped_program() if self._all else None)
             self.problems.update(await self._start_all(addresses))
             if self._all and not (self.problems and self._on_error == "raise"):
-                await self._expect_comers()
+                await self._register_plugin()
         except BaseException:
             await self._close()
             raise
@@ -216,7 +215,7 @@ class ClusterProfiler:
             raise error_of("the profiler could not be started", self.problems)
 
     async def _start_all(self, addresses: List[str]) -> Dict[str, str]:
-        """Starts all; gives what went wrong. The program is sent where there is none."""
+        """Starts all recordings and returns the errors by address. Sends the program to processes that have none."""
         self._asked = addresses
         answers = await self._ask_all(addresses, _dask_there.start_here, self._session, self._options, None)
         missing = [a for a, answer in answers.items() if isinstance(answer, dict) and answer.get("missing")]
@@ -234,14 +233,14 @@ class ClusterProfiler:
         self._names = await self._workers_now()
         if isinstance(self._wanted, int):
             if not 0 < self._wanted <= len(self._names):
-                raise ValueError("%d workers are wanted, and the cluster has %d" % (self._wanted, len(self._names)))
+                raise ValueError("cannot choose %d workers: the cluster has %d" % (self._wanted, len(self._names)))
             return addresses + random.sample(sorted(self._names), self._wanted)
         if self._wanted is not None:
             named = {name: address for address, name in self._names.items() if name}
             chosen = [worker if worker in self._names else named.get(str(worker), "") for worker in self._wanted]
             unknown = [str(worker) for worker, address in zip(self._wanted, chosen) if not address]
             if unknown:
-                raise error_of("no such worker in the cluster", {worker: "it is unknown" for worker in unknown})
+                raise error_of("no such worker in the cluster", {worker: "unknown name or address" for worker in unknown})
             return addresses + list(dict.fromkeys(chosen))
         return addresses + list(self._names)
 
@@ -253,8 +252,8 @@ class ClusterProfiler:
         if answer is not None:
             raise error_of("the profiler could not be started", {SCHEDULER: str(_why(answer))})
 
-    async def _expect_comers(self) -> None:
-        plugin = _dask_there.Comers(self._session, self._options)
+    async def _register_plugin(self) -> None:
+        plugin = _dask_there.JoinPlugin(self._session, self._options)
         self._plugin = True
         await self.client.register_plugin(plugin, name=plugin.name)
 
@@ -278,19 +277,19 @@ class ClusterProfiler:
             await self._close()
 
     async def _close(self) -> None:
-        """Nothing stays, whatever went wrong."""
+        """Removes everything from the cluster, also after an error."""
         rest = self._asked
         if self._plugin:
             try:
                 await self.client.unregister_worker_plugin("spyglass-" + self._session)
-                rest = [SCHEDULER] if self._scheduler else []  # the workers were told by that
+                rest = [SCHEDULER] if self._scheduler else []  # its teardown() handled the workers
             except Exception as error:
-                warnings.warn("the plugin could not be taken away: %s" % error, RuntimeWarning)
+                warnings.warn("could not unregister the plugin: %s" % error, RuntimeWarning)
         await self._ask_all(rest, _dask_there.drop_here, self._session)
         await self._ask(SCHEDULER, _dask_there.close_session, self._session)
 
     async def _fetch_all(self, answers: Dict[str, Any], left: Dict[str, Any]) -> None:
-        """One file for each process, in pieces, some processes at a time."""
+        """Fetches one file per process, in pieces, AT_ONCE requests at a time."""
         processes: Dict[str, List[str]] = {}
         wanted: Dict[str, Tuple[Dict[str, Any], Read, Tuple[Any, ...]]] = {}
         for found, from_scheduler in ((answers, False), (left, True)):
@@ -314,7 +313,7 @@ class ClusterProfiler:
         while len(data) < answer["size"]:
             piece = await self._ask(where[0], read, *where[1:], len(data), _cluster.PIECE)
             if not isinstance(piece, bytes) or not piece:
-                self.problems[addresses[0]] = "its profile could not be fetched: %s" % (piece or "it is cut off")
+                self.problems[addresses[0]] = "its profile could not be fetched: %s" % (piece or "it is incomplete")
                 return
             data += piece
         data = zlib.decompress(data)
@@ -326,7 +325,7 @@ class ClusterProfiler:
         self.parts.append(Part(self._name(addresses), tuple(addresses), profile))
 
     def _name(self, addresses: List[str]) -> str:
-        """The root of a process. It has no parentheses: `name (file)` reads like a function."""
+        """Returns the root frame of a process. Without parentheses, because `name (file)` looks like a function."""
         named = []
         for address in sorted(addresses, key=lambda a: a != SCHEDULER):
             if address == SCHEDULER:
@@ -361,8 +360,8 @@ class ClusterProfiler:
             self._profile = self.parts[0].profile
 
 
-def _tells_number() -> bool:
-    """identity() shortens its list of workers in some releases, unless told not to."""
+def _has_n_workers() -> bool:
+    """Some releases truncate the list of workers in identity() unless n_workers is -1."""
     return "n_workers" in inspect.signature(distributed.Scheduler.identity).parameters
 
 
@@ -391,12 +390,13 @@ def profile_cluster(
     on_error: str = "raise",
     timeout: float = 60.0,
 ) -> ClusterProfiler:
-    """Scheduler and workers, for the time of a `with` or an `async with`; `output` gets one picture of all.
+    """Profiles the scheduler and the workers during a `with` or `async with` block, and writes one merged file to `output`.
 
-    The extension of `output` is the format (.svg, .json for speedscope, .txt), unless `format` says otherwise. `workers`
-    is None for all, with those that come later; a number for so many of them, by chance; or addresses. The other
-    arguments are those of spyglass.record(). With `on_error="warn"` what fails on a process is a warning, and is in
-    `problems`; else ClusterError is raised, after the rest was saved. `timeout` in seconds is for one answer.
+    The extension of `output` selects the format (.svg, .json for speedscope, .txt), unless `format` is given. `workers`
+    is None for all workers, also those that join later; a number for a random selection of that size; or a list of
+    addresses or names. The other arguments are those of spyglass.record(). If a process fails, ClusterError is raised
+    after the other profiles are saved; with `on_error="warn"` it is a warning, also listed in `problems`. `timeout` is
+    the time limit for one request, in seconds.
     """
     return ClusterProfiler(output, format, client, scheduler, workers, workers is None,
                            _options(rate, native, idle, gil, threads, subprocesses, function, nonblocking, extra_args),
@@ -404,7 +404,7 @@ def profile_cluster(
 
 
 def profile_workers(output: Optional[Path] = None, workers: Workers = None, **options: Any) -> ClusterProfiler:
-    """The workers alone; the arguments are those of profile_cluster()."""
+    """Profiles only the workers. The arguments are those of profile_cluster()."""
     return profile_cluster(output, scheduler=False, workers=workers, **options)
 
 
@@ -425,7 +425,7 @@ def profile_scheduler(
     on_error: str = "raise",
     timeout: float = 60.0,
 ) -> ClusterProfiler:
-    """The scheduler alone, in its own words: a time line where the format has one. As profile_cluster()."""
+    """Profiles only the scheduler; formats with a timeline keep it. The arguments are those of profile_cluster()."""
     part_format = (format or (format_of(output) if output is not None else None) or "raw").lower()
     return ClusterProfiler(output, part_format, client, True, None, False,
                            _options(rate, native, idle, gil, threads, subprocesses, function, nonblocking, extra_args),
@@ -450,8 +450,8 @@ def pyspy_on_scheduler(
     log_level: Optional[str] = None,
     client: Optional[Any] = None,
 ) -> Iterator[ClusterProfiler]:
-    """Profiles the scheduler into the file `output`. The arguments are those of dask-pyspy; `log_level` says nothing
-    to spyglass."""
+    """Profiles the scheduler and writes the file `output`. The arguments are those of dask-pyspy; `log_level` is
+    ignored."""
     with profile_scheduler(output, client=client, format=format, rate=rate, native=native, idle=idle, gil=gil,
                            threads=threads, subprocesses=subprocesses, function=function, nonblocking=nonblocking,
                            extra_args=extra_pyspy_args) as profiler:
@@ -475,8 +475,8 @@ def pyspy(
     log_level: Optional[str] = None,
     client: Optional[Any] = None,
 ) -> Iterator[ClusterProfiler]:
-    """Profiles workers, each into a file of its own in the directory `output`, named after its address. The arguments
-    are those of dask-pyspy."""
+    """Profiles workers and writes one file per worker to the directory `output`, named after its address. The arguments
+    are those of dask-pyspy; `log_level` is ignored."""
     directory = os.path.abspath(os.fspath(output))
     os.makedirs(directory, exist_ok=True)
     ending = {"speedscope": "json", "flamegraph": "svg"}.get(format.lower(), "pyspy")

@@ -1,16 +1,16 @@
-"""All workers of a Ray cluster: where they are, and where their time goes, in one picture.
+"""Dumps and profiles all workers of a Ray cluster.
 
     import spyglass.ray
 
-    spyglass.ray.record(duration=10).save("cluster.svg")     # in a driver, or anywhere that ray.init() reaches
-    with spyglass.ray.profile("cluster.svg"):                # the same for as long as something takes
+    spyglass.ray.record(duration=10).save("cluster.svg")     # in a driver, or anywhere ray.init() works
+    with spyglass.ray.profile("cluster.svg"):                # the same, for the duration of a block
         ray.get([work.remote() for _ in range(100)])
     print(spyglass.ray.dump())
 
-and from a shell: `spyglass ray dump --address auto`, `spyglass ray record --address auto -d 10 -o cluster.svg`.
+From a shell: `spyglass ray dump --address auto`, `spyglass ray record --address auto -d 10 -o cluster.svg`.
 
-On each node an actor that takes no resources finds the node's workers and runs the program on them. It is sent there
-whole, with the program where that is missing. A node that is dead or does not answer is reported and passed over.
+On each node, an actor that reserves no resources finds the node's workers and runs the program on them. The driver sends
+the actor's code, and the program if a node lacks it. A node that is dead or does not answer is reported and skipped.
 """
 from __future__ import annotations
 
@@ -36,15 +36,15 @@ from ._ray_node import TITLE, _SpyglassAgent
 __all__ = ["ClusterDump", "ClusterError", "ClusterProfile", "ClusterRecording", "Node", "Worker", "WorkerDump",
            "WorkerProfile", "dump", "main", "profile", "record"]
 
-LATE = 0.8  # of the time that a node has for an answer, a worker has so much: one that hangs must not cost the rest
-DEAD_NAMED = 10  # of the dead nodes; an old cluster that grows and shrinks remembers hundreds
+LATE = 0.8  # a worker's share of its node's timeout, so that one that hangs does not lose the others
+DEAD_NAMED = 10  # maximum number of dead nodes to list; an autoscaled cluster may remember hundreds
 Progress = Callable[[str], None]
 Names = Union[None, str, Sequence[str]]
 
 
 @dataclass(frozen=True)
 class Node:
-    """A machine of the cluster, or rather a raylet: there may be several on one."""
+    """A node of the cluster: one raylet. One machine may run several."""
 
     id: str
     ip: str
@@ -78,7 +78,7 @@ class Worker:
 class WorkerDump:
     worker: Worker
     threads: Tuple[Thread, ...]
-    text: str  # to be read: each process, its threads, their frames
+    text: str  # as `spyglass dump` prints it
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ class WorkerProfile:
 
 @dataclass
 class ClusterDump:
-    """The stacks of all workers. `problems` says where some could not be had, and why."""
+    """The stacks of all workers. `problems` maps each node or worker that failed to the reason."""
 
     workers: List[WorkerDump] = field(default_factory=list)
     problems: Dict[str, str] = field(default_factory=dict)
@@ -103,7 +103,7 @@ class ClusterDump:
 
 @dataclass
 class ClusterProfile:
-    """One profile of all workers, with node, worker and actor as its roots, and theirs one by one in `workers`."""
+    """The merged profile, with node, worker and actor as root frames. `workers` has the profile of each worker."""
 
     profile: Profile
     workers: List[WorkerProfile] = field(default_factory=list)
@@ -116,7 +116,7 @@ class ClusterProfile:
         self.profile.save(path, format)
 
 
-# ---- on the driver ----
+# ---- in the driver ----
 
 def _listed(names: Names) -> List[str]:
     return [names] if isinstance(names, str) else list(names or ())
@@ -126,20 +126,21 @@ def _quiet(text: str) -> None:
     pass
 
 
-def _knock(address: str, timeout: float) -> None:
-    """Ray itself takes minutes to find out that nobody is there, and does not always say so."""
+def _check_reachable(address: str, timeout: float) -> None:
+    """Fails fast if nothing listens at the address. Ray takes minutes to notice, and does not always say so."""
     host, colon, port = address.rpartition("://")[2].rpartition(":")
     if not colon or not port.isdigit() or address.startswith("http"):
-        return  # a name that Ray knows, or a mistake that it explains
+        return  # a name that Ray knows, or an error that Ray explains
     try:
         socket.create_connection((host.strip("[]"), int(port)), timeout).close()
     except OSError as error:
-        raise ConnectionError("no Ray cluster answers at %s: %s\nThe address is the head node's, as `ray start --head` "
-                              "prints it: HOST:6379, or ray://HOST:10001 from outside" % (address, error)) from None
+        raise ConnectionError("no Ray cluster answers at %s: %s\nUse the address of the head node, as `ray start --head` "
+                              "prints it: HOST:6379, or ray://HOST:10001 from outside the cluster"
+                              % (address, error)) from None
 
 
 def _check_place(output: Optional[Path]) -> None:
-    """Before minutes are spent on a recording that cannot be written."""
+    """Fails before the recording, not after it, if the file cannot be written."""
     if output is None:
         return
     directory = os.path.dirname(os.path.abspath(os.fspath(output)))
@@ -149,7 +150,7 @@ def _check_place(output: Optional[Path]) -> None:
 
 
 class _Cluster:
-    """The connection, and an agent on each living node that was asked for."""
+    """The connection, and one agent on each live node that was requested."""
 
     def __init__(self, address: Optional[str], node: Names, timeout: float, progress: Optional[Progress]) -> None:
         self.timeout = timeout
@@ -159,7 +160,7 @@ class _Cluster:
         self._own = not ray.is_initialized()
         if self._own:
             address = address or os.environ.get("RAY_ADDRESS") or "auto"
-            _knock(address, timeout)
+            _check_reachable(address, timeout)
             ray.init(address=address, log_to_driver=False, logging_level="error", namespace="spyglass")
         try:
             self._place(_listed(node))
@@ -187,7 +188,7 @@ class _Cluster:
         self.call("ready", done="is ready")
 
     def _living(self, wanted: List[str]) -> List[Node]:
-        """The nodes that were asked for. Those that are dead are noted."""
+        """Returns the requested nodes that are alive. Adds the dead ones to `problems`."""
         living: List[Node] = []
         dead: Dict[str, str] = {}
         every: List[Node] = []
@@ -210,18 +211,18 @@ class _Cluster:
         return living
 
     def call(self, method: str, *args: Any, done: str = "") -> Dict[Node, Any]:
-        """The answers of all agents; one without is reported and dropped."""
+        """Calls a method of all agents and returns the answers. Drops agents that fail, and reports them."""
         return self.gather({node: getattr(agent, method).remote(*args) for node, agent in self.agents.items()}, done)
 
     def ask(self, method: str, patience: float) -> List[Any]:
-        """The answers that come at once: nothing depends on them."""
+        """Returns the answers that arrive in time, and ignores errors. For progress only."""
         refs = [getattr(agent, method).remote() for agent in self.agents.values()]
         answers = []
         for ref in ray.wait(refs, num_returns=len(refs), timeout=patience)[0] if refs else ():
             try:
                 answers.append(ray.get(ref))
             except Exception:
-                pass  # stop() will tell
+                pass  # stop() reports it
         return answers
 
     def gather(self, pending: Dict[Node, Any], done_what: str) -> Dict[Node, Any]:
@@ -256,7 +257,7 @@ class _Cluster:
         try:
             ray.kill(agent)
         except Exception:
-            pass  # it is gone, or its node
+            pass  # the agent or its node is already gone
 
     def close(self) -> None:
         for agent in self.agents.values():
@@ -276,7 +277,7 @@ def _spec(actor: Names, task: Names, pid: Union[None, int, Sequence[int]], **mor
 
 
 def _text(worker: Worker, threads: Sequence[Thread], whole: bool) -> str:
-    """Threads as `spyglass dump` prints them: from the same answer, so that both tell of one instant."""
+    """Formats threads as `spyglass dump` prints them. From the same JSON, so that text and objects match."""
     lines: List[str] = []
     pid = 0
     for thread in threads:
@@ -307,11 +308,11 @@ def dump(
     timeout: float = 30.0,
     progress: Optional[Progress] = None,
 ) -> ClusterDump:
-    """The stacks of all workers right now.
+    """Returns the current stacks of all workers.
 
-    Chosen by `node` (the beginning of its id, its IP or host name), `actor` (class or name), `task` (name of the task or
-    method that runs), `pid`; each one or several, actors and tasks with * and ? as in file names. `address` as
-    ray.init() takes it; a driver that is connected needs none. `timeout` is in seconds, for each step.
+    Select workers by `node` (prefix of its ID, IP or host name), `actor` (class or name), `task` (name of the running
+    task or method) and `pid`. Each can be one value or several; actors and tasks may contain the wildcards * and ?.
+    `address` is that of ray.init(); a connected driver needs none. `timeout` is the limit for each step, in seconds.
     """
     flags = ["--native"] * native + ["--locals"] * int(locals) + ["--subprocesses"] * subprocesses
     flags += ["--nonblocking"] * nonblocking + ["--full-filenames"] * full_filenames
@@ -333,7 +334,7 @@ def dump(
 
 
 class ClusterRecording:
-    """A recording of all workers, made by profile(). start() returns when sampling has begun on all nodes."""
+    """A recording of all workers, created by profile(). start() returns when all nodes are sampling."""
 
     def __init__(self, cluster: Callable[[], _Cluster], spec: Dict[str, Any], output: Optional[Path],
                  format: Optional[str]) -> None:
@@ -347,7 +348,7 @@ class ClusterRecording:
     @property
     def result(self) -> ClusterProfile:
         if self._result is None:
-            raise RuntimeError("the recording was not stopped yet")
+            raise RuntimeError("the recording has not stopped")
         return self._result
 
     @property
@@ -360,7 +361,7 @@ class ClusterRecording:
 
     def start(self) -> ClusterRecording:
         if self._cluster is not None:
-            raise RuntimeError("a recording can be started once only: make another")
+            raise RuntimeError("a recording can be started only once: create another")
         _check_place(self._output)
         self._cluster = self._make()
         try:
@@ -373,16 +374,16 @@ class ClusterRecording:
         return self
 
     def count(self) -> int:
-        """How many workers are recorded, on the nodes that answer at once."""
+        """Returns the number of recorded workers on the nodes that answer immediately."""
         return sum(self._cluster.ask("count", 0.5)) if self._cluster is not None else 0
 
     def stop(self) -> ClusterProfile:
-        """Ends the recording everywhere; saves the picture, if a place was given."""
+        """Stops the recording on all nodes. Writes `output`, if given."""
         if self._result is not None:
             return self._result
         cluster = self._cluster
         if cluster is None:
-            raise RuntimeError("the recording was not started")
+            raise RuntimeError("the recording has not been started")
         try:
             rate = self._spec["options"]["rate"]
             self._result = _collect(cluster, cluster.call("stop", LATE * cluster.timeout, done="is done"), rate)
@@ -400,7 +401,7 @@ class ClusterRecording:
         try:
             self.stop()
         except Exception:
-            if kind is None:  # else what the block raised is what matters
+            if kind is None:  # otherwise, do not hide the exception of the block
                 raise
 
 
@@ -420,7 +421,7 @@ def _collect(cluster: _Cluster, answers: Dict[Node, Any], rate: float) -> Cluste
                                                "" if nodes == 1 else "s")
     parts = [((str(item.worker.node), "worker %d" % item.worker.pid, item.worker.role), item.profile) for item in workers]
     merged = _cluster.merged(parts, title, rate)
-    if not workers:  # a picture that says so is better than none
+    if not workers:  # a flame graph that says so is better than none
         merged = Profile([(("[no worker of the cluster was recorded]",), 1)], rate=rate, title=title)
         merged.samples = 0
     return ClusterProfile(merged, workers, problems)
@@ -446,10 +447,10 @@ def profile(
     timeout: float = 30.0,
     progress: Optional[Progress] = None,
 ) -> ClusterRecording:
-    """A recording of all workers, also of those that come while it runs, for the time of a `with`.
+    """Creates a recording of all workers, also of those that start later, for use in a `with` statement.
 
-    Workers are chosen as dump() does. `output` is where the picture goes at the end; its extension is the format, unless
-    `format` says otherwise. The other arguments are those of spyglass.record().
+    The arguments that select workers are those of dump(). stop() writes `output`; its extension selects the format,
+    unless `format` is given. The other arguments are those of spyglass.record().
     """
     options = dict(rate=rate, native=native, idle=idle, gil=gil, threads=threads, subprocesses=subprocesses,
                    function=function, nonblocking=nonblocking)
@@ -458,8 +459,8 @@ def profile(
 
 
 def record(duration: float = 10.0, output: Optional[Path] = None, **options: Any) -> ClusterProfile:
-    """Records all workers for `duration` seconds. The arguments are those of profile(). Ctrl-C ends it early, with what
-    there is so far."""
+    """Records all workers for `duration` seconds. The arguments are those of profile(). Ctrl-C ends the recording early
+    and keeps the samples so far."""
     recording = profile(output, **options).start()
     say: Progress = options.get("progress") or _quiet
     end = time.monotonic() + duration
@@ -476,7 +477,7 @@ def record(duration: float = 10.0, output: Optional[Path] = None, **options: Any
 # ---- the command ----
 
 class _Line:
-    """Progress on standard error: one line that changes on a terminal, else a line for each new thing."""
+    """Progress on standard error. On a terminal, one line that is updated; otherwise one line per change."""
 
     def __init__(self, hide: bool) -> None:
         self._hide = hide
@@ -503,29 +504,32 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="spyglass ray", description="Dump or record all workers of a Ray cluster.")
     commands = parser.add_subparsers(dest="command", metavar="dump|record", required=True)
     both = argparse.ArgumentParser(add_help=False)
-    both.add_argument("--address", default=None, help="as ray.init() takes it [default: auto]")
-    both.add_argument("--node", action="append", metavar="NODE", help="only this one: id, IP or host name")
-    both.add_argument("--actor", action="append", metavar="CLASS", help="only actors of this class or name; * and ? work")
+    both.add_argument("--address", default=None, help="address of the cluster, as for ray.init() [default: auto]")
+    both.add_argument("--node", action="append", metavar="NODE", help="only this node: ID, IP or host name")
+    both.add_argument("--actor", action="append", metavar="CLASS",
+                      help="only actors of this class or name; wildcards * and ?")
     both.add_argument("--task", action="append", metavar="NAME", help="only workers that run this task or method")
     both.add_argument("-p", "--pid", action="append", type=int, metavar="PID", help="only this worker")
     both.add_argument("-s", "--subprocesses", action="store_true", help="include the children of the workers")
     both.add_argument("-n", "--native", action="store_true", help="include native functions")
-    both.add_argument("--nonblocking", action="store_true", help="read without holding threads still")
-    both.add_argument("--timeout", type=float, default=30.0, metavar="SECONDS", help="for an answer of a node [default: 30]")
-    both.add_argument("--hideprogress", action="store_true", help="no progress")
-    one = commands.add_parser("dump", parents=[both], help="where each worker is right now")
+    both.add_argument("--nonblocking", action="store_true", help="do not pause threads")
+    both.add_argument("--timeout", type=float, default=30.0, metavar="SECONDS",
+                      help="limit for each answer of a node [default: 30]")
+    both.add_argument("--hideprogress", action="store_true", help="do not show progress")
+    one = commands.add_parser("dump", parents=[both], help="show what each worker is doing right now")
     one.add_argument("-l", "--locals", action="count", default=0, help="show local variables")
-    one.add_argument("--full-filenames", action="store_true", help="show whole paths")
+    one.add_argument("--full-filenames", action="store_true", help="show full paths")
     one.add_argument("-j", "--json", action="store_true", help="write JSON")
-    two = commands.add_parser("record", parents=[both], help="where the time of the workers goes")
-    two.add_argument("-o", "--output", default=None, metavar="FILE", help="where to write [default: ray-TIME.svg]")
+    two = commands.add_parser("record", parents=[both], help="profile the workers")
+    two.add_argument("-o", "--output", default=None, metavar="FILE", help="output file [default: ray-TIME.svg]")
     two.add_argument("-f", "--format", default=None, type=str.lower,
                      choices=["flamegraph", "raw", "speedscope", "chrometrace"])
     two.add_argument("-d", "--duration", type=float, default=10.0, metavar="SECONDS", help="[default: 10]")
-    two.add_argument("-r", "--rate", type=float, default=100, help="samples a second [default: 100]")
-    for letter, name, text in (("-i", "--idle", "include threads that wait"),
-                               ("-g", "--gil", "only threads that hold the GIL"), ("-t", "--threads", "keep threads apart"),
-                               ("-F", "--function", "add up by function, not by line")):
+    two.add_argument("-r", "--rate", type=float, default=100, help="samples per second [default: 100]")
+    for letter, name, text in (("-i", "--idle", "include idle threads"),
+                               ("-g", "--gil", "include only threads that hold the GIL"),
+                               ("-t", "--threads", "show threads separately"),
+                               ("-F", "--function", "aggregate by function instead of by line")):
         two.add_argument(letter, name, action="store_true", help=text)
     return parser
 
@@ -565,7 +569,7 @@ def _run_record(options: Dict[str, Any]) -> Tuple[int, Dict[str, str]]:
 
 
 def main(argv: Optional[Sequence[str]] = None) -> int:
-    """`spyglass ray ...`: 0 when there is something to show, whatever could not be had; 1 when there is nothing."""
+    """Runs `spyglass ray ...`. Returns 0 if at least one worker was read, else 1."""
     options = vars(_parser().parse_args(argv))
     line = _Line(options.pop("hideprogress"))
     command = options.pop("command")
@@ -577,9 +581,9 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
         return 1
     line.end()
     for where, why in problems.items():
-        print("Passed over: %s: %s" % (where, why), file=sys.stderr)
+        print("Skipped: %s: %s" % (where, why), file=sys.stderr)
     if not taken:
-        print("Error: no worker of the cluster was found that fits" if not problems else
+        print("Error: no worker of the cluster matches" if not problems else
               "Error: no worker could be read", file=sys.stderr)
     return 0 if taken else 1
 

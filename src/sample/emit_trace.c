@@ -145,18 +145,27 @@ int emit_stack(struct process *p, struct sampled_thread *th, bool active, proces
 
 /*
  * ptrace has interrupted a blocked thread. If the thread was scheduled twice since (once to stop, once to return to its
- * system call, which the kernel restarts) and blocks with the same SP and PC again, its stack is unchanged.
+ * system call, which the kernel restarts) and blocks with the same SP and PC again, its stack is most likely unchanged.
+ *
+ * But if the wait ended while the thread was stopped, the thread may now block in another call with the same SP and PC:
+ * different Python functions can block at the same depth of the C stack. The run time does not tell the two cases
+ * apart, because restarting the call takes as long as running a few bytecodes. So compare the Python stack, too. For a
+ * thread without Python, SP and PC must do.
  */
-static bool is_blocked_again(struct sampled_thread *th)
+static bool is_blocked_again(struct process *p, struct sampled_thread *th)
 {
+    struct stack_source src = {.sampler = p->sampler, .py = &p->py, .codes = p->codes, .snapshot = p->snapshot};
     struct sched_stats stats, after;
     uint64_t sp, pc;
 
     if (!th->last.blocked || task_sched_stats(&th->os.task, &stats) < 0 ||
         stats.run_count != th->os.stats.run_count + 2)
         return false;
-    if (task_waits_at(&th->os.task, &sp, &pc) < 0 || sp != th->last.blocked_sp || pc != th->last.blocked_pc ||
-        task_sched_stats(&th->os.task, &after) < 0 || after.run_count != stats.run_count)
+    if (task_waits_at(&th->os.task, &sp, &pc) < 0 || sp != th->last.blocked_sp || pc != th->last.blocked_pc)
+        return false;
+    if (th->tstate && !stack_is_same(&p->stack, &src, th))
+        return false;
+    if (task_sched_stats(&th->os.task, &after) < 0 || !sched_stats_equal(&after, &stats))
         return false;
     th->os.stats = stats;
     th->last.blocked = false;
@@ -171,7 +180,7 @@ bool emit_unchanged(struct process *p, struct sampled_thread *th, process_sink s
     th->os.stats_fresh = false;
     if (pause_checks_after(&p->sampler->pauser, &th->os, p->now_ns))
         return false;
-    th->last.off_cpu |= is_blocked_again(th);
+    th->last.off_cpu |= is_blocked_again(p, th);
     if (!th->last.off_cpu || task_sched_stats(&th->os.task, &stats) < 0)
         return false;
     if (!sched_stats_equal(&stats, &th->os.stats)) {

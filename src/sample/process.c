@@ -195,6 +195,11 @@ static int open_process(struct process *p, struct err_note *note)
 
     if (r < 0)
         return r == ERR_NO_PROCESS ? err_note_what(note, r, "no process has PID %d", (int)p->pid) : r;
+    if (st.is_kernel_thread) { /* it has no maps, like a process in the middle of exec */
+        err_note_what(note, ERR_NOT_PYTHON, "process %d is a kernel thread and runs no Python", (int)p->pid);
+        err_note_hint(note, "To list the Python processes, run dump without --pid on a terminal.");
+        return ERR_NOT_PYTHON;
+    }
     p->start_time = st.start_time;
     p->pidfd = descriptors_keep(proc_pidfd_open(p->pid));
     if (p->pidfd < 0)

@@ -418,6 +418,18 @@ int stack_read_native(struct stack *st, const struct stack_source *src, struct s
     return 0;
 }
 
+bool stack_is_same(struct stack *st, const struct stack_source *src, struct sampled_thread *th)
+{
+    struct pause p = {.method = PAUSE_ASLEEP, .since_ns = clock_now_ns()};
+    int r;
+
+    snapshot_begin(src->snapshot, &th->plan, SNAPSHOT_ONCE, 0);
+    th->frames.generator = 0;
+    r = read_once(st, src, th, &p);
+    snapshot_end(src->snapshot, r == 0);
+    return r == 0 && st->key == th->last.key;
+}
+
 void stack_free(struct stack *st)
 {
     frames_free(&st->frames);

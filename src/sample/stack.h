@@ -46,6 +46,9 @@ struct stack_source {
 int stack_read(struct stack *st, const struct stack_source *src, struct sampled_thread *th, bool include_idle);
 /* The same for a thread that has no Python thread state. */
 int stack_read_native(struct stack *st, const struct stack_source *src, struct sampled_thread *th, bool include_idle);
+/* True if the Python frames of `th` are those of its last stack. It does not pause the thread: the caller checks that
+ * the thread is asleep and does not run meanwhile. */
+bool stack_is_same(struct stack *st, const struct stack_source *src, struct sampled_thread *th);
 void stack_free(struct stack *st);
 
 /* Not an error: the thread is not in state R, and its stack was not requested. */

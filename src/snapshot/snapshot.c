@@ -95,9 +95,8 @@ static size_t find_range(struct snapshot *s, addr_t addr, size_t len)
     }
     if (!s->indexed && !build_index(s))
         return NO_RANGE;
-    /* The index may still have positions of ranges that could not be read and were dropped. */
     while ((at = hash_table_next(&s->index, hash_mix(0, addr), &step)) != HASH_TABLE_NONE)
-        if (at < s->n && s->ranges[at].addr == addr && len <= s->ranges[at].len) {
+        if (s->ranges[at].addr == addr && len <= s->ranges[at].len) {
             s->cursor = (size_t)at + 1;
             return at;
         }
@@ -253,9 +252,11 @@ static size_t add_views(struct snapshot *s, addr_t addr, size_t len, uint32_t fl
         s->stride = STRIDE_MIN;
     else if (s->stride < STRIDE_MAX)
         s->stride *= 2;
+    /* The index must not contain a range that is dropped because it cannot be read, and find_range() may build the
+     * index. So build it before adding ranges. */
+    n = s->indexed || build_index(s) ? successors_follow(s->plan->next, addr, next, s->stride) : 0;
     if (add_range(s, addr, len, flags | IS_VIEW) < 0)
         return NO_RANGE;
-    n = successors_follow(s->plan->next, addr, next, s->stride);
     /* Two stacks that share a frame share everything below it. */
     for (size_t i = 0; i < n && find_range(s, next[i], len) == NO_RANGE; i++)
         if (add_range(s, next[i], len, flags | IS_VIEW) < 0)
@@ -263,6 +264,17 @@ static size_t add_views(struct snapshot *s, addr_t addr, size_t len, uint32_t fl
     s->batch = first;
     s->n_batch = s->n - first;
     return first;
+}
+
+/* Reads a view behind the bytes that are kept. The next read overwrites it. */
+static const unsigned char *view_unkept(struct snapshot *s, addr_t addr, size_t len)
+{
+    s->has_last = false;
+    s->last_view = s->n; /* not planned */
+    if (grow_array((void **)&s->bytes, &s->cap_bytes, s->len + len, 1) < 0 ||
+        mem_read(s->target, addr, s->bytes + s->len, len) < 0)
+        return NULL;
+    return s->bytes + s->len;
 }
 
 const unsigned char *snapshot_view(struct snapshot *s, addr_t addr, size_t len, uint32_t flags)
@@ -284,6 +296,8 @@ const unsigned char *snapshot_view(struct snapshot *s, addr_t addr, size_t len, 
         if (i != NO_RANGE && s->ranges[i].at == NOT_READ)
             i = NO_RANGE;
     }
+    if (i == NO_RANGE && s->n >= RANGES_MAX)
+        return view_unkept(s, addr, len);
     if (i == NO_RANGE) {
         i = add_views(s, addr, len, flags);
         if (i == NO_RANGE || !read_through(s, i))
@@ -354,7 +368,8 @@ static size_t read_spans(struct snapshot *s, const struct mem_span *spans, size_
         }
         places[n_rest] = k;
         rest[n_rest++] = spans[k];
-        if (i == NO_RANGE && spans[k].len <= READS_LEN && add_range(s, spans[k].addr, spans[k].len, IS_READ) == 0) {
+        if (i == NO_RANGE && spans[k].len <= READS_LEN && s->n < RANGES_MAX &&
+            add_range(s, spans[k].addr, spans[k].len, IS_READ) == 0) {
             use(s, s->n - 1);
             index_new(s, s->n - 1);
         }

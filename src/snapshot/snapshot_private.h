@@ -14,6 +14,9 @@
 #define READS_LEN  32768
 #define BLOCK_MAX  ((size_t)8 * 1024 * 1024)
 
+/* Bound of a reading: after this many ranges, no more views and reads are kept. More than a plan can have. */
+#define RANGES_MAX 32768
+
 /* Kinds of ranges, beside the caller's flags. */
 #define IS_BLOCK 0x100u
 #define IS_VIEW  0x200u

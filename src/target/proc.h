@@ -15,6 +15,7 @@
 struct proc_stat {
     char state; /* R, S, D, T, t, Z, … */
     pid_t parent, group, session;
+    bool is_kernel_thread;
     uint64_t start_time; /* in clock ticks since boot; pid and start time identify a process */
     uint64_t
         image; /* hash of the addresses of code, heap and stack: unchanged by fork, changed by exec; 0 for a zombie */
@@ -51,6 +52,8 @@ struct proc_status {
 int proc_read_file(pid_t pid, pid_t tid, const char *name, char **ret_text, size_t *ret_len);
 
 int proc_stat_read(pid_t pid, pid_t tid, struct proc_stat *ret);
+/* Parses the text of a stat file. */
+int proc_stat_parse(const char *text, struct proc_stat *ret);
 /* False if the process has exited or its pid was reused. True if we cannot tell. */
 bool proc_is_alive(pid_t pid, uint64_t start_time);
 int proc_status_read(pid_t pid, pid_t tid, struct proc_status *ret);

@@ -110,28 +110,36 @@ static uint64_t stat_image(const char *name, size_t name_len, uint64_t code, uin
 /* proc(5): the parent is field 4. */
 #define STAT_FIELD(number) ((number)-4)
 
+#define PF_KTHREAD 0x00200000 /* in field 9, the flags; from the kernel's include/linux/sched.h */
+
 /* The name in a stat line may contain anything, even ") R 1", so parse from the last parenthesis. */
-int proc_stat_read(pid_t pid, pid_t tid, struct proc_stat *ret)
+int proc_stat_parse(const char *text, struct proc_stat *ret)
 {
     uint64_t f[STAT_FIELD(48)] = {0};
-    char *text, *p;
+    const char *p = strrchr(text, ')');
+
+    if (!p || p[1] != ' ' || !p[2] || stat_numbers(p + 3, f, sizeof(f) / sizeof(f[0])) <= STAT_FIELD(22))
+        return ERR_NO_PROCESS;
+    *ret = (struct proc_stat){
+        .state = p[2],
+        .parent = (pid_t)f[STAT_FIELD(4)],
+        .group = (pid_t)f[STAT_FIELD(5)],
+        .session = (pid_t)f[STAT_FIELD(6)],
+        .is_kernel_thread = f[STAT_FIELD(9)] & PF_KTHREAD,
+        .start_time = f[STAT_FIELD(22)],
+        .image = stat_image(text, (size_t)(p - text), f[STAT_FIELD(26)], f[STAT_FIELD(28)], f[STAT_FIELD(47)])};
+    return 0;
+}
+
+int proc_stat_read(pid_t pid, pid_t tid, struct proc_stat *ret)
+{
+    char *text;
     size_t len;
     int r = proc_read_file(pid, tid, "stat", &text, &len);
 
     if (r < 0)
         return r;
-    p = strrchr(text, ')');
-    r = ERR_NO_PROCESS;
-    if (p && p[1] == ' ' && p[2] && stat_numbers(p + 3, f, sizeof(f) / sizeof(f[0])) > STAT_FIELD(22)) {
-        *ret = (struct proc_stat){
-            .state = p[2],
-            .parent = (pid_t)f[STAT_FIELD(4)],
-            .group = (pid_t)f[STAT_FIELD(5)],
-            .session = (pid_t)f[STAT_FIELD(6)],
-            .start_time = f[STAT_FIELD(22)],
-            .image = stat_image(text, (size_t)(p - text), f[STAT_FIELD(26)], f[STAT_FIELD(28)], f[STAT_FIELD(47)])};
-        r = 0;
-    }
+    r = proc_stat_parse(text, ret);
     free(text);
     return r;
 }

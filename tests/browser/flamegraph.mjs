@@ -17,6 +17,7 @@ const { chromium } = createRequire(resolve(directory) + '/')('playwright-core');
 const FLAGS = ['--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run', '--disable-background-networking',
     '--disable-component-update', '--disable-sync'];
 const address = pathToFileURL(resolve(svgPath)).href;
+const WAIT = 300000; // milliseconds; whatever takes longer counts as a hang, however busy the machine is
 let passed = 0, failed = 0;
 const requests = [], complaints = [];
 
@@ -31,6 +32,7 @@ function check(ok, what, ...more) {
 
 async function open(browser, options) {
     const page = await browser.newPage({ viewport: { width: 1400, height: 800 }, ...options });
+    page.setDefaultTimeout(WAIT);
     page.on('request', request => { if (request.url() !== address) requests.push(request.url()); });
     page.on('console', message => complaints.push(message.text()));
     page.on('pageerror', error => complaints.push(error.message));
@@ -187,7 +189,7 @@ async function testWithoutScript(browser) {
     await page.close();
 }
 
-const browser = await chromium.launch({ executablePath: '/usr/bin/chromium', args: FLAGS });
+const browser = await chromium.launch({ executablePath: '/usr/bin/chromium', args: FLAGS, timeout: WAIT });
 try {
     const page = await open(browser, {});
     for (const test of [testPicture, testResize, testZoom, testSearch, testKeyboard, testHarmless])

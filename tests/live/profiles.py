@@ -12,12 +12,15 @@ import subprocess
 import time
 import xml.etree.ElementTree as xml
 
+from processes import descendants, exe, parents
 from program import SPYGLASS, WAIT, finish, run, start, wait_until
 
 FORMATS = ["raw", "flamegraph", "speedscope", "chrometrace"]
 EXTENSION = {"raw": "txt", "flamegraph": "svg", "speedscope": "json", "chrometrace": "json"}
 SVG = "{http://www.w3.org/2000/svg}"
 
+# Works until its standard input is closed or has data, so that a late profiler still finds it at work.
+WORK_UNTIL_INPUT = ("import select\ndef works():\n    while not select.select([0], [], [], 0)[0]: sum(range(300))\nworks()\n")
 # Works for that many seconds of CPU time, however busy the machine is.
 WORK = ("import time\nclock = getattr(time, 'process_time', None) or time.clock\ndef works():\n    end = clock() + %s\n"
         "    while clock() < end: sum(range(300))\nworks()\n")
@@ -169,9 +172,32 @@ def record_enough(enough, *args, out, program=SPYGLASS, wrapper=(), first=0.3, *
         assert seconds < WAIT, "not enough samples: %s\n%s" % (result, text[-2000:])
 
 
+def run_enough(enough, out, *args, program=SPYGLASS):
+    """Like record_enough(), for a whole command line in which SECONDS stands for the duration."""
+    seconds = 1
+    while True:
+        result = run(*(str(arg).replace("SECONDS", str(seconds)) for arg in args), program=program).check()
+        text = pathlib.Path(out).read_text(encoding="utf-8")
+        if enough(text):
+            return text, result
+        seconds *= 2
+        assert seconds < WAIT, "not enough samples: %s\n%s" % (result, text[-2000:])
+
+
 def seen(*names, format="raw"):
     """For record_enough() and Recording.until(): true if each of these functions is in the profile."""
     return lambda text: all(READ[format](text)[0][name] > 0 for name in names)
+
+
+def seen_in_place(name):
+    """Like seen(), for a speedscope profile that record writes into an existing file: it may be read half-written."""
+    def enough(text):
+        try:
+            return seen(name, format="speedscope")(text)
+        except ValueError:  # not JSON
+            return False
+
+    return enough
 
 
 def some_samples(text):
@@ -199,6 +225,21 @@ def catches(pid, number):
     except (FileNotFoundError, ProcessLookupError):
         return None
     return bool(int(re.search(r"^SigCgt:\s*([0-9a-f]+)$", text, re.M).group(1), 16) >> (number - 1) & 1)
+
+
+def profiler_in(process):
+    """The PID of a started profiler. Wrappers such as deny run it with exec or as a child."""
+    found = []
+
+    def look():
+        all_ = {p for p in [process.pid, *descendants(process.pid)] if os.path.basename(exe(p)) in ("spyglass", "py-spy")}
+        up = parents()
+        found[:] = [p for p in all_ if up.get(p) not in all_]  # not its child, which has not called exec yet
+        return found or process.poll() is not None
+
+    wait_until(look, "the profiler below its wrapper")
+    assert found, finish(process)
+    return found[0]
 
 
 class Recording:
@@ -260,15 +301,16 @@ class Recording:
 
 def wait_samples(process, out):
     """Waits until a recording in the raw format has seen works(), not only imports. Removes that snapshot."""
-    Recording(out, process=process).until(seen("works"))
+    recording = Recording(out, process=process)
+    recording.pid = profiler_in(process)
+    recording.until(seen("works"))
     out.unlink()
 
 
 def record_launched(out, python, after="", flags=(), wrapper=(), program=SPYGLASS, **options):
     """Records a program in works() until a snapshot shows works(), then lets it run the code `after`. Returns the
     Result."""
-    code = "import select\ndef works():\n    while not select.select([0], [], [], 0)[0]: sum(range(300))\nworks()\n" + after
-    command = [*wrapper, program, "record", "-f", "raw", "-o", out, *flags, "--", *python.command, "-c", code]
+    command = [*wrapper, program, "record", "-f", "raw", "-o", out, *flags, "--", *python.command, "-c", WORK_UNTIL_INPUT + after]
     process = start(*command[1:], program=command[0], stdin=subprocess.PIPE, **options)
     wait_samples(process, out)
     return finish(process)  # closes standard input, which ends works()

@@ -3,17 +3,22 @@ import json
 import os
 import re
 import shutil
-import signal
+import subprocess
 
 import pytest
 from native_stacks import directory
-from profiles import READ, raw_stacks, read_raw, read_speedscope, wait_sampling
+from profiles import READ, WORK_UNTIL_INPUT, Recording, raw_stacks, read_raw, run_enough, seen, seen_in_place, some_samples, wait_samples
 from program import PY_SPY, finish, run, start
 from pythons import DEBIAN, PYTHONS
 
 
 def call(*args, **options):
     return run(*args, program=PY_SPY, **options)
+
+
+def call_enough(enough, out, *args):
+    """Calls it with longer durations, for SECONDS, until enough(text of the file) holds; returns the text."""
+    return run_enough(enough, out, *args, program=PY_SPY)[0]
 
 
 def test_which():
@@ -43,11 +48,16 @@ def test_ray_record(spawn, tmp_path, format, extension, flags):
     """-f takes precedence over the extension: Ray uses .txt for everything but the flame graph."""
     target = spawn(DEBIAN, "busy.py")
     out = tmp_path / ("%s_%d_cpu_profiling.%s" % (format, target.pid, extension))
-    call("record", "-o", out, "-p", target.pid, "-d", "1", "-f", format, *flags).check()
-    text = out.read_text(encoding="utf-8")
-    assert READ[format](text)[0]["root"] > 0
+    text = call_enough(seen("root", format=format), out, "record", "-o", out, "-p", target.pid, "-d", "SECONDS", "-f", format, *flags)
     assert format != "flamegraph" or "<!DOCTYPE svg" in text
     assert len(text) < 4 << 20
+
+
+def stop_after(name, process, out):
+    """Sends SIGINT once a function has been seen; true if the final file has it too."""
+    recording = Recording(out, process=process)
+    recording.until(seen_in_place(name))
+    return seen(name, format="speedscope")(recording.stop())
 
 
 def test_ray_task(spawn, tmp_path):
@@ -56,16 +66,12 @@ def test_ray_task(spawn, tmp_path):
     out = tmp_path / "f.json"
     process = start("record", "-p", target.pid, "-o", out, "-f", "speedscope", "-r", "100", "--nonblocking",
                     "--subprocesses", program=PY_SPY)
-    wait_sampling(process)
-    process.send_signal(signal.SIGINT)
-    finish(process).check()
-    assert read_speedscope(out.read_text())[0]["root"] > 0
+    assert stop_after("root", process, out)
 
 
 def test_ray_nice_worker(spawn, tmp_path):
     target = spawn(DEBIAN, "busy.py", preexec_fn=lambda: os.nice(15))
-    call("record", "-o", tmp_path / "x", "-p", target.pid, "-d", "1", "-f", "raw").check()
-    assert read_raw((tmp_path / "x").read_text())[1] > 0
+    call_enough(some_samples, tmp_path / "x", "record", "-o", tmp_path / "x", "-p", target.pid, "-d", "SECONDS", "-f", "raw")
 
 
 def test_dask(spawn, tmp_path):
@@ -76,11 +82,7 @@ def test_dask(spawn, tmp_path):
     out.touch()
     process = start("record", "--pid", target.pid, "--output", out, "--format", "speedscope", "--rate", "100", "--threads",
                     "--function", program=PY_SPY)
-    wait_sampling(process)
-    assert process.poll() is None
-    process.send_signal(signal.SIGINT)
-    finish(process).check()
-    assert read_speedscope(out.read_text())[0]["root"] > 0
+    assert stop_after("root", process, out)
 
 
 def test_dask_native(spawn, tmp_path):
@@ -89,18 +91,18 @@ def test_dask_native(spawn, tmp_path):
     out = tmp_path / "profile.json"
     process = start("record", "--pid", target.pid, "--output", out, "--format", "speedscope", "--rate", "1000", "--native",
                     "--threads", "--subprocesses", program=PY_SPY)
-    wait_sampling(process)
-    process.send_signal(signal.SIGINT)
-    finish(process).check()
-    assert read_speedscope(out.read_text())[0]["burn_here"] > 0
+    assert stop_after("burn_here", process, out)
 
 
 def test_dagster(script, tmp_path):
     """A launched program with its own flags after `--`, some of which are ours too."""
     out = tmp_path / "x.json"
-    code = "import sys, time; assert sys.argv[1:] == ['-f', 'f.py', '--idle', '--']\nend = time.time() + 1\nwhile time.time() < end: pass"
-    call("record", "-o", out, "-f", "speedscope", "--idle", "--", *DEBIAN.command, "-c", code, "-f", "f.py", "--idle", "--").check()
-    assert read_speedscope(out.read_text())[1] > 0
+    code = "import sys; assert sys.argv[1:] == ['-f', 'f.py', '--idle', '--']\n" + WORK_UNTIL_INPUT
+    process = start("record", "-o", out, "-f", "speedscope", "--idle", "--", *DEBIAN.command, "-c", code, "-f", "f.py", "--idle", "--",
+                    program=PY_SPY, stdin=subprocess.PIPE)
+    Recording(out, process=process).until(seen("works", format="speedscope"))
+    finish(process).check()
+    assert seen("works", format="speedscope")(out.read_text())
 
 
 @pytest.mark.parametrize("short", ["d", "du", "dum", "dump"])
@@ -112,13 +114,14 @@ def test_abbreviated_dump(spawn, short):
 @pytest.mark.parametrize("short", ["r", "rec", "record"])
 def test_abbreviated_record(spawn, tmp_path, short):
     target = spawn(DEBIAN, "busy.py")
-    call(short, "-p", target.pid, "-d", "1", "-f", "RAW", "-o", tmp_path / "x").check()
-    assert read_raw((tmp_path / "x").read_text())[1] > 0
+    call_enough(some_samples, tmp_path / "x", short, "-p", target.pid, "-d", "SECONDS", "-f", "RAW", "-o", tmp_path / "x")
 
 
 def test_program_without_dashes(tmp_path):
-    code = "import time\nend = time.time() + 0.5\nwhile time.time() < end: pass"
-    call("record", "-f", "raw", "-o", tmp_path / "x", *DEBIAN.command, "-c", code).check()
+    process = start("record", "-f", "raw", "-o", tmp_path / "x", *DEBIAN.command, "-c", WORK_UNTIL_INPUT, program=PY_SPY,
+                    stdin=subprocess.PIPE)
+    wait_samples(process, tmp_path / "x")
+    finish(process).check()
     assert read_raw((tmp_path / "x").read_text())[1] > 0
 
 
@@ -126,8 +129,7 @@ def test_flag_forms(spawn, tmp_path):
     """-p5, --pid=5, combined short flags."""
     target = spawn(DEBIAN, "busy.py")
     out = tmp_path / "x"
-    call("record", "-p%d" % target.pid, "--duration=1", "-r50", "-o%s" % out, "--format=raw", "-ti").check()
-    assert read_raw(out.read_text())[1] > 0
+    call_enough(some_samples, out, "record", "-p%d" % target.pid, "--duration=SECONDS", "-r50", "-o%s" % out, "--format=raw", "-ti")
     call("dump", "--pid=%d" % target.pid, "-j").check()
 
 

@@ -368,7 +368,7 @@ def rootless(podman, program, launch):
         target = launch([*runc, "run", "--bundle", place / "bundle", "--pid-file", place / "state" / "pid", "box"])
         target.inner = int((place / "state" / "pid").read_text())
         target.refresh_truth(target.inner)
-        target.exec = lambda *args: subprocess.run([*runc, "exec", "box", *args], stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=60)
+        target.exec = lambda *args: subprocess.run([*runc, "exec", "box", *args], stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=300)
         yield target
         subprocess.run([*runc, "delete", "--force", "box"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     finally:

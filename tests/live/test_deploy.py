@@ -17,8 +17,8 @@ import time
 import pods
 import pytest
 from processes import at_rest
-from profiles import read_raw, read_speedscope, wait_sampling
-from program import PY_SPY, SPYGLASS, WAIT, finish, run, start
+from profiles import Recording, catches, read_raw, read_speedscope, run_enough, seen_in_place
+from program import PY_SPY, SPYGLASS, WAIT, finish, run, start, wait_until
 from pythons import DEBIAN, ROOT
 
 DEPLOY = ROOT / "deploy"
@@ -531,12 +531,13 @@ def test_guide_commands(spawn, tmp_path, line):
     target = spawn(DEBIAN, "busy.py")
     out = tmp_path / "profile"
     args = line.format(pid=target.pid, out=out).split()
-    result = run(*args, program=PY_SPY).check()
-    assert args[0] == "record" or ("Process %d" % target.pid in result.out and "root (busy.py:" in result.out)
     if args[0] == "record":
-        text = next(tmp_path.glob("profile.*")).read_text(encoding="utf-8")
-        assert "chain_a" in text or "chain_b" in text
+        args[args.index("-d") + 1] = "SECONDS"
+        text, _ = run_enough(lambda text: "chain_a" in text or "chain_b" in text, args[args.index("-o") + 1], *args, program=PY_SPY)
         assert "flamegraph" not in args or "<!DOCTYPE svg" in text
+    else:
+        result = run(*args, program=PY_SPY).check()
+        assert "Process %d" % target.pid in result.out and "root (busy.py:" in result.out
 
 
 def test_guide_dagster(tmp_path):
@@ -544,12 +545,21 @@ def test_guide_dagster(tmp_path):
     directory."""
     program = tmp_path / "bin" / "dagster"
     program.parent.mkdir()
-    program.write_text("#!%s\nimport sys, time\ndef imports_slowly():\n    time.sleep(1)\n"
+    program.write_text("#!%s\nimport sys\ndef imports_slowly():\n    sys.stdin.read()\n"
                        "assert sys.argv[1:] == ['definitions', 'validate']\nimports_slowly()\n" % DEBIAN.command[0])
     program.chmod(0o755)
     env = {"PATH": "%s:%s" % (program.parent, os.environ["PATH"])}
     line = shlex.split("record -f speedscope --idle -- dagster definitions validate")
-    run(*line, program=PY_SPY, cwd=tmp_path, env=env).check()
+    process = start(*line, program=PY_SPY, cwd=tmp_path, env=env, stdin=subprocess.PIPE)
+
+    def shown():
+        """Asks for a snapshot. The file has a default name."""
+        process.send_signal(signal.SIGUSR1)
+        return any("imports_slowly" in path.read_text() for path in tmp_path.glob("*.json"))
+
+    wait_until(lambda: catches(process.pid, signal.SIGUSR1), "record to start")
+    wait_until(shown, "samples")
+    finish(process).check()
     profile, = [path for path in tmp_path.iterdir() if path.is_file()]
     assert read_speedscope(profile.read_text())[0]["imports_slowly"] > 0
 
@@ -560,10 +570,9 @@ def test_guide_dask(spawn, tmp_path):
     out = tmp_path / "profile.json"
     out.touch()
     process = start("record", "--pid", target.pid, "--output", out, "--format", "speedscope", "--rate", "100", program=PY_SPY)
-    wait_sampling(process)
-    process.send_signal(signal.SIGINT)
-    finish(process).check()
-    assert read_speedscope(out.read_text())[0]["root"] > 0
+    recording = Recording(out, process=process)
+    recording.until(seen_in_place("root"))
+    assert read_speedscope(recording.stop())[0]["root"] > 0
 
 
 def test_guide_idle(spawn, tmp_path):

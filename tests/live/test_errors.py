@@ -7,11 +7,12 @@ import subprocess
 import tempfile
 
 import pytest
-from program import PY_SPY, SPYGLASS, run
+from processes import at_rest
+from program import PY_SPY, SPYGLASS, WAIT, run
 from pythons import DEBIAN
 
 BOTH = pytest.mark.parametrize("program", [SPYGLASS, PY_SPY], ids=["spyglass", "py-spy"])
-FREE_PID = 4194000  # near the top of the range: no process has it
+FREE_PID = 2 ** 22 + 5  # beyond the largest PID
 
 
 def dump_and_record(pid, tmp_path):
@@ -31,10 +32,24 @@ def test_no_such_pid(tmp_path, program):
 @BOTH
 def test_not_python(launch, tmp_path, program):
     target = launch(["sh", "-c", "echo 1; exec sleep 1000"])
+    at_rest(target.pid)
     for args in dump_and_record(target.pid, tmp_path):
         result = run(*args, program=program).check(1)
         assert "Error: Failed to find python version from target process" in result.err, result
     assert not (tmp_path / "x.svg").exists()
+
+
+@BOTH
+def test_kernel_thread(tmp_path, program):
+    try:
+        command = pathlib.Path("/proc/2/comm").read_text()
+    except OSError:
+        command = ""
+    if command != "kthreadd\n":
+        pytest.skip("no kernel thread is visible in this PID namespace")
+    for args in dump_and_record(2, tmp_path):
+        result = run(*args, program=program).check(1)
+        assert "process 2 is a kernel thread and runs no Python" in result.err, result
 
 
 @BOTH
@@ -112,7 +127,7 @@ def test_completions(program, shell):
 def test_closed_pipe(spawn):
     """The reader closes the pipe: no crash, no hang."""
     target = spawn(DEBIAN, "situations.py", "deep")
-    done = subprocess.run("%s dump --pid %d | head -c 10" % (SPYGLASS, target.pid), shell=True, timeout=60,
+    done = subprocess.run("%s dump --pid %d | head -c 10" % (SPYGLASS, target.pid), shell=True, timeout=WAIT,
                           stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert len(done.stdout) == 10
     assert b"Sanitizer" not in done.stderr
@@ -123,5 +138,5 @@ def test_dump_to_full_disk(spawn):
     for flags in ([], ["--json"]):
         with open("/dev/full", "w") as full:
             done = subprocess.run([SPYGLASS, "dump", *flags, "--pid", str(target.pid)], stdout=full,
-                                  stderr=subprocess.PIPE, timeout=60)
+                                  stderr=subprocess.PIPE, timeout=WAIT)
         assert done.returncode == 1 and b"No space left" in done.stderr, done

@@ -36,7 +36,7 @@ def served(gunicorn, tmp_path):
         address = tmp_path / "socket"
         report = tmp_path / "report"
         process = subprocess.Popen([gunicorn, "--workers", str(workers), "--bind", "unix:%s" % address, "--chdir", TARGETS, *flags,
-                                    "wsgi_app:application"], env=clean_env(REPORT_FILE=str(report)), start_new_session=True,
+                                    "--timeout", "0", "wsgi_app:application"], env=clean_env(REPORT_FILE=str(report)), start_new_session=True,
                                    stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         started.append(process)
         wait_until(lambda: len(descendants(process.pid)) >= workers and address.exists(), "the workers")

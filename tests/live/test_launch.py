@@ -16,7 +16,7 @@ import time
 
 import pytest
 from processes import cpu_seconds, descendants, process_state
-from profiles import WORK, read_raw, wait_samples
+from profiles import WORK, WORK_UNTIL_INPUT, Recording, catches, read_raw, seen, wait_samples
 from program import PY_SPY, SPYGLASS, TARGETS, WAIT, clean_env, finish, run, start, wait_until
 from pythons import DEBIAN, NEWEST_HOST, PYTHON_2
 from process_trees import functions_of, read_tree
@@ -56,6 +56,18 @@ def launch(out, *args, program=SPYGLASS, flags=(), **options):
     report = lines_of(process)
     wait_samples(process, pathlib.Path(out))
     return process, report["pid"]
+
+
+def wait_line(process, text):
+    """Reads the standard output of the profiler up to a line that contains the text."""
+    for line in iter(process.stdout.readline, b""):
+        if text in line:
+            return
+    raise AssertionError("no %r: %r" % (text, process.stderr.read()))
+
+
+def lives(pid):
+    return process_state(pid) not in (None, "Z")
 
 
 def send(process, number):
@@ -118,12 +130,11 @@ def test_second_signal_ends_wait(tmp_path, script):
     process, pid = launch(out, *DEBIAN.command, script(DEBIAN, "signal_reporter.py"))
     try:
         send(process, signal.SIGTERM)
-        while b"Waiting for the program" not in process.stdout.readline():
-            pass
+        wait_line(process, b"Waiting for the program")
         assert read_raw(out.read_text())[0]["works"] > 0
         send(process, signal.SIGTERM)
         process.wait(WAIT)
-        assert process.returncode == 0 and process_state(pid) in ("R", "S")
+        assert process.returncode == 0 and lives(pid)
     finally:
         os.kill(pid, signal.SIGKILL)
     assert b"still running (PID %d)" % pid in process.communicate()[0]
@@ -131,14 +142,16 @@ def test_second_signal_ends_wait(tmp_path, script):
 
 def test_simultaneous_signals_count_once(tmp_path, script):
     """timeout(1) signals spyglass and its process group at once: that counts as one request, and spyglass still
-    waits."""
+    waits. While it is stopped, the kernel collects the signals and then delivers one after the other."""
     out = tmp_path / "out"
     process, pid = launch(out, *DEBIAN.command, script(DEBIAN, "signal_reporter.py"), start_new_session=True)
+    send(process, signal.SIGSTOP)
+    wait_until(lambda: process_state(process.pid) == "T", "the profiler stopped")
     send(process, signal.SIGTERM)
-    for _ in range(3):
-        os.killpg(process.pid, signal.SIGTERM)
-    while b"Waiting for the program" not in process.stdout.readline():
-        pass
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        os.killpg(process.pid, number)
+    send(process, signal.SIGCONT)
+    wait_line(process, b"Waiting for the program")
     wait_until(lambda: waits(process), "asleep until it ends")
     assert process.poll() is None
     os.kill(pid, signal.SIGKILL)
@@ -167,7 +180,7 @@ def mask_of(pid, name):
 
 
 CODE_MASKS = ("import json\nd = dict(l.split(':', 1) for l in open('/proc/self/status').read().splitlines() if ':' in l)\n"
-              "print(json.dumps({k: d[k].strip() for k in ('SigBlk', 'SigIgn')}), flush=True)\n" + WORK % 0.3)
+              "print(json.dumps({k: d[k].strip() for k in ('SigBlk', 'SigIgn')}), flush=True)\n" + WORK_UNTIL_INPUT)
 
 
 def test_inherited_signal_mask(tmp_path):
@@ -179,11 +192,12 @@ def test_inherited_signal_mask(tmp_path):
         signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_SETMASK, {signal.SIGUSR2, signal.SIGINT})
 
-    plain = json.loads(subprocess.run([*DEBIAN.command, "-S", "-c", CODE_MASKS], stdout=subprocess.PIPE, preexec_fn=before,
-                                      restore_signals=False).stdout.decode())
+    plain = json.loads(subprocess.run([*DEBIAN.command, "-S", "-c", CODE_MASKS], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                      preexec_fn=before, restore_signals=False).stdout.decode())
     process = start("record", "-f", "raw", "-o", tmp_path / "x", "--", *DEBIAN.command, "-S", "-c", CODE_MASKS, preexec_fn=before,
-                    restore_signals=False)
+                    restore_signals=False, stdin=subprocess.PIPE)
     assert lines_of(process) == plain
+    wait_samples(process, tmp_path / "x")
     finish(process).check()
     assert int(plain["SigBlk"], 16) == 1 << signal.SIGUSR2 - 1 | 1 << signal.SIGINT - 1
 
@@ -197,7 +211,7 @@ def test_nohup(tmp_path, script):
     wait_samples(process, tmp_path / "x")
     send(process, signal.SIGHUP)
     wait_samples(process, tmp_path / "x")
-    assert process.poll() is None and process_state(pid) in ("R", "S")
+    assert process.poll() is None and lives(pid)
     send(process, signal.SIGTERM)
     finish(process)
 
@@ -214,7 +228,7 @@ def test_duration_keeps_program_running(tmp_path):
     pid = lines_of(process)["pid"]
     try:
         assert process.wait(WAIT) == 0
-        assert process_state(pid) in ("R", "S")
+        assert lives(pid)
         assert out.exists()
     finally:
         os.kill(pid, signal.SIGKILL)
@@ -224,18 +238,23 @@ def test_duration_keeps_program_running(tmp_path):
 def test_duration_and_wait(tmp_path):
     """--wait: spyglass exits with the program's status."""
     out = tmp_path / "out"
-    run("record", "-d", "0.5", "--wait", "-f", "raw", "-o", out, "--", *DEBIAN.command, "-c", WORK % 1.5 + "import sys; sys.exit(9)").check(9)
-    assert out.exists()
+    process = start("record", "-d", "0.5", "--wait", "-f", "raw", "-o", out, "--", *DEBIAN.command, "-c",
+                    WORK_UNTIL_INPUT + "import sys; sys.exit(9)", stdin=subprocess.PIPE)
+    wait_line(process, b"Waiting for the program")
+    assert out.exists() and process.poll() is None
+    finish(process).check(9)
 
 
 @pytest.mark.parametrize("code", [LONG, "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)\n" + LONG], ids=["at-once", "by-force"])
 def test_duration_and_kill(tmp_path, code):
     """--kill: the program ends with the recording, if necessary by SIGKILL."""
-    process = start("record", "-d", "0.5", "--kill", "-f", "raw", "-o", tmp_path / "x", "--", *DEBIAN.command, "-c", code)
-    pid = lines_of(process)["pid"]
-    result = finish(process)
+    seconds, pids = 0.5, []
+    while not pids:  # on a busy machine the program may be killed before its first line
+        result = run("record", "-d", seconds, "--kill", "-f", "raw", "-o", tmp_path / "x", "--", *DEBIAN.command, "-c", code)
+        pids, seconds = re.findall(r'^{"pid": (\d+)}$', result.out, re.M), 2 * seconds
+        assert seconds < WAIT, result
     assert result.status == 128 + (15 if code is LONG else 9), result
-    assert process_state(pid) is None
+    assert process_state(int(pids[0])) is None
 
 
 @pytest.mark.parametrize("args", [["--wait", "--kill", "--", "true"], ["--wait", "-p", "1"], ["--kill", "-p", "1"]], ids=" ".join)
@@ -252,28 +271,47 @@ def test_status_without_samples(tmp_path):
 def test_parent_exits_first(tmp_path, script):
     """With --subprocesses and -d, spyglass keeps recording the children that outlive the program. It adopts and
     reaps the orphans."""
-    code = ("import os, sys, time\n%s"
+    end = tmp_path / "end"
+    code = ("import os\n"
+            "def works():\n    while not os.path.exists(%r): sum(range(300))\n"
             "pid = os.fork()\n"
             "if pid == 0:\n    os.setsid(); works()\n    os._exit(0)\n"
-            "print('{\"child\": %%d}' %% pid, flush=True); time.sleep(0.3)\n" % (WORK % 1.5).replace("works()\n", "", 1).replace("\nworks()\n", "\n"))
+            "print('{\"pid\": %%d, \"child\": %%d}' %% (os.getpid(), pid), flush=True); os.read(0, 1)\n" % str(end))
     out = tmp_path / "out"
-    process = start("record", "-s", "-d", "200", "-f", "raw", "--function", "-o", out, "--", *DEBIAN.command, "-c", code)
-    child = lines_of(process)["child"]
+    process = start("record", "-s", "-d", "10000", "-f", "raw", "--function", "-o", out, "--", *DEBIAN.command, "-c", code,
+                    stdin=subprocess.PIPE)
+    report = lines_of(process)
+    child, recording = report["child"], Recording(out, process=process)
+
+    def count(text):
+        return sum(n for chain, functions, n in read_tree(text) if chain[-1][0] == child and "works" in functions)
+
+    recording.until(count)
+    process.stdin.write(b"x")
+    process.stdin.flush()
+    wait_until(lambda: process_state(report["pid"]) is None, "the program reaped")
+    before = count(recording.snapshot())
+    recording.until(lambda text: count(text) > before)
+    end.touch()
     result = finish(process).check()
-    tree = read_tree(out.read_text())
-    counts = sum(count for chain, functions, count in tree if chain[-1][0] == child and "works" in functions)
-    assert counts > 0 and "still running" not in result.messages, (counts, result)
+    assert count(out.read_text()) > before and "still running" not in result.messages, result
     assert process_state(child) is None
 
 
 def test_orphan_of_a_launched_program(tmp_path):
     """The orphan's parent exits at once, and the orphan has its own session: only spyglass knows where it came from."""
     daemon, inner = tmp_path / "daemon.py", tmp_path / "inner.sh"
-    daemon.write_text("import os\nopen(%r, 'w').write(str(os.getpid()))\n%s" % (str(tmp_path / "pid"), WORK % 2))
+    daemon.write_text("import os\ndef works():\n    while not os.path.exists(%r): sum(range(300))\nwith open(%r, 'w') as f:\n"
+                      "    f.write(str(os.getpid()))\nworks()\n" % (str(tmp_path / "end"), str(tmp_path / "pid")))
     inner.write_text("setsid %s %s &\n" % (DEBIAN.command[0], daemon))
     out = tmp_path / "out"
-    run("record", "-s", "-f", "raw", "--function", "-o", out, "--", "sh", "-c", "sh %s; sleep 2" % inner).check()
+    process = start("record", "-s", "-f", "raw", "--function", "-o", out, "--", "sh", "-c", "sh %s; read line; exit 0" % inner,
+                    stdin=subprocess.PIPE)
+    wait_until(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text(), "the daemon")
     pid = int((tmp_path / "pid").read_text())
+    Recording(out, process=process).until(lambda text: "works" in functions_of(read_tree(text)).get(pid, ()))
+    (tmp_path / "end").touch()
+    finish(process).check()
     assert "works" in functions_of(read_tree(out.read_text())).get(pid, ()), out.read_text()
 
 
@@ -336,6 +374,17 @@ class Terminal:
     def type(self, text):
         os.write(self.master, text)
 
+    def wait_samples(self, out):
+        """Waits until a snapshot shows works(), and removes that snapshot."""
+        def look():
+            self.drain(0.02)
+            os.kill(self.job, signal.SIGUSR1)
+            return out.exists() and seen("works")(out.read_text())
+
+        wait_until(lambda: catches(self.job, signal.SIGUSR1), "record to start")
+        wait_until(look, "samples")
+        out.unlink()
+
     def close(self):
         if not self.ended:  # after that, another process may reuse its PID
             os.killpg(self.job, signal.SIGKILL)
@@ -384,7 +433,7 @@ def test_ctrl_c_arrives_once(terminal, tmp_path, script):
     t = terminal(SPYGLASS, "record", "--hideprogress", "-f", "raw", "-o", out, "--", *DEBIAN.command, script(DEBIAN, "signal_reporter.py"))
     t.expect(b'{"pid"')
     pid = program_of(t.job)
-    wait_until(lambda: cpu_seconds(pid) > 0.3, "it works")
+    t.wait_samples(out)
     t.type(b"\x03")
     t.expect(b'{"signal": 2}')
     t.expect(b"Waiting for the program to exit")
@@ -416,12 +465,13 @@ def test_job_control(terminal, tmp_path, how):
     """Ctrl-Z stops both, `fg` continues both, even if only one of the two got the signal."""
     code = "import os, signal\nprint('ready', flush=True)\n" + WORK % 600
     if how == "by itself":
-        code = "import os, signal\n" + WORK % 0.5 + "print('ready', flush=True); os.kill(os.getpid(), signal.SIGTSTP)\n" + "works()\n" * 100
-    t = terminal(SPYGLASS, "record", "--hideprogress", "-f", "raw", "-o", tmp_path / "x", "--", *DEBIAN.command, "-c", code)
+        code = "import os, signal\n" + WORK % 0.5 + "print('ready', flush=True); os.kill(os.getpid(), signal.SIGTSTP)\n" + "works()\n" * 1200
+    out = tmp_path / "x"
+    t = terminal(SPYGLASS, "record", "--hideprogress", "-f", "raw", "-o", out, "--", *DEBIAN.command, "-c", code)
     t.expect(b"ready")
     pid = program_of(t.job)
     if how != "by itself":
-        wait_until(lambda: cpu_seconds(pid) > 0.3, "it works")
+        t.wait_samples(out)
     if how == "typed":
         t.type(b"\x1a")
     elif how == "sent to us":
@@ -432,9 +482,10 @@ def test_job_control(terminal, tmp_path, how):
     wait_until(lambda: process_state(pid) in ("R", "S") and process_state(t.job) in ("R", "S"), "both go on")
     before = cpu_seconds(pid)
     wait_until(lambda: cpu_seconds(pid) > before + 0.3, "it works on")
+    t.wait_samples(out)
     t.type(b"\x03")
     assert t.next() == {"ended": 130}
-    assert read_raw((tmp_path / "x").read_text())[0]["works"] > 0
+    assert read_raw(out.read_text())[0]["works"] > 0
 
 
 def test_ctrl_z_leaves_target_running(spawn, terminal, tmp_path):
@@ -458,7 +509,7 @@ def test_ctrl_z_leaves_target_running(spawn, terminal, tmp_path):
 # --- sudo ---
 
 CODE_WHO = ("import os, json\nprint(json.dumps(dict(uid=os.getresuid(), gid=os.getresgid(), groups=sorted(os.getgroups()),"
-            "env={k: os.environ.get(k) for k in ('HOME', 'USER', 'LOGNAME')})), flush=True)\n" + WORK % 0.3)
+            "env={k: os.environ.get(k) for k in ('HOME', 'USER', 'LOGNAME')})), flush=True)\n" + WORK_UNTIL_INPUT)
 ROOT_ONLY = pytest.mark.skipif(os.getuid() != 0, reason="only root can become somebody else")
 
 
@@ -469,8 +520,9 @@ def ids_under_sudo(tmp_path, uid, gid, program=SPYGLASS, **options):
         place.chmod(0o777)
         env = clean_env(SUDO_UID=str(uid), SUDO_GID=str(gid), HOME="/root", USER="root", LOGNAME="root", **options.pop("more", {}))
         process = start("record", "-f", "raw", "-o", place / "out", "--", *DEBIAN.command, "-c", CODE_WHO, env=env, program=program, cwd="/",
-                        **options)
+                        stdin=subprocess.PIPE, **options)
         report = lines_of(process)
+        wait_samples(process, place / "out")
         finish(process).check()
         assert read_raw((place / "out").read_text())[0]["works"] > 0
         owner = (place / "out").stat()
@@ -512,6 +564,7 @@ def test_sudo_caller_groups(tmp_path):
             os.setresgid(54322, 54322, 54322)
             os.setresuid(54321, 54321, 54321)
             os.write(go[1], b"x")
+            os.closerange(3, 4096)  # Popen waits until one of them is closed, and the program for the end of its input
             os._exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
         os.read(go[0], 1)
 

@@ -6,7 +6,7 @@ import signal
 
 import pytest
 from native_stacks import directory
-from processes import task_states
+from processes import at_rest, task_states
 from profiles import EXTENSION, STACKS, raw_stacks, record_native
 from program import SPYGLASS, WAIT, clean_env, run, wait_until
 from share_check import check_shares
@@ -93,7 +93,7 @@ def test_sleep_shares(spawn, tmp_path, python):
 def test_sleeping_threads_are_not_stopped(spawn, tmp_path, python, flag):
     """spyglass does not stop a thread again that has not run since the last stop."""
     target = spawn(python, "native_sleeps.py", "2", "park")
-    wait_until(lambda: task_states(target.pid) == "SSS", "all asleep")
+    at_rest(target.pid)
     calls, out, samples, seconds = tmp_path / "calls", tmp_path / "out.txt", 0, 0.5
     while samples < 100:
         result = run("-f", "-e", "trace=ptrace", "-o", calls, SPYGLASS, "record", flag, "--idle", "-p", target.pid, "-d", seconds,

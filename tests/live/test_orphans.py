@@ -3,17 +3,19 @@ them to their end, and exits with the program's status."""
 import os
 import signal
 import stat as file_modes
+import subprocess
 
 import pytest
-from processes import cpu_seconds, process_state
+from processes import process_state
+from profiles import WORK_UNTIL_INPUT, Recording, profiler_in
 from program import PY_SPY, SPYGLASS, WAIT, finish, run, start, wait_until
 from pythons import DEBIAN
 from process_trees import ENVIRONMENTS, chains_of, functions_of, read_tree
 
 ROOT_ONLY = pytest.mark.skipif(os.getuid() != 0, reason="environments are made with mount(8)")
 
-# Writes its PID; with HOLD, waits until the launched program has exited and then continues the stopped profiler; works;
-# writes `done`.
+# Writes its PID; with HOLD, waits until the launched program has exited and then continues the stopped profiler; works
+# until the file `end` exists; writes `done`.
 WORKER = """
 import os, signal, sys, time
 place = os.environ["PLACE"]
@@ -31,8 +33,7 @@ def go_on():
     os.kill(profiler, signal.SIGCONT)
 
 def works():
-    end = time.process_time() + float(os.environ["SECONDS"])
-    while time.process_time() < end: sum(range(300))
+    while not os.path.exists(place + "/end"): sum(range(300))
 
 def main():
     with open(place + "/pid", "w") as f: f.write(str(os.getpid()))
@@ -99,7 +100,7 @@ ALL = [*SHELL, *PYTHON]
 class OrphanLauncher:
     """Launches a program of one of these forms, which leaves an orphan behind."""
 
-    def __init__(self, place, form, hold, seconds=0.5):
+    def __init__(self, place, form, hold):
         self.place = place
         (place / "worker.py").write_text(WORKER)
         (place / "run.py").write_text("import sys; sys.path.insert(0, %r)\nimport worker\nworker.main()\nsys.exit(%d)\n"
@@ -109,15 +110,26 @@ class OrphanLauncher:
         script.write_text('#!/bin/sh\necho $PPID $$ > "$PLACE/root"\n%s\n%s\n' % (
             "kill -STOP $PPID" if hold else "", SHELL.get(form) or 'exec %s "$PLACE/form.py"' % PY))
         script.chmod(script.stat().st_mode | file_modes.S_IXUSR)
-        self.command = ["env", "PLACE=%s" % place, "HOLD=%s" % ("1" if hold else ""), "SECONDS=%s" % seconds,
+        self.command = ["env", "PLACE=%s" % place, "HOLD=%s" % ("1" if hold else ""),
                         "ROOT_ENDS=%s" % ("" if form in ("exec", "subreaper") else "1")]
         self.args = ["-s", "-f", "raw", "--function", "-o", place / "out", "--", script]
 
     def run(self, *before):
-        return run(*self.command[1:], *before, SPYGLASS, "record", *self.args, program=self.command[0])
+        """Lets the orphan end once its work has been seen. Returns the Result."""
+        process = self.start(before=before)
+        self.wait_works(process)
+        (self.place / "end").touch()
+        return finish(process)
 
-    def start(self, *flags, program=SPYGLASS):
-        return start(*self.command[1:], program, "record", *flags, *self.args, program=self.command[0])
+    def start(self, *flags, program=SPYGLASS, before=()):
+        return start(*self.command[1:], *before, program, "record", *flags, *self.args, program=self.command[0])
+
+    def wait_works(self, process):
+        """Waits until a snapshot shows the orphan at work."""
+        recording = Recording(self.place / "out", process=process)
+        recording.pid = profiler_in(process)
+        recording.until(lambda text: (self.place / "pid").exists() and (self.place / "pid").read_text()
+                        and "works" in functions_of(read_tree(text)).get(self.number(), ()))
 
     def number(self, name="pid"):
         return int((self.place / name).read_text().split()[-1])
@@ -163,12 +175,12 @@ def test_duration(tmp_path):
     while not found:  # on a busy machine the worker may not have started by then
         seconds *= 2
         assert seconds < WAIT
-        launcher = OrphanLauncher(tmp_path, "nohup", hold=False, seconds=600)
+        launcher = OrphanLauncher(tmp_path, "nohup", hold=False)
         result = finish(launcher.start("-d", seconds))
         assert result.status == 7, result
         wait_until(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text(), "the orphan")
         try:
-            assert process_state(launcher.number()) in ("R", "S")
+            assert process_state(launcher.number()) not in (None, "Z")
             tree = functions_of(read_tree((tmp_path / "out").read_text()))
             found = "works" in tree.get(launcher.number(), ())
         finally:
@@ -179,16 +191,18 @@ def test_duration(tmp_path):
 @pytest.mark.parametrize("program, status", [(SPYGLASS, 7), (PY_SPY, 0)])
 def test_signal_ends_recording(tmp_path, program, status):
     """A signal ends the recording; the orphan keeps running. spyglass sends nothing to the program's old PID."""
-    launcher = OrphanLauncher(tmp_path, "nohup", hold=False, seconds=600)
+    launcher = OrphanLauncher(tmp_path, "nohup", hold=False)
     process = launcher.start(program=program)
     try:
-        wait_until(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text(), "the orphan")
-        wait_until(lambda: cpu_seconds(launcher.number()) > 0.7, "it works")
+        launcher.wait_works(process)
+        (tmp_path / "out").unlink()
+        for line in iter(process.stdout.readline, b""):
+            if b"exited with status 7; still sampling" in line:
+                break
         process.send_signal(signal.SIGTERM)
         result = finish(process)
         assert result.status == status, result
-        assert "exited with status 7" in result.out, result
-        assert process_state(launcher.number()) in ("R", "S")
+        assert process_state(launcher.number()) not in (None, "Z")
         assert "works" in functions_of(read_tree((tmp_path / "out").read_text()))[launcher.number()]
     finally:
         os.kill(launcher.number(), signal.SIGKILL)
@@ -196,14 +210,15 @@ def test_signal_ends_recording(tmp_path, program, status):
 
 def test_orphan_is_not_python(tmp_path):
     """A server that is not Python does not keep spyglass running."""
-    (tmp_path / "run.py").write_text("def works():\n    sum(range(3 * 10 ** 7))\nworks()\n")
+    (tmp_path / "run.py").write_text(WORK_UNTIL_INPUT)
     out = tmp_path / "out"
     code = "sleep 600 >/dev/null 2>&1 & echo $! > %s; %s %s; exit 5" % (tmp_path / "pid", PY, tmp_path / "run.py")
-    process = start("record", "-s", "-f", "raw", "--function", "-o", out, "--", "sh", "-c", code)
+    process = start("record", "-s", "-f", "raw", "--function", "-o", out, "--", "sh", "-c", code, stdin=subprocess.PIPE)
     try:
+        Recording(out, process=process).until(lambda text: "works" in text)
         result = finish(process)
         assert result.status == 5 and "works" in out.read_text(), result
-        assert process_state(int((tmp_path / "pid").read_text())) == "S"
+        assert process_state(int((tmp_path / "pid").read_text())) not in (None, "Z")
     finally:
         os.kill(int((tmp_path / "pid").read_text()), signal.SIGKILL)
 
@@ -213,11 +228,12 @@ def test_existing_children_are_excluded(tmp_path):
     code = "def %s():\n    while True: sum(range(300))\n%s()\n"
     (tmp_path / "elder.py").write_text(code % ("elder", "elder"))
     out = tmp_path / "out"
-    work = "import time\ndef works():\n    end = time.process_time() + 1\n    while time.process_time() < end: sum(range(300))\nworks()"
     shell = '%s %s >/dev/null 2>&1 & echo $! > %s; exec "$@"' % (PY, tmp_path / "elder.py", tmp_path / "pid")
     try:
-        run("-c", shell, "sh", SPYGLASS, "record", "-s", "-f", "raw", "--function", "-o", out, "--", PY, "-c", work,
-            program="sh").check()
+        process = start("-c", shell, "sh", SPYGLASS, "record", "-s", "-f", "raw", "--function", "-o", out, "--", PY, "-c",
+                        WORK_UNTIL_INPUT, program="sh", stdin=subprocess.PIPE)
+        Recording(out, process=process).until(lambda text: "works" in text)
+        finish(process).check()
         found = functions_of(read_tree(out.read_text()))
         assert len(found) == 1 and int((tmp_path / "pid").read_text()) not in found, found
     finally:

@@ -16,8 +16,8 @@ import tempfile
 import pytest
 from native_stacks import directory
 from processes import at_rest
-from profiles import record_enough, record_launched
-from program import PY_SPY, SANITIZED, SPYGLASS, TARGETS, clean_env, finish, run, start, wait_until
+from profiles import Recording, profiler_in, record_enough, record_launched, seen
+from program import PY_SPY, SANITIZED, SPYGLASS, TARGETS, WAIT, clean_env, finish, run, start, wait_until
 from pythons import DEBIAN
 from stacks import check_json, parse_json, parse_text
 
@@ -151,13 +151,16 @@ def test_native_record_fallbacks(deny, spawn, tmp_path, rules):
     if os.geteuid() != 0:
         pytest.skip("perf's notes are for root")
     target = spawn(DEBIAN, "native_shares.py", directory(DEBIAN, "spy_c"))
-    _, result = record_enough(lambda text: text.count("burn_outer (") > 1, "--native", "-v", "-r", "200", "-f", "raw", "--pid",
-                              target.pid, out=tmp_path / "out.txt", wrapper=deny(rules), env=quiet_env())
-    core, held = map(int, re.search(r"same core (\d+), ptrace (\d+)", result.messages).groups())
-    if rules == ["EPERM:perf_event_open"]:
-        assert held > 0 and core == 0, result
-    else:
-        assert core > 0 and (not rules or held == 0), result
+    no_perf = rules == ["EPERM:perf_event_open"]
+    core = held = 0
+    first = 0.3
+    while not (held if no_perf else core):  # on a busy machine the first few may all be read in the other way
+        _, result = record_enough(lambda text: text.count("burn_outer (") > 1, "--native", "-v", "-r", "200", "-f", "raw", "--pid",
+                                  target.pid, out=tmp_path / "out.txt", wrapper=deny(rules), env=quiet_env(), first=first)
+        core, held = map(int, re.search(r"same core (\d+), ptrace (\d+)", result.messages).groups())
+        first *= 2
+        assert first < WAIT, result
+    assert (core if no_perf else held if rules else 0) == 0, result
 
 
 def test_native_without_readv(spawn, python, deny):
@@ -308,6 +311,8 @@ def test_container_pid_is_not_guessed(launch, script):
     """A PID is one of our own namespace. One that exists only inside of a container gets a hint, not a guess."""
     pid_max = int(read_text(pathlib.Path("/proc/sys/kernel/pid_max")))
     inner = pid_max - 1000 - os.getpid() % 2000  # two concurrent runs of the tests use different PIDs
+    while os.path.exists("/proc/%d" % inner):
+        inner -= 1
     code = "echo %d >/proc/sys/kernel/ns_last_pid; exec 3<&0; \"$@\" <&3 & wait" % (inner - 1)
     target = launch(["unshare", "--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-c", code, "sh", *DEBIAN.command,
                      script(DEBIAN, "situations.py"), "plain"])
@@ -359,9 +364,21 @@ def test_yama(spawn_as, public, deny, scope):
 @needs_root
 def test_yama_allows_children(public, private, deny):
     program = with_yama(1, *deny(["yama"], *as_user(USER, public / "spyglass")))
-    code = "import time\ndef naps():\n    time.sleep(2)\nnaps()"
-    run_as(program, "record", "--idle", "-f", "raw", "-o", private / "x.raw", "--", *DEBIAN.command, "-c", code).check()
-    assert "naps" in (private / "x.raw").read_text()
+    code = "import os\ndef naps():\n    os.read(0, 1)\nnaps()"
+    record_until_seen("naps", program, private / "x.raw", code)
+
+
+def record_until_seen(name, program, out, code):
+    """Launches a program that ends with its standard input, which is closed when the function has been seen. Returns
+    the Result."""
+    process = start(*program[1:], "record", "--idle", "-f", "raw", "-o", out, "--", *DEBIAN.command, "-c", code, program=program[0],
+                    stdin=subprocess.PIPE, env=quiet_env())
+    recording = Recording(out, process=process)
+    recording.pid = profiler_in(process)
+    recording.until(seen(name))
+    result = finish(process).check()
+    assert seen(name)(out.read_text()), result
+    return result
 
 
 # ---- setuid root
@@ -472,10 +489,11 @@ def test_setuid_writes_as_the_caller(setuid, spawn_as, private, tmp_path):
 
 
 def test_setuid_launches_as_the_caller(setuid, private):
-    code = ("import json, os, re, time\ntime.sleep(0.2)\ntext = open('/proc/self/status').read()\n"
+    code = ("import json, os, re\ntext = open('/proc/self/status').read()\n"
             "caps = re.findall(r'Cap(?:Inh|Prm|Eff|Amb):\\s*(\\w+)', text)\n"
             "print(json.dumps([os.getresuid(), os.getresgid(), os.getgroups(), caps]), flush=True)\n")
-    result = run_as(as_user(USER, setuid), "record", "-i", "-f", "raw", "-o", private / "x.raw", "--", *DEBIAN.command, "-c", code).check()
+    code += "def naps():\n    os.read(0, 1)\nnaps()\n"
+    result = record_until_seen("naps", as_user(USER, setuid), private / "x.raw", code)
     line = next(line for line in result.out.splitlines() if line.startswith("[["))
     uids, gids, groups, caps = json.loads(line)
     assert uids == [USER] * 3 and gids == [USER] * 3 and groups == [] and {int(c, 16) for c in caps} == {0}
@@ -537,8 +555,9 @@ def test_doctor_of_python(spawn, python):
 
 def test_doctor_not_python(launch):
     target = launch(["sh", "-c", "echo 1; exec sleep 1000"])
+    at_rest(target.pid)
     assert "not Python" in facts(run("doctor", "--pid", target.pid).check(1))["dump"]
-    assert "no such process" in facts(run("doctor", "--pid", 4194002).check(1))["dump"]
+    assert "no such process" in facts(run("doctor", "--pid", 2 ** 22 + 5).check(1))["dump"]
 
 
 @needs_root

@@ -8,9 +8,9 @@ import signal
 import subprocess
 
 import pytest
-from processes import (age, at_rest, command_line, cpu_seconds, descendants, descriptors, exe, is_python, resident, stat)
-from profiles import Recording, record_enough, seen, wait_sampling
-from program import SANITIZED, SPYGLASS, finish, run, start, wait_until
+from processes import (age, at_rest, command_line, cpu_seconds, descendants, descriptors, is_python, process_state, resident, stat)
+from profiles import Recording, profiler_in, record_enough, seen
+from program import SANITIZED, SPYGLASS, clean_env, finish, run, start, wait_until
 from pythons import DEBIAN, NEWEST_HOST, PYTHON_2, of_version
 from stacks import parse_json, parse_text, rows, same
 from process_trees import ENVIRONMENTS, chains_of, functions_of, read_tree
@@ -66,9 +66,9 @@ def test_pool(spawn, python, kind):
     """JSON: every frame of every worker, its parent and its command line. Text: PIDs, parents, commands."""
     target = spawn(python, "worker_pools.py", kind, "3")
     workers = workers_of(target)
-    for worker in workers:
-        at_rest(worker["pid"])
     below = {pid for pid in descendants(target.pid) if is_python(pid)}
+    for pid in below:  # also the resource tracker, which may start later than the workers
+        at_rest(pid)
     assert {w["pid"] for w in workers} <= below
     result = run("dump", "--subprocesses", "--json", "--pid", target.pid).check()
     threads = parse_json(result.out)
@@ -104,15 +104,6 @@ def test_record_pool(spawn, tmp_path, host, kind):
         chain = chains[worker["pid"]]
         assert chain[0] == target.pid and chain[-2] == worker["parent"], chain
     assert {pid for pid in found if "worker_works" in found[pid]} == {w["pid"] for w in workers}
-
-
-def profiler_in(process):
-    """deny runs the profiler with exec, or as a child if it must filter paths."""
-    def found():
-        return [p for p in [process.pid, *descendants(process.pid)] if os.path.basename(exe(p)) == "spyglass"]
-
-    wait_until(found, "the profiler below its wrapper")
-    return found()[0]
 
 
 def record_in(environments, environment, target, out):
@@ -151,29 +142,21 @@ def test_daemon_without_process_connector(spawn, environments, tmp_path, how):
 
 
 def test_low_rate(spawn, tmp_path):
-    """How soon children are found does not depend on the rate: one that lives for two intervals is sampled."""
-    code = ("import os, sys, time\nos.write(1, b'{}\\n'); os.read(0, 1)\n"
-            "pid = os.fork()\n"
-            "if pid == 0:\n"
-            "    def lives():\n"
-            "        end = time.process_time() + 2\n"
-            "        while time.process_time() < end: sum(range(300))\n"
-            "    lives(); os._exit(0)\n"
-            "os.waitpid(pid, 0); os.write(1, b'%d\\n' % pid)\n")
-    target_code = tmp_path / "lives.py"
-    target_code.write_text(code)
-    target = subprocess.Popen([*DEBIAN.command, str(target_code)], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-    target.stdout.readline()
-    out = tmp_path / "out.txt"
-    process = start("record", "--pid", target.pid, "-s", "-r", "1", "-f", "raw", "--function", "-o", out)
-    wait_sampling(process)
-    target.stdin.write(b"x")
-    target.stdin.close()
-    pid = int(target.stdout.readline())
-    target.wait()
-    target.stdout.close()
-    finish(process).check()
-    assert "lives" in functions_of(read_tree(out.read_text())).get(pid, ()), out.read_text()
+    """How soon children are found does not depend on the rate: long before the second sample, one is attached to."""
+    target = spawn(DEBIAN, "forks.py", "1")
+    errors = tmp_path / "errors"
+    with open(errors, "w") as log:
+        process = subprocess.Popen([SPYGLASS, "record", "--pid", str(target.pid), "-s", "-r", "0.0001", "-f", "raw", "-o", tmp_path / "x",
+                                    "--log-level", "debug"], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=log, env=clean_env())
+    try:
+        Recording(tmp_path / "x", process=process).snapshot()
+        forked, started, _ = target.next_report()["children"]
+        wait_until(lambda: process.poll() is not None or all(
+            "process: pid %d: attach" % pid in errors.read_text() for pid in (forked, started)), "the children found")
+    finally:
+        process.send_signal(signal.SIGINT)
+        process.wait()
+    assert process.returncode == 0, errors.read_text()
 
 
 # --- reparenting, daemons, exec ---
@@ -285,12 +268,26 @@ def test_late_exec(launch, script, tmp_path):
 
 def test_python_scripts_of_a_shell(tmp_path):
     """A shell runs Python scripts one after the other: at times the tree has no Python, and the recording continues."""
-    work = "import time\ndef %s():\n    end = time.process_time() + 0.3\n    while time.process_time() < end: sum(range(300))\n%s()"
-    scripts = "; ".join("%s -c '%s'; sleep 0.3" % (DEBIAN.command[0], work % (name, name)) for name in ("one", "two", "three"))
+    work = "import os, select\ndef %s():\n    while not select.select([0], [], [], 0)[0]: sum(range(300))\n%s()\nos.read(0, 1)"
+    names = ("one", "two", "three")
+    scripts = "; ".join("%s -c '%s'; read line" % (DEBIAN.command[0], work % (name, name)) for name in names)
     out = tmp_path / "out.txt"
-    result = run("record", "-s", "-f", "raw", "--function", "-o", out, "--", "sh", "-c", scripts).check()
+    process = start("record", "-s", "-f", "raw", "--function", "-o", out, "--", "sh", "-c", scripts, stdin=subprocess.PIPE)
+    recording = Recording(out, process=process)
+
+    def type_(text):
+        process.stdin.write(text)
+        process.stdin.flush()
+
+    for name in names:
+        recording.until(lambda text: name in set().union(*functions_of(read_tree(text)).values()))
+        type_(b"x")  # ends the script
+        wait_until(lambda: not any(is_python(pid) for pid in descendants(recording.pid)), "a tree without Python")
+        recording.snapshot()
+        type_(b"\n")  # ends the pause
+    result = finish(process).check()
     found = functions_of(read_tree(out.read_text()))
-    assert {"one", "two", "three"} <= set().union(*found.values()), (found, result)
+    assert set(names) <= set().union(*found.values()), (found, result)
 
 
 # --- which processes are left out, which are skipped ---
@@ -335,6 +332,8 @@ def test_shell_that_starts_spyglass(launch, tmp_path):
 def test_non_python_children(spawn):
     """Children that are not Python: a note for each, and status 0."""
     target = spawn(DEBIAN, "child_processes.py", "parent")
+    for other in target.truth["extra"]["others"]:
+        at_rest(other)
     result = run("dump", "-s", "-p", target.pid).check()
     for other in target.truth["extra"]["others"]:
         assert len([line for line in result.err.splitlines() if "process %d " % other in line]) == 1, result
@@ -394,8 +393,10 @@ def test_short_lived(spawn, tmp_path):
     """200 short-lived children: spyglass leaks no file descriptor and no memory."""
     target = spawn(DEBIAN, "short_lived_processes.py", "200")
     out = tmp_path / "out.txt"
-    process = start("record", "--pid", target.pid, "--subprocesses", "-f", "raw", "-o", out)
-    wait_sampling(process)
+    recording = Recording(out, "--pid", target.pid, "--subprocesses", "-f", "raw")
+    process = recording.process
+    for _ in range(3):  # so that it has sampled, and opened what it needs for that
+        recording.snapshot()
     alone = descriptors(process.pid)
     pids = target.next_report()["pids"]  # the first twenty may take what memory they need
     wait_until(lambda: descriptors(process.pid) <= alone, "descriptors of the first ones closed")
@@ -404,8 +405,7 @@ def test_short_lived(spawn, tmp_path):
     assert len(set(pids)) == 220
     wait_until(lambda: descriptors(process.pid) <= alone, "descriptors closed")
     grown = resident(process.pid) - memory
-    process.send_signal(signal.SIGINT)
-    finish(process).check()
+    recording.stop()
     # Sanitizers keep freed memory, and look for leaks themselves.
     assert SANITIZED or grown < 5 << 20, grown
 
@@ -415,6 +415,7 @@ def test_thousand_children(spawn, tmp_path):
     are seen."""
     target = spawn(DEBIAN, "many_children.py", "1000")
     report = target.next_report()
+    wait_until(lambda: all(process_state(pid) == "S" for pid in report["idle"]), "the idle children asleep")
     limit = lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256))
     result = run("dump", "-s", "-j", "-p", target.pid, preexec_fn=limit).check()
     threads = parse_json(result.out)

@@ -106,6 +106,7 @@ def test_exec(launch, script, tmp_path):
     target.process.stdin.write(b"x")
     target.process.stdin.flush()
     wait_until(lambda: pathlib.Path("/proc/%d/comm" % target.pid).read_text() == "sleep\n", "exec")
+    at_rest(target.pid)
     result = run("dump", "--pid", target.pid)
     assert result.status == 1 and "Failed to find python version from target process" in result.err
 

@@ -122,12 +122,16 @@ def test_profiler_child_of_target(launch, tmp_path):
     out = tmp_path / "out.json"
     code = ("import subprocess, sys, time, ctypes, os\n"
             "ctypes.CDLL(None).prctl(0x59616d61, os.getpid(), 0, 0, 0)\n"
-            "p = subprocess.Popen([%r, 'record', '--pid', str(os.getpid()), '--output', %r, '--format', 'speedscope',"
-            " '--rate', '100', '--subprocesses', '-d', '1'], stdout=subprocess.PIPE, stderr=subprocess.PIPE)\n"
             "def works():\n    while p.poll() is None: sum(range(300))\n"
-            "works()\nimport json\n"
+            "import json\nseconds, text = 1, ''\n"
+            "while 'works' not in text:\n"  # on a busy machine the first second may not be enough
+            "    p = subprocess.Popen([%r, 'record', '--pid', str(os.getpid()), '--output', %r, '--format', 'speedscope',"
+            " '--rate', '100', '--subprocesses', '-d', str(seconds)], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)\n"
+            "    works()\n"
+            "    if p.returncode or seconds > 300: break\n"
+            "    text, seconds = open(%r).read(), 2 * seconds\n"
             "print(json.dumps([p.returncode, p.stderr.read().decode()]), flush=True)\ntime.sleep(1000)\n")
-    target = launch([*DEBIAN.command, "-c", code % (str(PY_SPY), str(out))])
+    target = launch([*DEBIAN.command, "-c", code % (str(PY_SPY), str(out), str(out))])
     assert target.truth[0] == 0, target.truth
     profile = json.loads(out.read_text())
     assert len(profile["profiles"]) == 1

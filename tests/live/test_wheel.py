@@ -12,7 +12,8 @@ import zipfile
 
 import pytest
 
-from program import PY_SPY, SANITIZED, SPYGLASS, WAIT, clean_env, run
+from profiles import WORK_UNTIL_INPUT, Recording, record_enough
+from program import PY_SPY, SANITIZED, SPYGLASS, WAIT, clean_env, finish, run, start, wait_until
 from pythons import DEBIAN, PYTHONS, ROOT
 
 pytestmark = pytest.mark.skipif(SANITIZED, reason="a wheel holds the static program")
@@ -331,12 +332,14 @@ def test_old_kernel(spawn, tmp_path):
     target = spawn(DEBIAN, "busy.py")
     program = [str(ROOT / "tests" / "live" / "old_kernel.py"), str(SPYGLASS)]
     raw = tmp_path / "p.txt"
-    assert "leaf_" in call(*program, "dump", "--pid", target.pid, "--native", "--locals")
-    call(*program, "record", "--pid", target.pid, "--duration", "0.5", "--output", raw)
-    assert "leaf_" in raw.read_text()
-    call(*program, "record", "--output", tmp_path / "launched.svg", "--", *DEBIAN.command, "-c",
-         "import time\nend = time.monotonic() + 0.5\nwhile time.monotonic() < end: pass")
-    assert "&lt;module&gt; (" in (tmp_path / "launched.svg").read_text()
+    wait_until(lambda: "leaf_" in call(*program, "dump", "--pid", target.pid, "--native", "--locals"), "a leaf")
+    record_enough(lambda text: "leaf_" in text, "--pid", target.pid, out=raw, wrapper=program[:1])
+    launched = tmp_path / "launched.svg"
+    process = start(SPYGLASS, "record", "--output", launched, "--", *DEBIAN.command, "-c", WORK_UNTIL_INPUT, program=program[0],
+                    stdin=subprocess.PIPE)
+    Recording(launched, process=process).until(lambda text: "works" in text)
+    finish(process).check()
+    assert "&lt;module&gt; (" in launched.read_text()
     call(*program, "merge", "--output", tmp_path / "all.json", raw)
     # Check the filter itself: getrandom is one of them.
     code = "import os\ntry: os.getrandom(1)\nexcept OSError as error: print(error.errno)"

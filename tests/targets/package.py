@@ -11,7 +11,7 @@ import time
 
 import spyglass
 
-PATIENCE = 100
+PATIENCE = 300
 
 
 def until(condition):
@@ -85,7 +85,18 @@ def park(name):
     thread = threading.Thread(target=parked_function, args=(42,), name=name, daemon=True)
     thread.start()
     ready.wait()
+    last = None
+    while not last or look(thread) != last or last[0] != "S":  # until it blocks
+        last = look(thread)
+        time.sleep(0.01)
     return thread, go
+
+
+def look(thread):
+    """The state of a thread, and how often it has run."""
+    place = "/proc/self/task/%d/" % thread.native_id
+    with open(place + "stat") as stat, open(place + "schedstat") as schedstat:
+        return stat.read().rsplit(")", 1)[1].split()[0], schedstat.read().split()[2]
 
 
 def case_dump():
@@ -229,10 +240,14 @@ def case_duration():
     code = "import time\ndef child_function():\n    while True: sum(range(1000))\nprint(1, flush=True)\nchild_function()\n"
     child = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
     child.stdout.readline()
-    recording = spyglass.record(child.pid, duration=0.5, rate=200).start()
-    profile = recording.wait(PATIENCE)
-    assert not recording.running and profile is recording.profile and profile.rate == 200
-    assert 0 < profile.samples <= 110 and seen(profile, "child_function") > 0, profile
+    duration, profile = 0.5, None
+    while not profile or not seen(profile, "child_function"):
+        recording = spyglass.record(child.pid, duration=duration, rate=200).start()
+        profile = recording.wait(PATIENCE)
+        assert not recording.running and profile is recording.profile and profile.rate == 200
+        assert profile.samples <= 200 * duration + 10, profile
+        duration *= 2
+        assert duration < PATIENCE, profile
     # Waiting for an endless recording times out; a recording ends with its target.
     recording = spyglass.record(child.pid).start()
     try:

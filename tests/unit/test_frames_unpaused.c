@@ -79,7 +79,7 @@ static void go_on(void *arg, uint64_t call)
 
 static int moving_read(struct moving *m)
 {
-    m->reader.state.usual_ns = NS_PER_S; /* a test may be interrupted */
+    m->reader.state.usual_ns = 1000 * NS_PER_S; /* a test may be interrupted */
     return stack_reader_unpaused(&m->reader, &m->f, &m->p.py, m->tstate, &m->sure, &m->cut);
 }
 
@@ -158,7 +158,7 @@ static void test_thread_continues(void)
 
 static void wait_a_while(void *arg, uint64_t call)
 {
-    uint64_t end = clock_now_ns() + 200 * NS_PER_US;
+    uint64_t end = clock_now_ns() + 4 * NS_PER_MS;
     const struct moving *m = arg;
 
     while (call <= m->at_call && clock_now_ns() < end)
@@ -177,7 +177,7 @@ static void test_interrupted(void)
         m.p.mem->on_call = wait_a_while;
         m.p.mem->on_call_arg = &m;
         m.at_call = m.p.mem->calls + 1;
-        m.reader.state.usual_ns = 20 * NS_PER_US;
+        m.reader.state.usual_ns = 400 * NS_PER_US;
         CHECK_INT(stack_reader_unpaused(&m.reader, &m.f, &m.p.py, m.tstate, &m.sure, &m.cut), 0);
         CHECK_INT(m.p.mem->calls > m.at_call, true);
         check_whole(&m);

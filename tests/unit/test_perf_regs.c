@@ -26,7 +26,7 @@ static void wait_asleep(struct task *task)
 {
     struct task_look look = {0};
 
-    while (task_look(task, &look) == 0 && look.state == 'R')
+    while (task_look(task, &look) == 0 && look.state != 'S')
         usleep(1000);
 }
 

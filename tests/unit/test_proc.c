@@ -135,6 +135,23 @@ static void test_maps_self(void)
     CHECK_INT(proc_maps_read(0x7ffffff0, &m), ERR_NO_PROCESS);
 }
 
+static void test_stat_kernel_thread(void)
+{
+    /* The second process has kthreadd's name, but not PF_KTHREAD in its flags. */
+    static const char kernel_thread[] = "3 (kworker/R-rcu_gp) I 2 0 0 0 -1 69238880 0 0 0 0 0 0 0 0 0 -20 1 0 24 0 0";
+    static const char process[] = "77 (kthreadd) S 2 0 0 0 -1 4194560 0 0 0 0 0 0 0 0 0 -20 1 0 24 0 0";
+    struct proc_stat st;
+
+    CHECK_INT(proc_stat_parse(kernel_thread, &st), 0);
+    CHECK(st.is_kernel_thread && st.parent == 2 && st.start_time == 24);
+    CHECK_INT(proc_stat_parse(process, &st), 0);
+    CHECK(!st.is_kernel_thread && st.parent == 2 && st.start_time == 24);
+    CHECK_INT(proc_stat_read(getpid(), 0, &st), 0);
+    CHECK(!st.is_kernel_thread);
+    CHECK_INT(proc_stat_parse("3 (cut) S 2 0 0", &st), ERR_NO_PROCESS);
+    CHECK_INT(proc_stat_parse("", &st), ERR_NO_PROCESS);
+}
+
 /* A name that looks like the fields after it. */
 static void test_stat_name(void)
 {
@@ -351,6 +368,7 @@ int main(int argc, char **argv)
     TEST_RUN(test_maps_self);
     TEST_RUN(test_command);
     TEST_RUN(test_stat_name);
+    TEST_RUN(test_stat_kernel_thread);
     TEST_RUN(test_status);
     TEST_RUN(test_tasks);
     TEST_RUN(test_children);

@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "fake_python.h"
 #include "pause/pause_method.h"
+#include "sample/process_private.h"
 #include "sample/sampled_tree.h"
 #include "sample/sampler.h"
 #include "sample/shorten.h"
@@ -271,6 +272,93 @@ static void test_ran_only_before(void)
     CHECK(!ran_only_before(1, 1000, 0, 5000)); /* with a complete run in the middle of it */
 }
 
+/* A child that blocks in a system call. */
+static pid_t start_blocked(struct task *task)
+{
+    struct task_look look = {0};
+    pid_t pid = fork();
+
+    if (pid == 0)
+        for (;;)
+            pause();
+    CHECK(pid > 0);
+    task_open(task, pid, pid);
+    while (task_look(task, &look) == 0 && look.state != 'S')
+        clock_sleep_ns(NS_PER_MS);
+    return pid;
+}
+
+/* Whether emit_unchanged() concludes that the thread is in the call that ptrace interrupted, if the kernel has scheduled
+ * it `runs` times since. */
+static bool is_blocked_again(struct process *p, struct sampled_thread *th, uint64_t runs, uint64_t sp_offset)
+{
+    struct sched_stats stats;
+    int r;
+
+    th->last.blocked = true;
+    th->last.off_cpu = false;
+    CHECK_INT(task_waits_at(&th->os.task, &th->last.blocked_sp, &th->last.blocked_pc), 0);
+    CHECK_INT(task_sched_stats(&th->os.task, &stats), 0);
+    th->last.blocked_sp += sp_offset;
+    th->os.stats = (struct sched_stats){.run_count = stats.run_count - runs};
+    CHECK(!emit_unchanged(p, th, NULL, NULL, &r)); /* the sink knows no stack, so nothing is emitted */
+    return th->last.off_cpu;
+}
+
+static void check_blocked_again(struct process *p, struct sampled_thread *th, struct fake_python *fake,
+                                struct fake_thread *t)
+{
+    struct sched_stats stats;
+    uint64_t sp, pc;
+
+    if (task_sched_stats(&th->os.task, &stats) < 0 || task_waits_at(&th->os.task, &sp, &pc) < 0)
+        return; /* the kernel has no schedstat, or does not let us read /proc/PID/syscall */
+    CHECK(is_blocked_again(p, th, 2, 0));
+    CHECK(!is_blocked_again(p, th, 1, 0));
+    CHECK(!is_blocked_again(p, th, 3, 0));
+    CHECK(!is_blocked_again(p, th, 2, 16));
+    /* Another function blocks with the same SP and PC. */
+    fake_frame_push(fake, t, fake_code(fake, "waits_too", "/a.py", 20), 4, FAKE_PLAIN);
+    CHECK(!is_blocked_again(p, th, 2, 0));
+    th->tstate = 0; /* a thread without Python */
+    CHECK(is_blocked_again(p, th, 2, 0));
+}
+
+static void test_blocked_again(void)
+{
+    struct process p = {.sampler = sampler_new(&options), .codes = code_cache_new(), .info = &p.own_info};
+    struct stack_source src = {.sampler = p.sampler, .py = &p.py, .codes = p.codes};
+    struct sampled_thread th = {0};
+    struct fake_python fake;
+    struct fake_thread t;
+
+    fake_python_init(&fake, 3, 12, 1 << 20);
+    t = fake_thread_add(&fake, fake_interp_add(&fake), 0x7000, 42);
+    fake_entry_push(&fake, &t);
+    fake_frame_push(&fake, &t, fake_code(&fake, "waits", "/a.py", 10), 4, FAKE_PLAIN);
+    CHECK_INT(snapshot_new(fake.py.mem, false, &p.snapshot), 0);
+    src.snapshot = p.snapshot;
+    p.py = fake.py;
+    p.py.mem = snapshot_mem(p.snapshot);
+    th.tstate = t.tstate;
+    th.os.tid = start_blocked(&th.os.task);
+    CHECK(!stack_is_same(&p.stack, &src, &th)); /* there is no last stack */
+    th.last.key = p.stack.key;
+
+    check_blocked_again(&p, &th, &fake, &t);
+
+    kill(th.os.tid, SIGKILL);
+    CHECK_INT(waitpid(th.os.tid, NULL, 0), th.os.tid);
+    task_close(&th.os.task);
+    read_plan_free(&th.plan);
+    frames_state_free(&th.frames);
+    stack_free(&p.stack);
+    snapshot_free(p.snapshot);
+    code_cache_free(p.codes);
+    fake_python_free(&fake);
+    sampler_free(p.sampler);
+}
+
 int main(int argc, char **argv)
 {
     test_start(argc, argv);
@@ -281,5 +369,6 @@ int main(int argc, char **argv)
     TEST_RUN(test_thread_churn);
     TEST_RUN(test_process_tree);
     TEST_RUN(test_ran_only_before);
+    TEST_RUN(test_blocked_again);
     return test_finish("test_sample");
 }

@@ -2,7 +2,7 @@
  * Reading ahead: answers are what the target holds, in one call where the questions come again, and never older than
  * the reading's own first call.
  */
-#include "snapshot/snapshot.h"
+#include "snapshot/snapshot_private.h"
 #include "test.h"
 
 #include <string.h>
@@ -271,7 +271,8 @@ static addr_t view(struct snapshot *s, size_t i)
     return value;
 }
 
-/* A chain of views that was predicted, and then cannot be read: nothing of it is answered from bytes that were not read. */
+/* Part of a predicted chain cannot be read, so the rest of the chain is dropped. The index must not contain dropped
+ * ranges: a view of one would return bytes that were never read. */
 static void test_dropped(void)
 {
     struct counting c;
@@ -302,6 +303,52 @@ static void test_dropped(void)
     snapshot_free(s);
 }
 
+/* Memory without an end, in which each word holds its own address plus `shift`. */
+struct endless {
+    struct mem mem;
+    uint64_t shift;
+};
+
+static size_t endless_readv(struct mem *m, const struct mem_span *spans, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        uint64_t value = spans[i].addr + ((struct endless *)m)->shift;
+
+        memcpy(spans[i].buf, &value, sizeof(value));
+    }
+    return n;
+}
+
+static const struct mem_ops endless_ops = {endless_readv, counting_close};
+
+/* A stack that is deeper than what a reading keeps: all of it can be read, and the rest is read anew each time. */
+static void test_deep(void)
+{
+    struct endless e = {.mem = {&endless_ops}};
+    struct read_plan plan = {0};
+    struct snapshot *s = NULL;
+    size_t n = 100000, wrong = 0;
+
+    CHECK_INT(snapshot_new(&e.mem, true, &s), 0);
+    for (uint64_t round = 0; round < 3; round++) {
+        e.shift = round * 8;
+        snapshot_begin(s, &plan, SNAPSHOT_ONCE, 0);
+        for (size_t i = 1; i <= n; i++)
+            wrong += view(s, i) != (i + round) * 8;
+        CHECK_INT(wrong, 0);
+        CHECK(!snapshot_was_planned(s) && !snapshot_is_doubled(s));
+        e.shift = 8000000;
+        CHECK_INT(view(s, 1), (1 + round) * 8);
+        CHECK_INT(view(s, n), n * 8 + e.shift);
+        CHECK_INT(word(s, n), n * 8 + e.shift);
+        snapshot_end(s, true);
+        CHECK(plan.n > 10000 && plan.n < 20000);
+    }
+    CHECK(s->n < 40000 && s->len < 40000 * sizeof(uint64_t));
+    read_plan_free(&plan);
+    snapshot_free(s);
+}
+
 int main(void)
 {
     TEST_RUN(test_passes_on);
@@ -313,5 +360,6 @@ int main(void)
     TEST_RUN(test_rest);
     TEST_RUN(test_offer);
     TEST_RUN(test_dropped);
+    TEST_RUN(test_deep);
     return test_finish("test_snapshot");
 }
