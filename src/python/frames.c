@@ -140,6 +140,42 @@ static bool is_called_from(struct frames *f, const struct layout *l, struct snap
     return caller->addr + size->bytes == end;
 }
 
+/* The innermost frame is current, but has not executed anything. */
+static bool is_new(const struct layout *l, const struct raw_frame *raw)
+{
+    addr_t first = raw->code + (addr_t)l->co_bytecode;
+
+    /* Up to 3.12 it is the last instruction that was begun, later the next. */
+    return raw->owner == OWNER_THREAD && !raw->is_entry && (l->minor <= 12 ? raw->instr < first : raw->instr == first);
+}
+
+/*
+ * A generator's frame is not in the data stack, so the place of a frame that it calls does not show who the caller is: with
+ * a stale `previous`, the frame that has resumed the generator seems to be. That one has the generator on top of its
+ * value stack, and the generator's own `previous` names it.
+ */
+static bool has_resumed_generator(const struct layout *l, struct snapshot *snap, const unsigned char *bytes,
+                                  const struct raw_frame *raw)
+{
+    addr_t slot, object, back;
+    int top;
+
+    if (l->fr_stacktop_is_pointer) {
+        slot = frames_addr_at(bytes, l->fr_stacktop) - 8;
+    } else {
+        memcpy(&top, bytes + l->fr_stacktop, sizeof(top));
+        if (top < 0) /* it has not called anything */
+            return true;
+        slot = raw->addr + (addr_t)l->fr_slots + ((addr_t)(unsigned)top - 1) * 8;
+    }
+    if (snapshot_read_constant(snap, slot, &object, sizeof(object)) < 0)
+        return false;
+    object &= ~7ull; /* tagged from 3.14 on */
+    return object &&
+           snapshot_read_constant(snap, object + (addr_t)(l->ge_frame + l->fr_back), &back, sizeof(back)) == 0 &&
+           back == raw->addr;
+}
+
 /* ---- walking ---- */
 
 /* What a walk found out about the outermost frame and the innermost entry frame. */
@@ -203,7 +239,7 @@ static int walk_frames(struct frames *f, const struct python *py, struct snapsho
     struct raw_frame raw = {0};
     addr_t passed = addr;
     unsigned long steps = 0, move = 1;
-    bool planned;
+    bool planned, called_new = false; /* by the frame that comes next */
     int r = 0;
 
     f->n = f->n_chain = 0;
@@ -216,8 +252,10 @@ static int walk_frames(struct frames *f, const struct python *py, struct snapsho
         frames_parse(l, addr, bytes, &raw);
         raw.doubled = snapshot_is_doubled(snap);
         planned = snapshot_was_planned(snap);
-        if (l->frame_size_kind != FRAME_SIZE_NONE && !is_in_place(f, l, snap, &raw, w))
+        if (l->frame_size_kind != FRAME_SIZE_NONE &&
+            (!is_in_place(f, l, snap, &raw, w) || (called_new && has_resumed_generator(l, snap, bytes, &raw))))
             return ERR_TORN;
+        called_new = steps == 0 && l->frame_size_kind != FRAME_SIZE_NONE && is_new(l, &raw);
         r = walk_step(f, l, &raw, planned, w);
         if (r == 0 && f->n_chain < FRAMES_CHAIN_MAX) {
             if (grow_array((void **)&f->chain, &f->cap_chain, f->n_chain + 1, sizeof(*f->chain)) < 0)

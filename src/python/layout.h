@@ -73,6 +73,8 @@ struct layout {
     int fr_instr;     /* 3.11+: a pointer into the bytecode */
     int fr_size;      /* bytes that cover all of the above */
     int fr_slots;     /* f_localsplus: the local variables */
+    int fr_stacktop;  /* 3.11+: the top of the value stack while another frame runs: an int, an index into fr_slots */
+    bool fr_stacktop_is_pointer; /* 3.14+: it is an address */
 
     /* PyCodeObject */
     int co_filename, co_name, co_qualname, co_lines, co_firstline, co_bytecode;
@@ -104,6 +106,7 @@ struct layout {
 
     /* functions and generators: the qualified name if there is one */
     int fu_name, ge_name;
+    int ge_frame; /* 3.11+: the frame inside a generator */
 
     /* int */
     int lo_tag, lo_digits; /* lo_tag NO: ob_size at 16 */

@@ -333,6 +333,44 @@ static void test_stale_previous_chunk(void)
     }
 }
 
+/* The same for a frame that a generator calls: the frame below the generator seems to be its caller. */
+static void test_stale_previous_generator(void)
+{
+    for (size_t i = fake_version_index(3, 11); i < N_VERSIONS; i++) {
+        struct fake_python p;
+        struct fake_thread t;
+        struct frames f = {0};
+        const struct layout *l = &p.py.layout;
+        addr_t code, caller, generator, called, slot;
+        int top = 1;
+
+        fake_python_init_nth(&p, i, ROOM);
+        t = fake_thread_add(&p, fake_interp_add(&p), 0x1000, 1);
+        code = fake_code(&p, "f", "/srv/app/main.py", 10);
+        fake_entry_push(&p, &t);
+        fake_frame_push(&p, &t, code, 0, FAKE_PLAIN);
+        caller = fake_frame_push(&p, &t, code, 0, FAKE_PLAIN);
+        slot = caller + (addr_t)l->fr_slots;
+        if (l->fr_stacktop_is_pointer)
+            fake_mem_put(p.mem, caller + (addr_t)l->fr_stacktop, slot + 8);
+        else
+            fake_mem_put_bytes(p.mem, caller + (addr_t)l->fr_stacktop, &top, sizeof(top));
+        generator = fake_frame_push(&p, &t, code, 0, FAKE_GENERATOR);
+        fake_mem_put(p.mem, slot, generator - (addr_t)l->ge_frame);
+        called = fake_frame_push(&p, &t, code, l->minor <= 12 ? -2 : 0, FAKE_PLAIN);
+        CHECK_INT(read_fresh(&p, t.tstate, &f), 0);
+        CHECK_INT(f.n, 4);
+        fake_mem_put(p.mem, called + (addr_t)l->fr_back, caller);
+        CHECK_INT(read_fresh(&p, t.tstate, &f), ERR_TORN);
+        /* The generator is suspended: the caller has called the frame itself. */
+        fake_mem_put(p.mem, generator + (addr_t)l->fr_back, 0);
+        CHECK_INT(read_fresh(&p, t.tstate, &f), 0);
+        CHECK_INT(f.n, 3);
+        frames_free(&f);
+        fake_python_free(&p);
+    }
+}
+
 /* 3.11+: a finalizer that runs while a frame is being freed: its own frame lies above that one, its caller below. */
 static void test_finalizer(void)
 {
@@ -556,6 +594,7 @@ int main(int argc, char **argv)
     TEST_RUN(test_cycle_of_entries);
     TEST_RUN(test_stale_previous);
     TEST_RUN(test_stale_previous_chunk);
+    TEST_RUN(test_stale_previous_generator);
     TEST_RUN(test_finalizer);
     TEST_RUN(test_frame_size_changes);
     TEST_RUN(test_deep);
