@@ -82,10 +82,10 @@ static int apply_gil(const unsigned char *bytes, size_t len, size_t column, stru
 static bool sizes_fit(const struct layout *l)
 {
     return l->fr_size >= 16 && l->fr_size <= 512 && l->fr_code + 8 <= l->fr_size && l->fr_back + 8 <= l->fr_size &&
-           l->fr_instr + 8 <= l->fr_size && l->fr_owner < l->fr_size && l->co_size <= 512 && l->str_state < 64 &&
-           l->str_length + 8 <= l->str_state && l->str_ascii < 256 && l->str_compact < 256 && l->ts_chunk < 1024 &&
-           l->ts_frame < 1024 && l->ts_next < 1024 && l->ts_interp < 1024 && l->ts_thread_id < 1024 &&
-           l->ts_native_id < 1024 && l->by_data < 256;
+           l->fr_instr + 8 <= l->fr_size && l->fr_stacktop + 8 <= l->fr_size && l->fr_owner < l->fr_size &&
+           l->co_size <= 512 && l->str_state < 64 && l->str_length + 8 <= l->str_state && l->str_ascii < 256 &&
+           l->str_compact < 256 && l->ts_chunk < 1024 && l->ts_frame < 1024 && l->ts_next < 1024 &&
+           l->ts_interp < 1024 && l->ts_thread_id < 1024 && l->ts_native_id < 1024 && l->by_data < 256;
 }
 
 static int max_of(int a, int b)

@@ -8,13 +8,20 @@
 
 #include "base/err.h"
 #include "base/grow.h"
+#include "base/hash.h"
 
 #include <stdlib.h>
 
 #define CFRAME_BYTES 24
-#define CHUNK_HEADER 24 /* previous, size, top (pystate.h, _stack_chunk) */
-#define CHUNKS_MAX   256
+#define CHUNK_HEADER 24                        /* previous, size, top (pystate.h, _stack_chunk) */
 #define COPY_MAX     ((size_t)8 * 1024 * 1024) /* of all chunks; frames in the others are read one by one */
+#define SIZES_MAX    65536
+#define WORDS_MAX    (FRAMES_CHUNK_MAX / 8)
+
+struct frame_size {
+    addr_t code;
+    size_t bytes;
+};
 
 void frames_parse(const struct layout *l, addr_t addr, const unsigned char *bytes, struct raw_frame *ret)
 {
@@ -62,8 +69,118 @@ bool frames_is_shim(const struct layout *l, const struct raw_frame *raw)
     return l->fr_owner != NO && l->fr_is_entry == NO && raw->owner >= OWNER_NOT_PYTHON;
 }
 
+/* ---- the data stack ---- */
+
+/* Reads the size of the code object's frames; 0 when it has none that makes sense. */
+static size_t read_frame_size(const struct layout *l, struct snapshot *snap, addr_t code)
+{
+    bool sum = l->frame_size_kind == FRAME_SIZE_SUM;
+    int32_t fields[3];
+    size_t words;
+
+    if (snapshot_read_constant(snap, code + (addr_t)l->co_firstline - (sum ? 4 : 0), fields, sizeof(fields)) < 0)
+        return 0;
+    words = sum ? (size_t)(uint32_t)fields[0] + (uint32_t)fields[2] + (size_t)l->fr_slots / 8 : (uint32_t)fields[2];
+    return words <= WORDS_MAX ? words * 8 : 0;
+}
+
+/* The size of the code object's frames, remembered from the first time. NULL when out of memory. */
+static struct frame_size *frame_size(struct frames *f, const struct layout *l, struct snapshot *snap, addr_t code)
+{
+    uint64_t hash = hash_mix(0, code);
+    size_t step = 0;
+    uint32_t at;
+
+    while ((at = hash_table_next(&f->sizes_by_code, hash, &step)) != HASH_TABLE_NONE)
+        if (f->sizes[at].code == code)
+            return &f->sizes[at];
+    if (f->n_sizes == SIZES_MAX) {
+        hash_table_clear(&f->sizes_by_code);
+        f->n_sizes = 0;
+    }
+    if (hash_table_reserve_item(&f->sizes_by_code, (void **)&f->sizes, &f->cap_sizes, f->n_sizes, sizeof(*f->sizes)) <
+        0)
+        return NULL;
+    hash_table_add(&f->sizes_by_code, hash, (uint32_t)f->n_sizes);
+    f->sizes[f->n_sizes] = (struct frame_size){code, read_frame_size(l, snap, code)};
+    return &f->sizes[f->n_sizes++];
+}
+
+/* Where the caller of the frame at `addr` must end: there, or at the end of the chunk before if the frame is the first in
+ * its chunk; 0: unknown. The first word of the first chunk is not used (pystate.c, push_chunk). */
+static addr_t caller_end(const struct frames *f, addr_t addr)
+{
+    for (size_t i = 0; i < f->n_chunks; i++) {
+        addr_t start = f->chunks[i].start;
+        size_t len = i == 0 && f->chunk_size ? f->chunk_size : f->chunks[i].end - start;
+
+        if (addr < start || addr - start >= len)
+            continue;
+        if (addr - start > CHUNK_HEADER + 8)
+            return addr;
+        return i + 1 < f->n_chunks ? f->chunks[i + 1].end : 0;
+    }
+    return 0;
+}
+
+/*
+ * The interpreter takes the memory of a frame from the top of the data stack, so a frame begins where its caller ends. But a
+ * compiler may make the new frame current before it sets `previous`: then that is still what an earlier frame in the same
+ * place had, and may well be a frame of this stack.
+ */
+static bool is_called_from(struct frames *f, const struct layout *l, struct snapshot *snap, addr_t callee,
+                           const struct raw_frame *caller)
+{
+    addr_t end = caller_end(f, callee);
+    struct frame_size *size = end ? frame_size(f, l, snap, caller->code) : NULL;
+
+    if (!size || caller->addr + size->bytes == end)
+        return true;
+    size->bytes = read_frame_size(l, snap, caller->code); /* another code object may be there by now */
+    return caller->addr + size->bytes == end;
+}
+
+/* The innermost frame is current, but has not executed anything. */
+static bool is_new(const struct layout *l, const struct raw_frame *raw)
+{
+    addr_t first = raw->code + (addr_t)l->co_bytecode;
+
+    /* Up to 3.12 it is the last instruction that was begun, later the next. */
+    return raw->owner == OWNER_THREAD && !raw->is_entry && (l->minor <= 12 ? raw->instr < first : raw->instr == first);
+}
+
+/*
+ * A generator's frame is not in the data stack, so the place of a frame that it calls does not show who the caller is: with
+ * a stale `previous`, the frame that has resumed the generator seems to be. That one has the generator on top of its
+ * value stack, and the generator's own `previous` names it.
+ */
+static bool has_resumed_generator(const struct layout *l, struct snapshot *snap, const unsigned char *bytes,
+                                  const struct raw_frame *raw)
+{
+    addr_t slot, object, back;
+    int top;
+
+    if (l->fr_stacktop_is_pointer) {
+        slot = frames_addr_at(bytes, l->fr_stacktop) - 8;
+    } else {
+        memcpy(&top, bytes + l->fr_stacktop, sizeof(top));
+        if (top < 0) /* it has not called anything */
+            return true;
+        slot = raw->addr + (addr_t)l->fr_slots + ((addr_t)(unsigned)top - 1) * 8;
+    }
+    if (snapshot_read_constant(snap, slot, &object, sizeof(object)) < 0)
+        return false;
+    object &= ~7ull; /* tagged from 3.14 on */
+    return object &&
+           snapshot_read_constant(snap, object + (addr_t)(l->ge_frame + l->fr_back), &back, sizeof(back)) == 0 &&
+           back == raw->addr;
+}
+
+/* ---- walking ---- */
+
 /* What a walk found out about the outermost frame and the innermost entry frame. */
 struct walk {
+    addr_t callee; /* the last frame in the data stack; 0: the next one need not be next to it */
     bool has_entry;
     addr_t below_entry; /* the caller of the innermost entry frame */
     bool ends_in_entry;
@@ -97,6 +214,23 @@ static int walk_step(struct frames *f, const struct layout *l, const struct raw_
     return 0;
 }
 
+/*
+ * Checks a frame against the one that it called. Not across an entry from C: while a frame is being freed it is no longer
+ * current, but still in the data stack, and the finalizers that this calls have their frames above it. Generators' frames
+ * are elsewhere.
+ */
+static bool is_in_place(struct frames *f, const struct layout *l, struct snapshot *snap, const struct raw_frame *raw,
+                        struct walk *w)
+{
+    if (raw->owner == OWNER_THREAD && w->callee && !is_called_from(f, l, snap, w->callee, raw))
+        return false;
+    if (raw->is_entry || frames_is_shim(l, raw))
+        w->callee = 0;
+    else if (raw->owner == OWNER_THREAD)
+        w->callee = raw->addr;
+    return true;
+}
+
 /* Follows `back` from the frame at `addr` to the root. Brent's algorithm finds cycles: each frame is compared with one that
  * was passed before, and that one moves on after 1, 2, 4, 8 ... steps. */
 static int walk_frames(struct frames *f, const struct python *py, struct snapshot *snap, addr_t addr, struct walk *w)
@@ -105,6 +239,7 @@ static int walk_frames(struct frames *f, const struct python *py, struct snapsho
     struct raw_frame raw = {0};
     addr_t passed = addr;
     unsigned long steps = 0, move = 1;
+    bool planned, called_new = false; /* by the frame that comes next */
     int r = 0;
 
     f->n = f->n_chain = 0;
@@ -116,7 +251,12 @@ static int walk_frames(struct frames *f, const struct python *py, struct snapsho
             return ERR_TORN;
         frames_parse(l, addr, bytes, &raw);
         raw.doubled = snapshot_is_doubled(snap);
-        r = walk_step(f, l, &raw, snapshot_was_planned(snap), w);
+        planned = snapshot_was_planned(snap);
+        if (l->frame_size_kind != FRAME_SIZE_NONE &&
+            (!is_in_place(f, l, snap, &raw, w) || (called_new && has_resumed_generator(l, snap, bytes, &raw))))
+            return ERR_TORN;
+        called_new = steps == 0 && l->frame_size_kind != FRAME_SIZE_NONE && is_new(l, &raw);
+        r = walk_step(f, l, &raw, planned, w);
         if (r == 0 && f->n_chain < FRAMES_CHAIN_MAX) {
             if (grow_array((void **)&f->chain, &f->cap_chain, f->n_chain + 1, sizeof(*f->chain)) < 0)
                 return ERR_NOMEM;
@@ -194,8 +334,8 @@ static void fetch_chunks(struct frames *f, struct snapshot *snap, addr_t chunk, 
 
     f->chunk = chunk;
     f->chunk_top = top;
-    f->chunk_size = 0;
-    for (int i = 0; i < CHUNKS_MAX && chunk && top > chunk && top - chunk <= FRAMES_CHUNK_MAX; i++) {
+    f->chunk_size = f->n_chunks = 0;
+    for (int i = 0; i < FRAMES_CHUNKS_MAX && chunk && top > chunk && top - chunk <= FRAMES_CHUNK_MAX; i++) {
         size_t used = top - chunk;
         const unsigned char *bytes;
         addr_t previous;
@@ -208,6 +348,10 @@ static void fetch_chunks(struct frames *f, struct snapshot *snap, addr_t chunk, 
         previous = frames_addr_at(bytes, 0);
         size = frames_addr_at(bytes, 8);
         size = size < used || size > FRAMES_CHUNK_MAX ? used : size;
+        /* An older chunk has its own end. What was copied of it may be more. */
+        if (i > 0)
+            top = chunk + CHUNK_HEADER + (frames_addr_at(bytes, 16) <= WORDS_MAX ? frames_addr_at(bytes, 16) * 8 : 0);
+        f->chunks[f->n_chunks++] = (struct data_chunk){chunk, top};
         if (i == 0) {
             f->chunk_size = size;
             snapshot_block_may_grow(snap, size);
@@ -286,5 +430,7 @@ void frames_free(struct frames *f)
     free(f->other);
     free(f->first);
     free(f->chain);
+    free(f->sizes);
+    hash_table_free(&f->sizes_by_code);
     *f = (struct frames){0};
 }

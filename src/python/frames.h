@@ -4,6 +4,7 @@
 #ifndef PYTHON_FRAMES_H
 #define PYTHON_FRAMES_H
 
+#include "base/hash_table.h"
 #include "python/python.h"
 #include "snapshot/snapshot.h"
 
@@ -31,6 +32,13 @@ struct frames_state {
     uint64_t usual_ns; /* how long a double read usually takes */
 };
 
+#define FRAMES_CHUNKS_MAX 256
+
+/* A chunk of the data stack, as far as it is in use. */
+struct data_chunk {
+    addr_t start, end;
+};
+
 /* Reused from one stack to the next. */
 struct frames {
     struct py_frame *items; /* innermost first */
@@ -39,8 +47,13 @@ struct frames {
     bool entry_incomplete; /* this is the stack below the innermost entry from C, which is not complete yet */
     bool start_unplanned;  /* what leads to it was not in the plan, and was read later */
     addr_t chunk, chunk_top;
-    size_t chunk_size; /* of the newest chunk of the data stack; 0: unknown */
-    addr_t *chain;     /* addresses of all frames that the walk passed */
+    size_t chunk_size;                           /* of the newest chunk of the data stack; 0: unknown */
+    struct data_chunk chunks[FRAMES_CHUNKS_MAX]; /* newest first */
+    size_t n_chunks;
+    struct frame_size *sizes; /* by code object */
+    size_t n_sizes, cap_sizes;
+    struct hash_table sizes_by_code;
+    addr_t *chain; /* addresses of all frames that the walk passed */
     size_t n_chain, cap_chain;
     /* Unpaused: other readings of the same stack, to compare. */
     struct py_frame *other, *first;

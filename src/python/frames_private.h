@@ -12,6 +12,7 @@
 #define FRAMES_CHAIN_MAX 16384
 
 /* _PyInterpreterFrame.owner, pycore_frame.h: from 3 on it is not a Python function's frame. */
+#define OWNER_THREAD     0
 #define OWNER_GENERATOR  1
 #define OWNER_NOT_PYTHON 3
 

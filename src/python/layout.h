@@ -31,6 +31,13 @@ enum order_kind {
     ORDER_AFTER,   /* 3.13+: bytes after the last value */
 };
 
+/* How long a frame in the data stack is, in words. The fields are next to co_firstlineno in every version. */
+enum frame_size_kind {
+    FRAME_SIZE_NONE,  /* up to 3.10: frames are objects */
+    FRAME_SIZE_SUM,   /* 3.11: co_stacksize, co_firstlineno, co_nlocalsplus; and the fixed part */
+    FRAME_SIZE_FIELD, /* 3.12+: co_firstlineno, co_nlocalsplus, co_framesize */
+};
+
 /* Differences in repr() between versions; a set of bits. */
 enum repr_flag {
     REPR_PY2 = 1,            /* 2.7: u'a', 1L, set([1]), <type 'int'> */
@@ -66,9 +73,12 @@ struct layout {
     int fr_instr;     /* 3.11+: a pointer into the bytecode */
     int fr_size;      /* bytes that cover all of the above */
     int fr_slots;     /* f_localsplus: the local variables */
+    int fr_stacktop;  /* 3.11+: the top of the value stack while another frame runs: an int, an index into fr_slots */
+    bool fr_stacktop_is_pointer; /* 3.14+: it is an address */
 
     /* PyCodeObject */
     int co_filename, co_name, co_qualname, co_lines, co_firstline, co_bytecode;
+    enum frame_size_kind frame_size_kind;
     int co_version; /* 3.12+: unique per code object */
     int co_size;    /* bytes that cover all of the above except the bytecode */
     int co_argcount, co_kwonly, co_flags;
@@ -96,6 +106,7 @@ struct layout {
 
     /* functions and generators: the qualified name if there is one */
     int fu_name, ge_name;
+    int ge_frame; /* 3.11+: the frame inside a generator */
 
     /* int */
     int lo_tag, lo_digits; /* lo_tag NO: ob_size at 16 */

@@ -45,8 +45,8 @@
 #define CALLS_27  .fu_name = 56, .ge_name = NO
 #define CALLS_36  .fu_name = 104, .ge_name = 56
 #define CALLS_310 .fu_name = 40, .ge_name = 48
-#define CALLS_311 .fu_name = 40, .ge_name = 40
-#define CALLS_312 .fu_name = 40, .ge_name = 32
+#define CALLS_311 .fu_name = 40, .ge_name = 40, .ge_frame = 80
+#define CALLS_312 .fu_name = 40, .ge_name = 32, .ge_frame = 72
 
 /* dict keys: 3.6 to 3.10 (dict-common.h), 3.11 and later (pycore_dict.h) */
 #define KEYS_36                                                                                                        \
@@ -381,11 +381,13 @@ static const struct layout rows[] = {
         .fr_owner = 69,
         .fr_size = 72,
         .fr_slots = 72,
+        .fr_stacktop = 64,
         .co_filename = 112,
         .co_name = 120,
         .co_qualname = 128,
         .co_lines = 136,
         .co_firstline = 72,
+        .frame_size_kind = FRAME_SIZE_SUM,
         .co_bytecode = 184,
         .co_version = NO,
         .co_size = 144,
@@ -435,11 +437,13 @@ static const struct layout rows[] = {
         .fr_owner = 70,
         .fr_size = 72,
         .fr_slots = 72,
+        .fr_stacktop = 64,
         .co_filename = 112,
         .co_name = 120,
         .co_qualname = 128,
         .co_lines = 136,
         .co_firstline = 68,
+        .frame_size_kind = FRAME_SIZE_FIELD,
         .co_bytecode = 192,
         .co_version = 92,
         .co_size = 144,
@@ -488,11 +492,13 @@ static const struct layout rows[] = {
         .fr_owner = 70,
         .fr_size = 80,
         .fr_slots = 72,
+        .fr_stacktop = 64,
         .co_filename = 112,
         .co_name = 120,
         .co_qualname = 128,
         .co_lines = 136,
         .co_firstline = 68,
+        .frame_size_kind = FRAME_SIZE_FIELD,
         .co_bytecode = 200,
         .co_version = 92,
         .co_size = 144,
@@ -542,11 +548,14 @@ static const struct layout rows[] = {
         .fr_owner = 74,
         .fr_size = 88,
         .fr_slots = 80,
+        .fr_stacktop = 64,
+        .fr_stacktop_is_pointer = true,
         .co_filename = 112,
         .co_name = 120,
         .co_qualname = 128,
         .co_lines = 136,
         .co_firstline = 68,
+        .frame_size_kind = FRAME_SIZE_FIELD,
         .co_bytecode = 208,
         .co_version = 92,
         .co_size = 144,
@@ -601,11 +610,14 @@ static const struct layout rows[] = {
         .fr_owner = 74,
         .fr_size = 88,
         .fr_slots = 80,
+        .fr_stacktop = 64,
+        .fr_stacktop_is_pointer = true,
         .co_filename = 112,
         .co_name = 120,
         .co_qualname = 128,
         .co_lines = 136,
         .co_firstline = 68,
+        .frame_size_kind = FRAME_SIZE_FIELD,
         .co_bytecode = 208,
         .co_version = 92,
         .co_size = 144,
@@ -675,9 +687,10 @@ static const struct debug_offset debug_offsets[] = {
     OFFSET(by_data, 528, 608, 704),      OFFSET(di_keys, 456, 536, 632),     OFFSET(di_values, 464, 544, 640),
     OFFSET(lo_tag, 496, 576, 672),       OFFSET(lo_digits, 504, 584, 680),   OFFSET(ty_flags, 392, 440, 504),
     OFFSET(ty_basicsize, 0, 0, 512),     OFFSET(ty_dictoffset, 0, 0, 520),   OFFSET(ty_cached_keys, 0, 0, 536),
-    OFFSET(fr_slots, 256, 280, 344),     OFFSET(co_argcount, 320, 360, 424), OFFSET(co_varnames, 328, 368, 432),
-    OFFSET(co_kinds, 336, 376, 440),     OFFSET(ty_name, 376, 424, 488),     OFFSET(tu_items, 408, 456, 552),
-    OFFSET(li_items, 432, 480, 576),     OFFSET(se_table, 0, 512, 608),      OFFSET(se_mask, 0, 520, 616),
+    OFFSET(fr_stacktop, 0, 296, 360),    OFFSET(fr_slots, 256, 280, 344),    OFFSET(co_argcount, 320, 360, 424),
+    OFFSET(co_varnames, 328, 368, 432),  OFFSET(co_kinds, 336, 376, 440),    OFFSET(ty_name, 376, 424, 488),
+    OFFSET(tu_items, 408, 456, 552),     OFFSET(li_items, 432, 480, 576),    OFFSET(se_table, 0, 512, 608),
+    OFFSET(se_mask, 0, 520, 616),
 };
 
 const struct debug_offset *debug_offset_nth(size_t i)

@@ -519,3 +519,8 @@ int snapshot_read_last(struct snapshot *s, uint32_t *ret)
     }
     return mem_read(s->target, s->last, ret, sizeof(*ret));
 }
+
+int snapshot_read_constant(struct snapshot *s, addr_t addr, void *ret, size_t len)
+{
+    return mem_read(s->target, addr, ret, len);
+}

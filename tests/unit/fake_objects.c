@@ -168,6 +168,21 @@ size_t fake_lines(const struct fake_python *p, unsigned char out[64])
     return len;
 }
 
+/* The fields around co_firstlineno: co_stacksize, co_nlocalsplus, co_framesize. */
+static void put_frame_size(struct fake_python *p, addr_t code)
+{
+    const struct layout *l = &p->py.layout;
+    int words = (int)fake_frame_size(p) / 8, locals = 1, stack = words - locals - l->fr_slots / 8;
+    addr_t line = code + (addr_t)l->co_firstline;
+
+    if (l->frame_size_kind == FRAME_SIZE_NONE)
+        return;
+    fake_mem_put_bytes(p->mem, line - 4, &stack, sizeof(stack));
+    fake_mem_put_bytes(p->mem, line + 4, &locals, sizeof(locals));
+    if (l->frame_size_kind == FRAME_SIZE_FIELD)
+        fake_mem_put_bytes(p->mem, line + 8, &words, sizeof(words));
+}
+
 addr_t fake_code_of(struct fake_python *p, addr_t name, addr_t file, int first_line, addr_t table)
 {
     const struct layout *l = &p->py.layout;
@@ -180,6 +195,7 @@ addr_t fake_code_of(struct fake_python *p, addr_t name, addr_t file, int first_l
     put_at(p, code, l->co_filename, file);
     put_at(p, code, l->co_lines, table);
     fake_mem_put_bytes(p->mem, code + (addr_t)l->co_firstline, &first_line, sizeof(first_line));
+    put_frame_size(p, code);
     return code;
 }
 

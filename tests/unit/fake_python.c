@@ -249,9 +249,14 @@ void fake_entry_push(struct fake_python *p, struct fake_thread *t)
     fake_thread_sync(p, t);
 }
 
+size_t fake_frame_size(const struct fake_python *p)
+{
+    return ((size_t)p->py.layout.fr_size + 32 + 7) & ~(size_t)7;
+}
+
 static addr_t frame_room(struct fake_python *p, struct fake_thread *t, enum fake_owner owner)
 {
-    size_t size = ((size_t)p->py.layout.fr_size + 32 + 7) & ~(size_t)7;
+    size_t size = fake_frame_size(p);
 
     if (p->py.layout.ts_chunk == NO || owner == FAKE_GENERATOR)
         return fake_alloc(p, size);

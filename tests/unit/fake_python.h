@@ -50,6 +50,9 @@ struct fake_thread {
     bool entering; /* C calls the next frame */
 };
 
+/* The size of every frame. */
+size_t fake_frame_size(const struct fake_python *p);
+
 /* The owner of a frame, as in _PyInterpreterFrame.owner. */
 enum fake_owner { FAKE_PLAIN = 0, FAKE_GENERATOR = 1 };
 

@@ -92,14 +92,15 @@ static void test_stale_plan(void)
         struct fake_thread t, u;
         struct frames f = {0};
         struct stack_reader reader = {0};
-        addr_t codes[4];
+        addr_t codes[4], code;
 
         fake_python_init_nth(&a, i, ROOM);
         fake_python_init_nth(&b, i, ROOM);
         t = fake_thread_add(&a, fake_interp_add(&a), 0x1000, 1);
+        code = fake_code(&a, "f", "/srv/app/other.py", 1);
         fake_entry_push(&a, &t);
         for (int k = 0; k < 1000; k++)
-            fake_frame_push(&a, &t, 0x7000 + 16u * (addr_t)k, 0, k % 3 == 1 ? FAKE_GENERATOR : FAKE_PLAIN);
+            fake_frame_push(&a, &t, code, 0, k % 3 == 1 ? FAKE_GENERATOR : FAKE_PLAIN);
         CHECK_INT(stack_reader_paused(&reader, &f, &a.py, t.tstate), 0);
         CHECK_INT(f.n, 1000);
         fake_alloc(&b, 4096);
@@ -196,8 +197,9 @@ static void test_bad_frames(void)
     }
 }
 
-/* Cycles of length 1, 2, 3 and of the whole stack, at every depth: detected early. */
-static void test_cycle(void)
+/* Cycles of length 1, 2, 3 and of the whole stack, at every depth: detected early. Of frames in the data stack, the first that
+ * is out of place ends the walk; generators may be anywhere. */
+static void check_cycles(bool generators)
 {
     for (size_t i = 0; i < N_VERSIONS; i++) {
         struct fake_python p;
@@ -211,15 +213,16 @@ static void test_cycle(void)
         code = fake_code(&p, "f", "/a.py", 1);
         fake_entry_push(&p, &t);
         for (size_t k = 0; k < 40; k++)
-            frames[k] = fake_frame_push(&p, &t, code, 0, k % 4 == 1 ? FAKE_GENERATOR : FAKE_PLAIN);
-        for (size_t from = 0; from < 40; from += 3)
+            frames[k] = fake_frame_push(&p, &t, code, 0, k % 4 == 1 || (generators && k) ? FAKE_GENERATOR : FAKE_PLAIN);
+        for (size_t from = generators; from < 40; from += 3)
             for (size_t to = from; to < 40; to += to < from + 3 ? 1 : 7) {
                 addr_t back = frames[from] + (addr_t)p.py.layout.fr_back, before = fake_mem_get(p.mem, back);
                 int r;
 
                 fake_mem_put(p.mem, back, frames[to]);
                 r = read_fresh(&p, t.tstate, &f);
-                CHECK(r == ERR_CYCLE || (p.py.layout.cf_frame != NO && f.n == 0));
+                CHECK(r == ERR_CYCLE || (p.py.layout.cf_frame != NO && f.n == 0) ||
+                      (r == ERR_TORN && !generators && p.py.layout.frame_size_kind != FRAME_SIZE_NONE));
                 fake_mem_put(p.mem, back, before);
             }
         CHECK_INT(read_fresh(&p, t.tstate, &f), 0);
@@ -228,6 +231,12 @@ static void test_cycle(void)
         frames_free(&f);
         fake_python_free(&p);
     }
+}
+
+static void test_cycle(void)
+{
+    check_cycles(false);
+    check_cycles(true);
 }
 
 /* Only entry frames, each pointing to the next: no stack, but the walk must end. */
@@ -246,6 +255,178 @@ static void test_cycle_of_entries(void)
         fake_entry_push(&p, &t);
         fake_mem_put(p.mem, first + (addr_t)p.py.layout.fr_back, t.frame);
         CHECK(read_fresh(&p, t.tstate, &f) == ERR_CYCLE);
+        frames_free(&f);
+        fake_python_free(&p);
+    }
+}
+
+/*
+ * 3.11+: a frame that has just become current still has the `previous` of the frame that was in its place before. That one
+ * had another caller, which is a frame of this stack as well.
+ */
+static void test_stale_previous(void)
+{
+    for (size_t i = fake_version_index(3, 11); i < N_VERSIONS; i++)
+        for (int generators = 0; generators < 2; generators++) {
+            struct fake_python p;
+            struct fake_thread t;
+            struct frames f = {0};
+            struct stack_reader reader = {0};
+            addr_t code, callers[40], back;
+
+            fake_python_init_nth(&p, i, ROOM);
+            t = fake_thread_add(&p, fake_interp_add(&p), 0x1000, 1);
+            code = fake_code(&p, "f", "/srv/app/main.py", 10);
+            back = (addr_t)p.py.layout.fr_back;
+            fake_entry_push(&p, &t);
+            for (size_t k = 0; k < 40; k++) {
+                /* Not the outermost: a stack hardly ever ends in a generator. */
+                enum fake_owner owner = generators && k % 3 == 1 ? FAKE_GENERATOR : FAKE_PLAIN;
+
+                callers[k] = fake_frame_push(&p, &t, code, 0, owner);
+                CHECK_INT(stack_reader_paused(&reader, &f, &p.py, t.tstate), 0);
+                CHECK_INT(f.n, k + 1);
+                for (size_t wrong = 0; wrong + 1 < k && owner == FAKE_PLAIN; wrong++) {
+                    fake_mem_put(p.mem, callers[k] + back, callers[wrong]);
+                    /* A generator between them does not take part. */
+                    if (!generators || k - wrong > 3)
+                        CHECK_INT(stack_reader_paused(&reader, &f, &p.py, t.tstate), ERR_TORN);
+                }
+                if (k)
+                    fake_mem_put(p.mem, callers[k] + back, callers[k - 1]);
+            }
+            stack_reader_free(&reader);
+            frames_free(&f);
+            fake_python_free(&p);
+        }
+}
+
+/* The same where the new frame is the first in its chunk. */
+static void test_stale_previous_chunk(void)
+{
+    for (size_t i = fake_version_index(3, 11); i < N_VERSIONS; i++) {
+        struct fake_python p;
+        struct fake_thread t;
+        struct frames f = {0};
+        struct stack_reader reader = {0};
+        addr_t code, first, last = 0, frame = 0;
+        size_t n = 1;
+
+        fake_python_init_nth(&p, i, ROOM);
+        t = fake_thread_add(&p, fake_interp_add(&p), 0x1000, 1);
+        code = fake_code(&p, "f", "/srv/app/main.py", 10);
+        fake_entry_push(&p, &t);
+        first = fake_frame_push(&p, &t, code, 0, FAKE_PLAIN);
+        for (addr_t chunk = t.chunk; t.chunk == chunk; n++) {
+            last = t.frame;
+            frame = fake_frame_push(&p, &t, code, 0, FAKE_PLAIN);
+        }
+        CHECK_INT(stack_reader_paused(&reader, &f, &p.py, t.tstate), 0);
+        CHECK_INT(f.n, n);
+        fake_mem_put(p.mem, frame + (addr_t)p.py.layout.fr_back, first);
+        CHECK_INT(stack_reader_paused(&reader, &f, &p.py, t.tstate), ERR_TORN);
+        fake_mem_put(p.mem, frame + (addr_t)p.py.layout.fr_back, last);
+        CHECK_INT(stack_reader_paused(&reader, &f, &p.py, t.tstate), 0);
+        stack_reader_free(&reader);
+        frames_free(&f);
+        fake_python_free(&p);
+    }
+}
+
+/* The same for a frame that a generator calls: the frame below the generator seems to be its caller. */
+static void test_stale_previous_generator(void)
+{
+    for (size_t i = fake_version_index(3, 11); i < N_VERSIONS; i++) {
+        struct fake_python p;
+        struct fake_thread t;
+        struct frames f = {0};
+        const struct layout *l = &p.py.layout;
+        addr_t code, caller, generator, called, slot;
+        int top = 1;
+
+        fake_python_init_nth(&p, i, ROOM);
+        t = fake_thread_add(&p, fake_interp_add(&p), 0x1000, 1);
+        code = fake_code(&p, "f", "/srv/app/main.py", 10);
+        fake_entry_push(&p, &t);
+        fake_frame_push(&p, &t, code, 0, FAKE_PLAIN);
+        caller = fake_frame_push(&p, &t, code, 0, FAKE_PLAIN);
+        slot = caller + (addr_t)l->fr_slots;
+        if (l->fr_stacktop_is_pointer)
+            fake_mem_put(p.mem, caller + (addr_t)l->fr_stacktop, slot + 8);
+        else
+            fake_mem_put_bytes(p.mem, caller + (addr_t)l->fr_stacktop, &top, sizeof(top));
+        generator = fake_frame_push(&p, &t, code, 0, FAKE_GENERATOR);
+        fake_mem_put(p.mem, slot, generator - (addr_t)l->ge_frame);
+        called = fake_frame_push(&p, &t, code, l->minor <= 12 ? -2 : 0, FAKE_PLAIN);
+        CHECK_INT(read_fresh(&p, t.tstate, &f), 0);
+        CHECK_INT(f.n, 4);
+        fake_mem_put(p.mem, called + (addr_t)l->fr_back, caller);
+        CHECK_INT(read_fresh(&p, t.tstate, &f), ERR_TORN);
+        /* The generator is suspended: the caller has called the frame itself. */
+        fake_mem_put(p.mem, generator + (addr_t)l->fr_back, 0);
+        CHECK_INT(read_fresh(&p, t.tstate, &f), 0);
+        CHECK_INT(f.n, 3);
+        frames_free(&f);
+        fake_python_free(&p);
+    }
+}
+
+/* 3.11+: a finalizer that runs while a frame is being freed: its own frame lies above that one, its caller below. */
+static void test_finalizer(void)
+{
+    for (size_t i = fake_version_index(3, 11); i < N_VERSIONS; i++) {
+        struct fake_python p;
+        struct fake_thread t;
+        struct frames f = {0};
+        addr_t codes[4], caller;
+
+        fake_python_init_nth(&p, i, ROOM);
+        t = fake_thread_add(&p, fake_interp_add(&p), 0x1000, 1);
+        build_stack(&p, &t, codes);
+        caller = t.frame;
+        fake_frame_push(&p, &t, codes[1], 0, FAKE_PLAIN);
+        t.frame = caller; /* the frame that is being freed is not current any more */
+        fake_thread_sync(&p, &t);
+        fake_entry_push(&p, &t);
+        fake_frame_push(&p, &t, codes[0], 0, FAKE_PLAIN);
+        fake_frame_push(&p, &t, codes[1], 0, FAKE_PLAIN);
+        CHECK_INT(read_fresh(&p, t.tstate, &f), 0);
+        CHECK_INT(f.n, 6);
+        frames_free(&f);
+        fake_python_free(&p);
+    }
+}
+
+/* Another code object, with larger frames, is at the address of one that was freed. */
+static void test_frame_size_changes(void)
+{
+    for (size_t i = fake_version_index(3, 11); i < N_VERSIONS; i++) {
+        struct fake_python p;
+        struct fake_thread t, u;
+        struct frames f = {0};
+        addr_t code, field, interp;
+        int size;
+
+        fake_python_init_nth(&p, i, ROOM);
+        interp = fake_interp_add(&p);
+        t = fake_thread_add(&p, interp, 0x1000, 1);
+        u = fake_thread_add(&p, interp, 0x2000, 2);
+        code = fake_code(&p, "f", "/srv/app/main.py", 10);
+        fake_entry_push(&p, &t);
+        fake_entry_push(&p, &u);
+        for (int k = 0; k < 3; k++) {
+            fake_frame_push(&p, &t, code, 0, FAKE_PLAIN);
+            fake_frame_push(&p, &u, code, 0, FAKE_PLAIN);
+            u.top += 16;
+        }
+        CHECK_INT(read_fresh(&p, t.tstate, &f), 0);
+        CHECK_INT(read_fresh(&p, u.tstate, &f), ERR_TORN);
+        field = code + (addr_t)p.py.layout.co_firstline + (p.py.layout.frame_size_kind == FRAME_SIZE_SUM ? 4 : 8);
+        size = (int)(uint32_t)fake_mem_get(p.mem, field) + 2;
+        fake_mem_put_bytes(p.mem, field, &size, sizeof(size));
+        CHECK_INT(read_fresh(&p, u.tstate, &f), 0);
+        CHECK_INT(f.n, 3);
+        CHECK_INT(read_fresh(&p, t.tstate, &f), ERR_TORN);
         frames_free(&f);
         fake_python_free(&p);
     }
@@ -411,6 +592,11 @@ int main(int argc, char **argv)
     TEST_RUN(test_bad_frames);
     TEST_RUN(test_cycle);
     TEST_RUN(test_cycle_of_entries);
+    TEST_RUN(test_stale_previous);
+    TEST_RUN(test_stale_previous_chunk);
+    TEST_RUN(test_stale_previous_generator);
+    TEST_RUN(test_finalizer);
+    TEST_RUN(test_frame_size_changes);
     TEST_RUN(test_deep);
     TEST_RUN(test_endless);
     TEST_RUN(test_successors);
