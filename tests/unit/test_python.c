@@ -447,7 +447,7 @@ static void test_offsets_sizes(void)
 
 static int detect(struct fake_python *p, struct python *ret)
 {
-    struct err_note note = {{0}, {0}};
+    struct err_note note = {0};
 
     return detect_python(&(struct files){.pid = getpid()}, &p->mem->mem, &p->maps, p->py.names, ret, &note);
 }
