@@ -228,11 +228,12 @@ static void expand(char *to, size_t size, const char *form, const struct err_fac
     snprintf(number, sizeof(number), "%lld", (long long)f->number);
     snprintf(version, sizeof(version), "%d.%d.%d", f->version[0], f->version[1], f->version[2]);
     snprintf(minor_version, sizeof(minor_version), "%d.%d", f->version[0], f->version[1]);
-    for (; *form && used < size - 1; form += i < n ? strlen(facts[i].name) : 1) {
+    while (*form && used < size - 1) {
         for (i = 0; i < n && strncmp(form, facts[i].name, strlen(facts[i].name)) != 0; i++)
             ;
         snprintf(to + used, size - used, "%.*s", i < n ? INT_MAX : 1, i < n ? facts[i].value : form);
         used += strlen(to + used);
+        form += i < n ? strlen(facts[i].name) : 1;
     }
 }
 
