@@ -61,7 +61,7 @@ static bool stdout_is_closed_pipe(int error)
 /* Flushes standard output. Returns `status`, or an error status if a write failed. */
 static int finish_stdout(int status, struct status *events)
 {
-    struct err_note note = {0};
+    struct error_text text = {0};
 
     errno = 0;
     if (fflush(stdout) == 0 && !ferror(stdout)) {
@@ -70,11 +70,11 @@ static int finish_stdout(int status, struct status *events)
         return status;
     }
     int error = errno;
-    err_note_what(&note, ERR_DISK, "standard output: %s", strerror(error ? error : EIO));
-    err_note_hint(&note, "Free some disk space, or redirect the output elsewhere.");
+    error_text_what(&text, ERR_DISK, "standard output: %s", strerror(error ? error : EIO));
+    error_text_hint(&text, "Free some disk space, or redirect the output elsewhere.");
     if (status == 0)
-        status_error(events, ERR_DISK, &note, true);
-    return stdout_is_closed_pipe(error) ? STATUS_CLOSED_PIPE : err_print(stderr, ERR_DISK, &note);
+        status_error(events, ERR_DISK, &text, true);
+    return stdout_is_closed_pipe(error) ? STATUS_CLOSED_PIPE : error_text_print(stderr, ERR_DISK, &text);
 }
 
 static int show_help(const struct options *o)
@@ -92,40 +92,41 @@ static int show_version(const struct options *o)
 }
 
 /* Bad arguments, or a descriptor that is not open. The caller hears of it on --status-fd, if that came before the mistake. */
-static int fail_start(struct options *o, int error, const struct err_note *note)
+static int fail_start(struct options *o, int error, const struct error_text *text)
 {
     if (!o->status)
         status_open(o->status_fd, &o->status, NULL);
-    status_error(o->status, error, note, true);
+    status_error(o->status, error, text, true);
     status_close(o->status);
-    return err_print(stderr, error, note);
+    return error_text_print(stderr, error, text);
 }
 
 int main(int argc, char **argv)
 {
     struct options o = {.status_fd = -1};
     struct err_note note = {0};
+    struct error_text text = {0};
     struct launch_origin origin;
 
     hash_seed_randomize();
     launch_origin_read(&origin);
     open_standard_fds();
     reset_signals();
-    int r = setuid_guard_drop_privileges(&note);
+    int r = error_text_explain(&text, setuid_guard_drop_privileges(&note), &note.facts);
     if (r == 0)
-        r = args_parse(argc, argv, &o, &note);
+        r = args_parse(argc, argv, &o, &text);
     if (r == 0)
-        r = status_open(o.status_fd, &o.status, &note);
+        r = status_open(o.status_fd, &o.status, &text);
     if (r < 0)
-        return fail_start(&o, r, &note);
+        return fail_start(&o, r, &text);
     if (o.show_version)
         return show_version(&o);
     if (o.show_help)
         return show_help(&o);
     o.origin = &origin;
-    r = cmds[o.command].logs ? log_session_start(&o, build_info_write, &note) : 0;
+    r = cmds[o.command].logs ? log_session_start(&o, build_info_write, &text) : 0;
     if (r < 0)
-        return err_print(stderr, r, &note);
+        return error_text_print(stderr, r, &text);
     int status = cmds[o.command].run(&o);
     if (cmds[o.command].prints)
         status = finish_stdout(status, o.status);

@@ -1,11 +1,13 @@
 /*
- * Error codes. Functions return 0 or a negative `enum err`. Each code has one row in err.c with its message, a hint and
- * the exit status. Failed samples are counted by code.
+ * Error codes, and the reasons and facts behind them. Functions return 0 or a negative `enum err`. Only
+ * cmd/error_text.c turns codes and reasons into messages. Failed samples are counted by code.
  */
 #ifndef BASE_ERR_H
 #define BASE_ERR_H
 
-#include <stdio.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
 
 enum err {
     ERR_OK = 0,
@@ -34,21 +36,103 @@ enum err {
     ERR_END_ /* one past the last row */
 };
 
-/* Details that a failing function adds to its code: `what` names the case, `hint` tells the user what to do. */
-struct err_note {
-    char what[768];
-    char hint[1280];
+/* Why a function failed, beyond its code. The comments name the facts that come with a reason. */
+enum err_reason {
+    REASON_NONE, /* the code says it all */
+
+    /* ERR_PERMISSION: pid, uid, own_uid, in_container, in_pod (target/access.h) */
+    REASON_PROC_HIDDEN,
+    REASON_SETUID_NOT_OWN,
+    REASON_USER_NAMESPACE,
+    REASON_OTHER_USER,
+    REASON_MORE_CAPABILITIES,
+    REASON_NOT_DUMPABLE,
+    REASON_YAMA_CHILDREN_ONLY, /* number: ptrace_scope; so for the next two */
+    REASON_YAMA_CAPABLE_ONLY,
+    REASON_YAMA_NONE,
+    REASON_SECCOMP,
+    REASON_SECURITY_MODULE,
+    REASON_SETUID_KEPT, /* we could not drop the privileges of the setuid bit */
+
+    /* A process that we can read but not pause */
+    REASON_PAUSE_SECCOMP,
+    REASON_PAUSE_TRACED, /* pid: the tracer */
+    REASON_PAUSE_UNKNOWN,
+
+    /* ERR_NO_PROCESS, ERR_GONE, ERR_NOT_PYTHON, ERR_VERSION */
+    REASON_NO_PID,        /* pid */
+    REASON_ZOMBIE,        /* pid */
+    REASON_KERNEL_THREAD, /* pid */
+    REASON_OTHER_PROGRAM, /* pid, path */
+    REASON_FREE_THREADED, /* version */
+    REASON_VERSION,       /* version; other: its suffix */
+
+    /* ERR_LAUNCH: error */
+    REASON_PIPE,
+    REASON_EXEC, /* path */
+
+    /* ERR_CORE: path */
+    REASON_ROOT_OPEN, /* error */
+    REASON_CORE_OPEN, /* error */
+    REASON_CORE_IS_DIRECTORY,
+    REASON_CORE_NOT_REGULAR,
+    REASON_CORE_EMPTY,
+    REASON_CORE_UNREADABLE,
+    REASON_CORE_NOT_ELF,
+    REASON_CORE_BIG_ENDIAN,
+    REASON_CORE_IS_PROGRAM,
+    REASON_CORE_MACHINE, /* number: e_machine */
+    REASON_CORE_32_BIT,
+    REASON_CORE_NO_SEGMENTS,
+    REASON_CORE_CUT,
+    REASON_CORE_FORMAT,  /* other: the command that decompresses it */
+    REASON_CORE_CORRUPT, /* the same */
+    REASON_CORE_UNPACK,  /* other: the directory of the temporary file; error; number: MB written */
+
+    /* ERR_OUTPUT, ERR_DISK, ERR_NOMEM: path */
+    REASON_OUTPUT_OPEN,          /* error */
+    REASON_OUTPUT_NO_DIRECTORY,  /* other: the directory */
+    REASON_OUTPUT_BAD_DIRECTORY, /* other: the directory; error */
+    REASON_OUTPUT_IS_DIRECTORY,
+    REASON_OUTPUT_NOT_REGULAR,
+    REASON_OUTPUT_NO_NAME,
+    REASON_OUTPUT_NO_READER, /* of a FIFO */
+    REASON_OUTPUT_REPLACED,
+    REASON_OUTPUT_NOT_OWN,
+    REASON_OUTPUT_FD_CLOSED,
+    REASON_OUTPUT_FD_READ_ONLY,
+    REASON_OUTPUT_BUFFER,
+    REASON_OUTPUT_PATH,
+    REASON_WRITE,           /* error; an existing file is unchanged */
+    REASON_WRITE_IN_PLACE,  /* error */
+    REASON_WRITE_NO_READER, /* error */
+    REASON_END_
 };
 
-/* Sets note->what, clears note->hint and returns `code`. `note` may be NULL, here and in err_note_hint. */
-__attribute__((format(printf, 3, 4))) int err_note_what(struct err_note *note, int code, const char *fmt, ...);
-__attribute__((format(printf, 2, 3))) void err_note_hint(struct err_note *note, const char *fmt, ...);
+struct err_facts {
+    enum err_reason reason;
+    int error; /* errno */
+    pid_t pid;
+    uid_t uid, own_uid; /* effective user IDs of the process and of spyglass */
+    int64_t number;
+    int version[3];
+    const char *path, *other;
+    bool in_container, in_pod; /* spyglass itself */
+};
+
+/* The facts about a failure, with copies of their strings. */
+struct err_note {
+    struct err_facts facts; /* its strings point into this note: do not copy it */
+    char path[1280], other[1280];
+};
+
+/* Stores `facts` in `note`, which may be NULL, and returns `code`:
+ *
+ *     return err_because(note, ERR_CORE, &(struct err_facts){.reason = REASON_CORE_EMPTY, .path = path});
+ */
+int err_because(struct err_note *note, int code, const struct err_facts *facts);
 
 /* The short name of a code, such as "torn read". */
 const char *err_name(int code);
-
-/* Prints the message and, if there is one, the hint on a line of its own. Returns the exit status. `note` may be
- * NULL. */
-int err_print(FILE *out, int code, const struct err_note *note);
 
 #endif

@@ -25,7 +25,7 @@ void text_print_safe(FILE *out, const char *s);
 
 /* The same as a value, for the arguments of printf: text_safe(path).s. A long text is cut and ends with "...". */
 struct text_safe {
-    char s[320]; /* two of them fit into an err_note */
+    char s[320]; /* two of them fit into an error message */
 };
 struct text_safe text_safe(const char *s);
 

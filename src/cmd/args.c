@@ -106,7 +106,7 @@ struct parser {
     int (*visit)(const char *word, void *arg); /* set by args_each_file, else NULL */
     void *arg;
     struct options *o;
-    struct err_note *note;
+    struct error_text *text;
 };
 
 const struct args_flag *args_flags(void)
@@ -163,9 +163,9 @@ static int set_pid(struct parser *p, void *field, const char *value)
     errno = 0;
     unsigned long long pid = strtoull(digits, &end, hex ? 16 : 10);
     if (!isxdigit((unsigned char)*digits) || *end)
-        return err_note_what(p->note, ERR_USAGE, "'%s' is not a process ID", text_safe(value).s);
+        return error_text_what(p->text, ERR_USAGE, "'%s' is not a process ID", text_safe(value).s);
     if (errno || pid == 0 || pid > INT_MAX)
-        return err_note_what(p->note, ERR_USAGE, "process ID %s is out of range", text_safe(value).s);
+        return error_text_what(p->text, ERR_USAGE, "process ID %s is out of range", text_safe(value).s);
     *(pid_t *)field = (pid_t)pid;
     return 0;
 }
@@ -186,9 +186,9 @@ static int set_depth(struct parser *p, void *field, const char *value)
     errno = 0;
     unsigned long depth = is_number(value) ? strtoul(value, NULL, 10) : 0;
     if (!depth || errno || depth > UINT_MAX)
-        return err_note_what(p->note, ERR_USAGE,
-                             "'%s' is not a number of generations: 1 is the children, 2 adds their children",
-                             text_safe(value).s);
+        return error_text_what(p->text, ERR_USAGE,
+                               "'%s' is not a number of generations: 1 is the children, 2 adds their children",
+                               text_safe(value).s);
     *(unsigned *)field = (unsigned)depth;
     p->o->subprocesses = true;
     return 0;
@@ -199,14 +199,14 @@ static int set_rate(struct parser *p, void *field, const char *value)
     double rate;
 
     if (!read_number(value, &rate))
-        return err_note_what(p->note, ERR_USAGE, "'%s' is not a rate: use a number of samples per second",
-                             text_safe(value).s);
+        return error_text_what(p->text, ERR_USAGE, "'%s' is not a rate: use a number of samples per second",
+                               text_safe(value).s);
     if (rate <= 0)
-        return err_note_what(p->note, ERR_USAGE, "the rate must be greater than 0, not %s", text_safe(value).s);
+        return error_text_what(p->text, ERR_USAGE, "the rate must be greater than 0, not %s", text_safe(value).s);
     /* Outside these limits the interval is not useful in whole nanoseconds. */
     if (rate < 1e-6 || rate > 1e6)
-        return err_note_what(p->note, ERR_USAGE, "the rate must be between 0.000001 and 1000000, not %s",
-                             text_safe(value).s);
+        return error_text_what(p->text, ERR_USAGE, "the rate must be between 0.000001 and 1000000, not %s",
+                               text_safe(value).s);
     *(double *)field = rate;
     return 0;
 }
@@ -220,11 +220,11 @@ static int set_duration(struct parser *p, void *field, const char *value)
         return 0;
     }
     if (!read_number(value, &seconds))
-        return err_note_what(p->note, ERR_USAGE, "'%s' is not a duration: use a number of seconds, or 'unlimited'",
-                             text_safe(value).s);
+        return error_text_what(p->text, ERR_USAGE, "'%s' is not a duration: use a number of seconds, or 'unlimited'",
+                               text_safe(value).s);
     if (seconds < 1e-9)
-        return err_note_what(p->note, ERR_USAGE, "the duration must be greater than 0 seconds, not %s",
-                             text_safe(value).s);
+        return error_text_what(p->text, ERR_USAGE, "the duration must be greater than 0 seconds, not %s",
+                               text_safe(value).s);
     /* More than 1e9 s (about 30 years) counts as unlimited; larger values overflow nanoseconds. */
     *(double *)field = seconds > 1e9 ? 0 : seconds;
     return 0;
@@ -233,11 +233,11 @@ static int set_duration(struct parser *p, void *field, const char *value)
 /* Reports that g->word is not a known `kind`. */
 static int fail_choice(struct parser *p, const char *kind, const struct suggest *g)
 {
-    err_note_what(p->note, ERR_USAGE, "unknown %s '%s'", kind, text_safe(g->word).s);
+    error_text_what(p->text, ERR_USAGE, "unknown %s '%s'", kind, text_safe(g->word).s);
     if (g->best)
-        err_note_hint(p->note, "Did you mean '%s'? Available %ss: %s.", g->best, kind, g->all);
+        error_text_hint(p->text, "Did you mean '%s'? Available %ss: %s.", g->best, kind, g->all);
     else
-        err_note_hint(p->note, "Available %ss: %s.", kind, g->all);
+        error_text_hint(p->text, "Available %ss: %s.", kind, g->all);
     return ERR_USAGE;
 }
 
@@ -274,7 +274,7 @@ static int set_fd(struct parser *p, void *field, const char *value)
     errno = 0;
     unsigned long fd = is_number(value) ? strtoul(value, NULL, 10) : ULONG_MAX;
     if (errno || fd > INT_MAX)
-        return err_note_what(p->note, ERR_USAGE, "'%s' is not a file descriptor: give a number", text_safe(value).s);
+        return error_text_what(p->text, ERR_USAGE, "'%s' is not a file descriptor: give a number", text_safe(value).s);
     *(int *)field = (int)fd;
     return 0;
 }
@@ -335,25 +335,25 @@ static int fail_unknown(struct parser *p, const char *name, char letter)
     else
         snprintf(word, sizeof(word), "-%s", text_safe((char[]){letter, '\0'}).s);
     if (elsewhere && here) {
-        err_note_what(p->note, ERR_USAGE, "%s does not accept the flag '%s'", here, word);
-        err_note_hint(p->note, "For the flags it accepts, run: %s %s --help", args_name(p->o), here);
+        error_text_what(p->text, ERR_USAGE, "%s does not accept the flag '%s'", here, word);
+        error_text_hint(p->text, "For the flags it accepts, run: %s %s --help", args_name(p->o), here);
         return ERR_USAGE;
     }
-    err_note_what(p->note, ERR_USAGE, "unknown flag '%s'", word);
+    error_text_what(p->text, ERR_USAGE, "unknown flag '%s'", word);
     if (elsewhere)
-        err_note_hint(p->note, "Put the command before its flags: %s COMMAND %s", args_name(p->o), word);
+        error_text_hint(p->text, "Put the command before its flags: %s COMMAND %s", args_name(p->o), word);
     else if (name && (close = guess_flag(name, p->o->command)))
-        err_note_hint(p->note, "Did you mean '--%s'?", close);
+        error_text_hint(p->text, "Did you mean '--%s'?", close);
     return ERR_USAGE;
 }
 
 static int fail_value(struct parser *p, const struct args_flag *f, const char *found)
 {
     if (!found)
-        return err_note_what(p->note, ERR_USAGE, "--%s requires a value: --%s %s", f->name, f->name, f->value);
-    err_note_what(p->note, ERR_USAGE, "--%s requires a value, but the next argument is '%s'", f->name,
-                  text_safe(found).s);
-    err_note_hint(p->note, "To pass a value that begins with a dash, write: --%s=%s", f->name, text_safe(found).s);
+        return error_text_what(p->text, ERR_USAGE, "--%s requires a value: --%s %s", f->name, f->name, f->value);
+    error_text_what(p->text, ERR_USAGE, "--%s requires a value, but the next argument is '%s'", f->name,
+                    text_safe(found).s);
+    error_text_hint(p->text, "To pass a value that begins with a dash, write: --%s=%s", f->name, text_safe(found).s);
     return ERR_USAGE;
 }
 
@@ -385,10 +385,10 @@ static int apply_flag(struct parser *p, const struct args_flag *f, const char *v
         if (!*value)
             return fail_value(p, f, NULL);
         if (p->seen & bit)
-            return err_note_what(p->note, ERR_USAGE, "--%s may be given only once", f->name);
+            return error_text_what(p->text, ERR_USAGE, "--%s may be given only once", f->name);
         p->seen |= bit;
     } else if (value) {
-        return err_note_what(p->note, ERR_USAGE, "--%s takes no value, but got '%s'", f->name, text_safe(value).s);
+        return error_text_what(p->text, ERR_USAGE, "--%s takes no value, but got '%s'", f->name, text_safe(value).s);
     }
     return setters[f->kind](p, (char *)p->o + f->offset, value);
 }
@@ -414,8 +414,8 @@ static int parse_short(struct parser *p, const char *word)
     int r = 0;
 
     if (strlen(word) > 1 && find_flag(word, strlen(word), 0, IN(p->o->command))) {
-        err_note_what(p->note, ERR_USAGE, "unknown flag '-%s'", text_safe(word).s);
-        err_note_hint(p->note, "Did you mean '--%s'?", text_safe(word).s);
+        error_text_what(p->text, ERR_USAGE, "unknown flag '-%s'", text_safe(word).s);
+        error_text_hint(p->text, "Did you mean '--%s'?", text_safe(word).s);
         return ERR_USAGE;
     }
     while (*word && r == 0) {
@@ -436,9 +436,9 @@ static int parse_short(struct parser *p, const char *word)
 static int take_program(struct parser *p, const char *word)
 {
     if (is_number(word)) {
-        err_note_what(p->note, ERR_USAGE, "'%s' is not a program", text_safe(word).s);
-        err_note_hint(p->note, "To profile the process with that ID, run: %s record --pid %s", args_name(p->o),
-                      text_safe(word).s);
+        error_text_what(p->text, ERR_USAGE, "'%s' is not a program", text_safe(word).s);
+        error_text_hint(p->text, "To profile the process with that ID, run: %s record --pid %s", args_name(p->o),
+                        text_safe(word).s);
         return ERR_USAGE;
     }
     p->o->program = p->argv + p->next - 1;
@@ -451,8 +451,8 @@ static int take_shell(struct parser *p, const char *word)
     struct suggest g = {.word = word};
 
     if (p->o->shell)
-        return err_note_what(p->note, ERR_USAGE, "completions accepts one shell; unexpected argument '%s'",
-                             text_safe(word).s);
+        return error_text_what(p->text, ERR_USAGE, "completions accepts one shell; unexpected argument '%s'",
+                               text_safe(word).s);
     for (size_t i = 0; completions_shell(i); i++) {
         if (strcasecmp(completions_shell(i), word) == 0) {
             p->o->shell = completions_shell(i);
@@ -479,12 +479,13 @@ static int take_word(struct parser *p, const char *word)
         p->o->show_help = true;
         return find_command(p, word, &p->o->command);
     default:
-        err_note_what(p->note, ERR_USAGE, "unexpected argument '%s'", text_safe(word).s);
+        error_text_what(p->text, ERR_USAGE, "unexpected argument '%s'", text_safe(word).s);
         if (is_number(word))
-            err_note_hint(p->note, "To dump the process with that ID, run: %s dump --pid %s", args_name(p->o),
-                          text_safe(word).s);
+            error_text_hint(p->text, "To dump the process with that ID, run: %s dump --pid %s", args_name(p->o),
+                            text_safe(word).s);
         else if (p->o->command == ARGS_NONE && p->o->verbose)
-            err_note_hint(p->note, "Put the command before its flags: %s %s FLAGS", args_name(p->o), text_safe(word).s);
+            error_text_hint(p->text, "Put the command before its flags: %s %s FLAGS", args_name(p->o),
+                            text_safe(word).s);
         return ERR_USAGE;
     }
 }
@@ -522,8 +523,8 @@ static int find_command(struct parser *p, const char *word, enum args_command *r
         if (found != ARGS_NONE && commands[c].yields)
             continue;
         if (found != ARGS_NONE && !commands[found].yields)
-            return err_note_what(p->note, ERR_USAGE, "'%s' is ambiguous: it could be %s or %s", text_safe(word).s,
-                                 commands[found].name, commands[c].name);
+            return error_text_what(p->text, ERR_USAGE, "'%s' is ambiguous: it could be %s or %s", text_safe(word).s,
+                                   commands[found].name, commands[c].name);
         found = c;
     }
     if (found != ARGS_NONE) {
@@ -531,7 +532,7 @@ static int find_command(struct parser *p, const char *word, enum args_command *r
         return 0;
     }
     if (n && strncmp("top", word, n) == 0)
-        return err_note_what(p->note, ERR_USAGE, "top is not available in this version");
+        return error_text_what(p->text, ERR_USAGE, "top is not available in this version");
     for (int c = 0; c < ARGS_COMMANDS_; c++)
         if (commands[c].name)
             suggest_try(&g, commands[c].name);
@@ -554,27 +555,27 @@ static int check_whole(struct parser *p)
     if (o->show_help || o->show_version)
         return 0;
     if (o->pid && o->program) {
-        err_note_what(p->note, ERR_USAGE, "--pid cannot be combined with a program to launch ('%s')",
-                      text_safe(o->program[0]).s);
-        err_note_hint(p->note, "Use one or the other.");
+        error_text_what(p->text, ERR_USAGE, "--pid cannot be combined with a program to launch ('%s')",
+                        text_safe(o->program[0]).s);
+        error_text_hint(p->text, "Use one or the other.");
         return ERR_USAGE;
     }
     if (o->pid && o->core)
-        return err_note_what(p->note, ERR_USAGE, "--pid and --core cannot be combined");
+        return error_text_what(p->text, ERR_USAGE, "--pid and --core cannot be combined");
     if (o->wait && o->kill)
-        return err_note_what(p->note, ERR_USAGE, "--wait and --kill cannot be combined");
+        return error_text_what(p->text, ERR_USAGE, "--wait and --kill cannot be combined");
     if (!o->program && (o->wait || o->kill))
-        return err_note_what(p->note, ERR_USAGE, "--%s requires a program to launch", o->wait ? "wait" : "kill");
+        return error_text_what(p->text, ERR_USAGE, "--%s requires a program to launch", o->wait ? "wait" : "kill");
     if (!o->core && (o->root || o->exe))
-        return err_note_what(p->note, ERR_USAGE, "--%s requires --core FILE", o->root ? "root" : "exe");
+        return error_text_what(p->text, ERR_USAGE, "--%s requires --core FILE", o->root ? "root" : "exe");
     if (o->command == ARGS_COMPLETIONS && !o->shell) {
-        err_note_what(p->note, ERR_USAGE, "completions requires the name of a shell");
-        err_note_hint(p->note, "For example: %s completions bash", args_name(o));
+        error_text_what(p->text, ERR_USAGE, "completions requires the name of a shell");
+        error_text_hint(p->text, "For example: %s completions bash", args_name(o));
         return ERR_USAGE;
     }
     if (o->command == ARGS_MERGE && !o->n_files) {
-        err_note_what(p->note, ERR_USAGE, "merge requires at least one raw profile");
-        err_note_hint(p->note, "For example: %s merge -o all.svg 'node 1=one.txt' 'node 2=two.txt'", args_name(o));
+        error_text_what(p->text, ERR_USAGE, "merge requires at least one raw profile");
+        error_text_hint(p->text, "For example: %s merge -o all.svg 'node 1=one.txt' 'node 2=two.txt'", args_name(o));
         return ERR_USAGE;
     }
     return 0;
@@ -586,9 +587,9 @@ static bool named_py_spy(const char *path)
     return path && strcmp(slash ? slash + 1 : path, "py-spy") == 0;
 }
 
-int args_parse(int argc, char *const argv[], struct options *ret, struct err_note *note)
+int args_parse(int argc, char *const argv[], struct options *ret, struct error_text *text)
 {
-    struct parser p = {.argv = argv, .argc = argc, .next = 1, .o = ret, .note = note};
+    struct parser p = {.argv = argv, .argc = argc, .next = 1, .o = ret, .text = text};
     int r;
 
     *ret = (struct options){

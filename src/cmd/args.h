@@ -5,8 +5,8 @@
 #ifndef CMD_ARGS_H
 #define CMD_ARGS_H
 
-#include "base/err.h"
 #include "base/log.h"
+#include "cmd/error_text.h"
 #include "out/format.h"
 
 #include <stdbool.h>
@@ -120,8 +120,8 @@ struct args_command_row {
 const struct args_flag *args_flags(void);
 const struct args_command_row *args_command_row(enum args_command command);
 
-/* Returns 0, or ERR_USAGE with `note` filled. Even on failure, args_name(ret) works. */
-int args_parse(int argc, char *const argv[], struct options *ret, struct err_note *note);
+/* Returns 0, or ERR_USAGE with `text` filled. Even on failure, args_name(ret) works. */
+int args_parse(int argc, char *const argv[], struct options *ret, struct error_text *text);
 
 /* Calls `visit` for each file argument of `merge`, as given ("ROOT=FILE"). Returns the first nonzero result, or 0. */
 int args_each_file(const struct options *options, int (*visit)(const char *word, void *arg), void *arg);

@@ -17,7 +17,7 @@
 #include <stdio.h>
 
 struct cmd {
-    /* Prints its own errors (err_print) and returns the exit status. */
+    /* Prints its own errors (error_text_print) and returns the exit status. */
     int (*run)(const struct options *options);
     bool prints; /* its result goes to standard output, so a failed write fails the command */
     bool logs;   /* takes --log-level and reads SPYGLASS_LOG */

@@ -461,5 +461,5 @@ int completions_write(const char *shell, const char *name, FILE *out)
 int cmd_completions(const struct options *o)
 {
     int r = completions_write(o->shell, args_name(o), stdout);
-    return r < 0 ? err_print(stderr, r, NULL) : 0;
+    return r < 0 ? error_text_print(stderr, r, NULL) : 0;
 }

@@ -6,6 +6,7 @@
 #include "base/text.h"
 #include "cmd/cmd.h"
 #include "cmd/log_session.h"
+#include "cmd/report.h"
 #include "out/json.h"
 #include "pause/access_probe.h"
 #include "sample/process.h"
@@ -215,10 +216,12 @@ static void try_dump(struct doctor *d, pid_t pid)
 {
     struct sampler *s = sampler_new(&(struct sampler_options){.include_idle = true, .same_core = true});
     struct err_note note = {0};
+    struct error_text text = {0};
     struct process *p = NULL;
     size_t stacks = 0;
     int r = s ? process_attach(s, pid, 0, &p, &note) : ERR_NOMEM;
 
+    error_text_explain(&text, r, &note.facts);
     if (r == 0)
         r = process_sample(p, count_trace, &stacks);
     if (p)
@@ -227,11 +230,11 @@ static void try_dump(struct doctor *d, pid_t pid)
     if (r == 0)
         tell(d, "dump", "works");
     else
-        tell(d, "dump", "does not work (%s): %s", err_name(r), note.what);
+        tell(d, "dump", "does not work (%s): %s", err_name(r), text.what);
     if (r == ERR_NO_PROCESS || r == ERR_NOT_PYTHON)
-        access_hint_container_pid(pid, &note);
-    if (r < 0 && note.hint[0])
-        tell(d, "help", "%s", note.hint);
+        report_hint_container_pid(&text, pid);
+    if (r < 0 && text.hint[0])
+        tell(d, "help", "%s", text.hint);
     log_session_counters(s, NULL);
     process_free(p);
     sampler_free(s);
@@ -318,7 +321,7 @@ int cmd_doctor(const struct options *o)
     bool works;
 
     if (!d)
-        return err_print(stderr, ERR_NOMEM, NULL);
+        return error_text_print(stderr, ERR_NOMEM, NULL);
     d->o = o;
     tell_ourselves(d);
     if (o->pid)

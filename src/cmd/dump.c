@@ -101,7 +101,7 @@ static int attach_child(struct process_tree *tree, struct tree_entry *e, uint64_
 
 /* An error of the root fails the command. An error of a child is only a note, and an exited child is ignored. */
 static int dump_entry(struct process_tree *tree, struct tree_entry *e, uint64_t *patience_ns, struct traces *traces,
-                      struct err_note *note)
+                      struct error_text *text)
 {
     bool is_root = e == &tree->items[0];
     int r = is_root && !e->process ? e->error : 0;
@@ -111,7 +111,7 @@ static int dump_entry(struct process_tree *tree, struct tree_entry *e, uint64_t 
     if (r == 0)
         r = process_sample(e->process, traces_add, traces);
     if (r == 0 || r == ERR_NOMEM || (is_root && e->process))
-        return r == ERR_GONE ? err_note_what(note, r, "process %d", (int)e->pid) : r;
+        return r == ERR_GONE ? error_text_what(text, r, "process %d", (int)e->pid) : r;
     if (!e->dead && r != ERR_GONE && !process_tree_is_our_ancestor(tree, e))
         note_skipped(e, r);
     sampled_tree_detach(e);
@@ -135,22 +135,22 @@ static void note_errors(const struct sampler *s, pid_t pid)
                 (unsigned long long)s->native_none);
     if (s->pauser.ptrace_refused)
         fprintf(stderr, "Note: could not pause the process (%s); read it while it was running.\n",
-                access_pause_reason(pid).text);
+                report_pause_refusal(pid).what);
 }
 
 /* Reports that no process of the tree is Python. */
-static int fail_no_python(const struct process_tree *tree, struct err_note *note)
+static int fail_no_python(const struct process_tree *tree, struct error_text *text)
 {
     size_t others = 0;
 
     for (size_t i = 1; i < tree->n; i++)
         others += !tree->items[i].is_profiler;
     if (!others)
-        err_note_what(note, ERR_NOT_PYTHON, "process %d is not Python and has no children", (int)tree->items[0].pid);
+        error_text_what(text, ERR_NOT_PYTHON, "process %d is not Python and has no children", (int)tree->items[0].pid);
     else
-        err_note_what(note, ERR_NOT_PYTHON, "neither process %d nor any of its %zu descendants runs Python",
-                      (int)tree->items[0].pid, others);
-    err_note_hint(note, "To list the Python processes, run dump without --pid on a terminal.");
+        error_text_what(text, ERR_NOT_PYTHON, "neither process %d nor any of its %zu descendants runs Python",
+                        (int)tree->items[0].pid, others);
+    error_text_hint(text, "To list the Python processes, run dump without --pid on a terminal.");
     return tree->items[0].error == ERR_STARTING ? ERR_STARTING : ERR_NOT_PYTHON;
 }
 
@@ -169,7 +169,7 @@ static void write_process(const struct proc_info *info, const struct traces *tra
 }
 
 /* Detaches from each child once it is printed, to free its memory. */
-static int dump_tree(const struct options *o, struct process_tree *tree, struct err_note *note)
+static int dump_tree(const struct options *o, struct process_tree *tree, struct error_text *text)
 {
     struct dump_options out = {.full_filenames = o->full_filenames};
     struct traces traces = {0};
@@ -182,7 +182,7 @@ static int dump_tree(const struct options *o, struct process_tree *tree, struct 
 
         if (e->is_profiler)
             continue;
-        r = dump_entry(tree, e, &patience_ns, &traces, note);
+        r = dump_entry(tree, e, &patience_ns, &traces, text);
         if (r < 0 || !e->process)
             continue;
         if (!o->json) {
@@ -194,7 +194,7 @@ static int dump_tree(const struct options *o, struct process_tree *tree, struct 
             sampled_tree_detach(e);
     }
     if (r == 0 && !shown)
-        r = fail_no_python(tree, note);
+        r = fail_no_python(tree, text);
     if (r == 0 && o->json)
         dump_json(traces.items, traces.n, stdout);
     traces_clear(&traces);
@@ -215,16 +215,16 @@ static struct sampler *new_sampler(const struct options *o)
                                                  .patience_ns = PAUSE_PATIENCE_NS});
 }
 
-static int dump_core(const struct options *o, struct err_note *note)
+static int dump_core(const struct options *o, struct error_text *text)
 {
     struct dump_options out = {.full_filenames = o->full_filenames};
     struct sampler *s = new_sampler(o);
     struct postmortem pm = {0};
     struct traces traces = {0};
-    int r = s ? postmortem_open(&pm, s, o->core, o->root, o->exe, note) : ERR_NOMEM;
+    int r = s ? postmortem_open(&pm, s, o->core, o->root, o->exe, text) : ERR_NOMEM;
 
     if (r == 0)
-        r = postmortem_sample(&pm, traces_add, &traces, note);
+        r = postmortem_sample(&pm, traces_add, &traces, text);
     if (r == 0 && o->json)
         dump_json(traces.items, traces.n, stdout);
     else if (r == 0)
@@ -248,24 +248,25 @@ static void report_start(const struct options *o)
                                                        .format = o->json ? "json" : "text"});
 }
 
-static int fail(const struct options *o, int r, const struct err_note *note)
+static int fail(const struct options *o, int r, const struct error_text *text)
 {
-    status_error(o->status, r, note, true);
-    return err_print(stderr, r, note);
+    status_error(o->status, r, text, true);
+    return error_text_print(stderr, r, text);
 }
 
 /* Reports the start and errors, but not success: main.c does, once standard output is flushed. */
 int cmd_dump(const struct options *o)
 {
     struct err_note note = {0};
+    struct error_text text = {0};
     struct process_tree tree = {
         .subprocesses = o->subprocesses, .max_depth = o->subprocess_depth, .manual_attach = true};
-    int r = report_contradiction(o, &note);
+    int r = report_contradiction(o, &text);
 
     if (r == 0 && o->core) {
         report_start(o);
-        r = dump_core(o, &note);
-        return r < 0 ? fail(o, r, &note) : 0;
+        r = dump_core(o, &text);
+        return r < 0 ? fail(o, r, &text) : 0;
     }
     if (r == 0 && !o->pid) {
         status_error(o->status, ERR_USAGE, NULL, true);
@@ -277,19 +278,20 @@ int cmd_dump(const struct options *o)
         descriptors_raise_limit();
         tree.sampler = new_sampler(o);
         r = tree.sampler ? sampled_tree_add_root(&tree, o->pid, PATIENCE_NS, !o->subprocesses, &note) : ERR_NOMEM;
+        error_text_explain(&text, r, &note.facts);
     }
     if (r == 0)
         r = sampled_tree_refresh(&tree);
     if (r == 0)
-        r = dump_tree(o, &tree, &note);
+        r = dump_tree(o, &tree, &text);
     if (r == 0)
         note_errors(tree.sampler, o->pid);
     if (r == ERR_NO_PROCESS || r == ERR_NOT_PYTHON)
-        access_hint_container_pid(o->pid, &note);
+        report_hint_container_pid(&text, o->pid);
     if (r < 0)
-        log_error("dump", "pid %d: %s: %s", (int)o->pid, err_name(r), note.what);
+        log_error("dump", "pid %d: %s: %s", (int)o->pid, err_name(r), text.what);
     log_session_counters(tree.sampler, NULL);
     process_tree_free(&tree);
     sampler_free(tree.sampler);
-    return r < 0 ? fail(o, r, &note) : 0;
+    return r < 0 ? fail(o, r, &text) : 0;
 }

@@ -21,7 +21,7 @@
 #define VARIABLE "SPYGLASS_LOG"
 
 /* An empty variable counts as unset. A setuid spyglass reads it too: it only selects one of four words. */
-static int level_of_environment(enum log_level *ret, struct err_note *note)
+static int level_of_environment(enum log_level *ret, struct error_text *text)
 {
     const char *name = getenv(VARIABLE);
     struct suggest g = {.word = name};
@@ -31,8 +31,8 @@ static int level_of_environment(enum log_level *ret, struct err_note *note)
         return 0;
     for (enum log_level level = LOG_LEVEL_ERROR; log_level_name(level); level++)
         suggest_try(&g, log_level_name(level));
-    err_note_what(note, ERR_USAGE, "the value of " VARIABLE " is not a log level");
-    err_note_hint(note, "Available log levels: %s. Unset " VARIABLE " to turn the log off.", g.all);
+    error_text_what(text, ERR_USAGE, "the value of " VARIABLE " is not a log level");
+    error_text_hint(text, "Available log levels: %s. Unset " VARIABLE " to turn the log off.", g.all);
     return ERR_USAGE;
 }
 
@@ -103,13 +103,13 @@ static void log_user(void)
                  caps_permitted() & CAPS_PTRACE ? "CAP_SYS_PTRACE, for processes of this user" : "none");
 }
 
-int log_session_start(const struct options *o, void (*write_build)(FILE *out), struct err_note *note)
+int log_session_start(const struct options *o, void (*write_build)(FILE *out), struct error_text *text)
 {
     enum log_level level = o->log_level;
     int r = 0;
 
     if (level == LOG_LEVEL_OFF)
-        r = level_of_environment(&level, note);
+        r = level_of_environment(&level, text);
     if (r < 0 || level == LOG_LEVEL_OFF)
         return r;
     log_start(level, STDERR_FILENO);

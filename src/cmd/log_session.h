@@ -12,8 +12,8 @@ struct loop;
 struct sampler;
 
 /* Starts the log at the level of --log-level, else of SPYGLASS_LOG; without either it stays off. `write_build` writes one
- * fact about the build per line. Returns 0, or ERR_USAGE with `note` filled if SPYGLASS_LOG is not a level. */
-int log_session_start(const struct options *o, void (*write_build)(FILE *out), struct err_note *note);
+ * fact about the build per line. Returns 0, or ERR_USAGE with `text` filled if SPYGLASS_LOG is not a level. */
+int log_session_start(const struct options *o, void (*write_build)(FILE *out), struct error_text *text);
 
 /* The counters of a sampler, and of a recording's loop if it is not NULL. */
 void log_session_counters(const struct sampler *s, const struct loop *l);

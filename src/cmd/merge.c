@@ -30,7 +30,7 @@ struct merge {
     FILE *messages;
     char title[sizeof(struct text_safe)];
     bool stdin_taken;
-    struct err_note *note;
+    struct error_text *text;
 };
 
 /* An input file. The first `used` bytes of `buf` are not parsed yet. */
@@ -56,8 +56,8 @@ __attribute__((format(printf, 2, 3))) static void say(struct merge *m, const cha
 
 static int fail_line(struct merge *m, const struct source *s, const char *why)
 {
-    return err_note_what(m->note, ERR_PROFILE, "%s, line %llu: %s", text_safe(s->path).s, (unsigned long long)s->line,
-                         why);
+    return error_text_what(m->text, ERR_PROFILE, "%s, line %llu: %s", text_safe(s->path).s, (unsigned long long)s->line,
+                           why);
 }
 
 static int take_line(struct merge *m, struct source *s, const char *line, size_t len)
@@ -120,7 +120,7 @@ static int read_source(struct merge *m, struct source *s)
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0)
-            return err_note_what(m->note, ERR_PROFILE, "%s: %s", text_safe(s->path).s, strerror(errno));
+            return error_text_what(m->text, ERR_PROFILE, "%s: %s", text_safe(s->path).s, strerror(errno));
         s->used += (size_t)n;
         if (memchr(s->buf + old, '\n', (size_t)n) != NULL)
             r = take_lines(m, s);
@@ -143,7 +143,7 @@ static int split_word(struct merge *m, const char *word, struct source *s)
     for (size_t i = 0; i < n; i++)
         levels += word[i] == ';';
     if (levels > FOLDED_MAX_LEVELS)
-        return err_note_what(m->note, ERR_USAGE, "a root can have at most %d levels", FOLDED_MAX_LEVELS);
+        return error_text_what(m->text, ERR_USAGE, "a root can have at most %d levels", FOLDED_MAX_LEVELS);
     s->root = calloc(3 * n + 1, 1);
     if (s->root == NULL)
         return ERR_NOMEM;
@@ -157,16 +157,16 @@ static int open_source(struct merge *m, struct source *s)
 
     if (strcmp(s->path, "-") == 0) {
         if (m->stdin_taken)
-            return err_note_what(m->note, ERR_USAGE, "standard input (-) can only be read once");
+            return error_text_what(m->text, ERR_USAGE, "standard input (-) can only be read once");
         m->stdin_taken = true;
         s->fd = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3);
     } else {
         s->fd = open(s->path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
     }
     if (s->fd < 0)
-        return err_note_what(m->note, ERR_PROFILE, "%s: %s", text_safe(s->path).s, strerror(errno));
+        return error_text_what(m->text, ERR_PROFILE, "%s: %s", text_safe(s->path).s, strerror(errno));
     if (fstat(s->fd, &st) == 0 && S_ISDIR(st.st_mode))
-        return err_note_what(m->note, ERR_PROFILE, "%s: is a directory", text_safe(s->path).s);
+        return error_text_what(m->text, ERR_PROFILE, "%s: is a directory", text_safe(s->path).s);
     return 0;
 }
 
@@ -202,11 +202,11 @@ static int fill(FILE *out, void *arg)
 static int open_place(struct merge *m)
 {
     char name[512];
+    struct err_note note = {0};
 
-    if (m->o->output)
-        return output_file_open(m->o->output, &m->place, m->note);
     output_file_default_name(name, sizeof(name), "merged", m->format->extension, time(NULL));
-    return output_file_open(name, &m->place, m->note);
+    return error_text_explain(m->text, output_file_open(m->o->output ? m->o->output : name, &m->place, &note),
+                              &note.facts);
 }
 
 static int prepare(struct merge *m)
@@ -235,11 +235,12 @@ static int write_result(struct merge *m)
 {
     const struct profile *p = m->profile;
     const char *at = m->format->look ? strstr(m->format->look, "%s") : NULL;
-    int r = output_file_write(m->place, fill, m, m->note);
+    struct err_note note = {0};
+    int r = error_text_explain(m->text, output_file_write(m->place, fill, m, &note), &note.facts);
 
     log_info("output", "%s to %s: %s", m->format->name, output_file_path(m->place), r < 0 ? err_name(r) : "written");
     if (r == ERR_NO_SAMPLES)
-        err_note_what(m->note, r, "the input contains no stacks");
+        error_text_what(m->text, r, "the input contains no stacks");
     if (r < 0)
         return r;
     if (p->pruned)
@@ -259,8 +260,8 @@ static int write_result(struct merge *m)
 
 int cmd_merge(const struct options *o)
 {
-    struct err_note note = {0};
-    struct merge m = {.o = o, .note = &note, .messages = stdout};
+    struct error_text text = {0};
+    struct merge m = {.o = o, .text = &text, .messages = stdout};
     int r = prepare(&m);
 
     if (r == 0)
@@ -270,5 +271,5 @@ int cmd_merge(const struct options *o)
     profile_free(m.profile);
     folded_free(m.folded);
     output_file_close(m.place);
-    return r < 0 ? err_print(stderr, r, &note) : 0;
+    return r < 0 ? error_text_print(stderr, r, &text) : 0;
 }

@@ -22,12 +22,12 @@ void postmortem_close(struct postmortem *pm)
 }
 
 /* Checked first, so that a mistyped path is reported before any work is done. */
-static int check_exe(const char *exe, struct err_note *note)
+static int check_exe(const char *exe, struct error_text *text)
 {
     if (access(exe, R_OK) == 0)
         return 0;
-    err_note_what(note, ERR_CORE, "cannot read the executable %s: %s", exe, strerror(errno));
-    err_note_hint(note, "Use --exe with a copy of the executable of the dumped process.");
+    error_text_what(text, ERR_CORE, "cannot read the executable %s: %s", exe, strerror(errno));
+    error_text_hint(text, "Use --exe with a copy of the executable of the dumped process.");
     return ERR_CORE;
 }
 
@@ -45,14 +45,14 @@ static int open_files(struct postmortem *pm, const char *root, const char *exe, 
     return pm->files.exe_path ? 0 : ERR_NOMEM;
 }
 
-static void hint_not_python(const struct core_file *core, struct err_note *note)
+static void hint_not_python(const struct core_file *core, struct error_text *text)
 {
-    err_note_hint(note, "The core file is from the program '%s'. Use the core file of a Python process.",
-                  text_safe(core->name).s);
+    error_text_hint(text, "The core file is from the program '%s'. Use the core file of a Python process.",
+                    text_safe(core->name).s);
 }
 
 /* Turns an error from reading the process into one about the core file, which cannot be retried. */
-static int explain(const struct postmortem *pm, int r, struct err_note *note)
+static int explain(const struct postmortem *pm, int r, struct error_text *text)
 {
     const struct core_file *core = pm->core;
     struct mem_core_missing lack;
@@ -61,45 +61,48 @@ static int explain(const struct postmortem *pm, int r, struct err_note *note)
     if (r == ERR_VERSION || r == ERR_NOMEM || r == ERR_CORE)
         return r;
     if (r == ERR_NOT_PYTHON)
-        err_note_what(note, r, "%s contains no Python interpreter", core->path);
+        error_text_what(text, r, "%s contains no Python interpreter", core->path);
     else
-        r = err_note_what(note, ERR_CORE, "%s contains a Python interpreter, but none of its threads", core->path);
+        r = error_text_what(text, ERR_CORE, "%s contains a Python interpreter, but none of its threads", core->path);
     if (cut)
-        err_note_hint(note, "The file is truncated: copy the original again; if it is truncated too, raise ulimit -c.");
+        error_text_hint(text,
+                        "The file is truncated: copy the original again; if it is truncated too, raise ulimit -c.");
     else if (lacks)
-        err_note_hint(note, "Files that the process had mapped are missing here: see the note above.");
+        error_text_hint(text, "Files that the process had mapped are missing here: see the note above.");
     else if (r == ERR_NOT_PYTHON)
-        hint_not_python(core, note);
+        hint_not_python(core, text);
     else
-        err_note_hint(note, "Python may have been starting or exiting, or the core file omits its memory: see "
-                            "/proc/PID/coredump_filter in core(5).");
+        error_text_hint(text, "Python may have been starting or exiting, or the core file omits its memory: see "
+                              "/proc/PID/coredump_filter in core(5).");
     return r;
 }
 
 int postmortem_open(struct postmortem *pm, struct sampler *s, const char *path, const char *root, const char *exe,
-                    struct err_note *note)
+                    struct error_text *text)
 {
-    int r = exe ? check_exe(exe, note) : 0;
+    struct err_note note = {0};
+    int r = exe ? check_exe(exe, text) : 0;
 
     if (r == 0)
-        r = core_file_open(path, &pm->core, note);
+        r = core_file_open(path, &pm->core, &note);
     if (r == 0)
-        r = open_files(pm, root, exe, note);
+        r = open_files(pm, root, exe, &note);
     if (r == 0)
         r = mem_core_open(pm->core, &pm->files, &pm->mem);
     if (r < 0)
-        return r;
+        return error_text_explain(text, r, &note.facts);
     if (exe)
         mem_core_check_file(pm->mem, pm->files.exe_path);
-    r = process_open_core(s, pm->core, &pm->files, pm->mem, &pm->process, note);
-    return r < 0 ? explain(pm, r, note) : 0;
+    r = process_open_core(s, pm->core, &pm->files, pm->mem, &pm->process, &note);
+    error_text_explain(text, r, &note.facts);
+    return r < 0 ? explain(pm, r, text) : 0;
 }
 
-int postmortem_sample(struct postmortem *pm, process_sink sink, void *arg, struct err_note *note)
+int postmortem_sample(struct postmortem *pm, process_sink sink, void *arg, struct error_text *text)
 {
     int r = process_sample(pm->process, sink, arg);
 
-    return r < 0 ? explain(pm, r, note) : 0;
+    return r < 0 ? explain(pm, r, text) : 0;
 }
 
 static void report_lack(const struct postmortem *pm, const struct mem_core_missing *lack)

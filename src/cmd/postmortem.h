@@ -4,6 +4,7 @@
 #ifndef CMD_POSTMORTEM_H
 #define CMD_POSTMORTEM_H
 
+#include "cmd/error_text.h"
 #include "sample/process.h"
 #include "target/files.h"
 
@@ -16,8 +17,8 @@ struct postmortem {
 
 /* `root` and `exe` are the flag values, or NULL. Call postmortem_report and postmortem_close even on failure. */
 int postmortem_open(struct postmortem *pm, struct sampler *s, const char *path, const char *root, const char *exe,
-                    struct err_note *note);
-int postmortem_sample(struct postmortem *pm, process_sink sink, void *arg, struct err_note *note);
+                    struct error_text *text);
+int postmortem_sample(struct postmortem *pm, process_sink sink, void *arg, struct error_text *text);
 /* Prints notes to standard error on what was missing from the core file. */
 void postmortem_report(const struct postmortem *pm);
 void postmortem_close(struct postmortem *pm);

@@ -51,11 +51,11 @@ int cmd_ray(const struct options *o)
 {
     char self[PATH_MAX];
     ssize_t len = readlink("/proc/self/exe", self, sizeof(self) - 1);
-    struct err_note note = {0};
+    struct error_text text = {0};
     char **argv = make_argv(o);
 
     if (!argv)
-        return err_print(stderr, ERR_NOMEM, NULL);
+        return error_text_print(stderr, ERR_NOMEM, NULL);
     self[len > 0 ? len : 0] = '\0';
     /* The package samples with this very program, unless the user names another. */
     if (self[0])
@@ -63,11 +63,11 @@ int cmd_ray(const struct options *o)
     signal(SIGPIPE, SIG_DFL);
     signal(SIGXFSZ, SIG_DFL);
     exec_python(argv, self);
-    err_note_what(&note, ERR_LAUNCH, "python3: %s", strerror(errno));
-    err_note_hint(&note,
-                  "`%s ray` is part of the Python package: install it with pip in the environment of the cluster's "
-                  "programs.",
-                  args_name(o));
+    error_text_what(&text, ERR_LAUNCH, "python3: %s", strerror(errno));
+    error_text_hint(&text,
+                    "`%s ray` is part of the Python package: install it with pip in the environment of the cluster's "
+                    "programs.",
+                    args_name(o));
     free(argv);
-    return err_print(stderr, ERR_LAUNCH, &note);
+    return error_text_print(stderr, ERR_LAUNCH, &text);
 }

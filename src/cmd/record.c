@@ -58,8 +58,8 @@ struct record {
     struct output_file *place;
     struct progress *progress;
     struct loop loop;
-    struct err_note *note;
-    char remark[2 * sizeof(struct err_note)]; /* why the profile is empty; "" otherwise */
+    struct error_text *text;
+    char remark[2 * sizeof(struct error_text)]; /* why the profile is empty; "" otherwise */
 };
 
 __attribute__((format(printf, 2, 3))) static void say(struct record *rec, const char *fmt, ...)
@@ -113,15 +113,16 @@ static void take_snapshot(struct record *rec, uint64_t elapsed_ns)
 {
     struct status_counts counts = count_all(rec, elapsed_ns);
     struct err_note note = {0};
+    struct error_text text = {0};
     int r;
 
     rec->profile->duration_ns = elapsed_ns;
-    r = output_file_write(rec->place, fill, rec, &note);
+    r = error_text_explain(&text, output_file_write(rec->place, fill, rec, &note), &note.facts);
     log_info("output", "snapshot to %s: %s", output_file_path(rec->place), r < 0 ? err_name(r) : "written");
     progress_erase(rec->progress);
     if (r < 0) {
-        status_error(rec->o->status, r, &note, false);
-        err_print(stderr, r, &note);
+        status_error(rec->o->status, r, &text, false);
+        error_text_print(stderr, r, &text);
         return;
     }
     status_snapshot(rec->o->status, &counts, output_file_path(rec->place));
@@ -225,15 +226,16 @@ static const struct format *choose_format(const struct options *o)
 static int open_place(struct record *rec)
 {
     char name[512], pid[16];
+    struct err_note note = {0};
     int r;
 
     snprintf(pid, sizeof(pid), "%d", (int)rec->o->pid);
     output_file_default_name(name, sizeof(name), rec->o->program ? rec->o->program[0] : pid, rec->format->extension,
                              time(NULL));
-    r = output_file_open(rec->o->output ? rec->o->output : name, &rec->place, rec->note);
+    r = output_file_open(rec->o->output ? rec->o->output : name, &rec->place, &note);
     if (r == 0 && rec->has_caller)
         output_file_set_owner(rec->place, rec->caller.uid, rec->caller.gid);
-    return r;
+    return error_text_explain(rec->text, r, &note.facts);
 }
 
 static int start_program(struct record *rec)
@@ -242,23 +244,24 @@ static int start_program(struct record *rec)
                                      .adopt = rec->o->subprocesses,
                                      .origin = rec->o->origin,
                                      .caller = rec->has_caller ? &rec->caller : NULL};
+    struct err_note note = {0};
     sigset_t before;
     int r;
 
     signals_hold(&before);
-    r = launch_start(rec->o->program, &options, &rec->launch, rec->note);
+    r = launch_start(rec->o->program, &options, &rec->launch, &note);
     signals_release(r == 0 ? rec->launch.pid : 0, &before);
     rec->tree.is_subreaper = rec->launch.adopts;
     rec->sampler->pauser.tracer.child = rec->launch.pid;
-    return r;
+    return error_text_explain(rec->text, r, &note.facts);
 }
 
 static int gone_without_python(struct record *rec)
 {
-    err_note_what(rec->note, ERR_GONE, "'%s' exited with status %d before it ran any Python", rec->o->program[0],
-                  launch_exit_status(&rec->launch));
+    error_text_what(rec->text, ERR_GONE, "'%s' exited with status %d before it ran any Python", rec->o->program[0],
+                    launch_exit_status(&rec->launch));
     if (!rec->o->subprocesses)
-        err_note_hint(rec->note, "If it leaves Python processes running, add --subprocesses.");
+        error_text_hint(rec->text, "If it leaves Python processes running, add --subprocesses.");
     return ERR_GONE;
 }
 
@@ -291,6 +294,7 @@ static int look_at_failed(struct record *rec, int r)
 static int attach(struct record *rec)
 {
     const struct options *o = rec->o;
+    struct err_note note = {0};
     int r;
 
     rec->sampler = sampler_new(&(struct sampler_options){.nonblocking = o->nonblocking,
@@ -315,7 +319,8 @@ static int attach(struct record *rec)
     /* With --subprocesses the root may start Python late or never; its children must not wait for it. */
     r = sampled_tree_add_root(&rec->tree, o->program ? rec->launch.pid : o->pid,
                               o->subprocesses ? 0 : (o->program ? LAUNCH_PATIENCE_NS : ATTACH_PATIENCE_NS),
-                              !o->subprocesses, rec->note);
+                              !o->subprocesses, &note);
+    error_text_explain(rec->text, r, &note.facts);
     return r == 0 || !o->program ? r : look_at_failed(rec, r);
 }
 
@@ -382,7 +387,7 @@ static void report_ready(struct record *rec)
 static void report_end(struct record *rec)
 {
     struct status_counts counts = count_all(rec, rec->loop.elapsed_ns);
-    struct status_end end = {.reason = "duration", .note = counts.samples ? NULL : rec->note};
+    struct status_end end = {.reason = "duration", .text = counts.samples ? NULL : rec->text};
     char name[16];
 
     if (rec->loop.end == LOOP_GONE) {
@@ -430,21 +435,21 @@ static void explain_no_samples(struct record *rec)
     pid_t pid = rec->tree.n ? rec->tree.items[0].pid : 0;
 
     if (s->idle && proc_stat_read(pid, 0, &st) == 0 && st.state == 'T') {
-        err_note_what(rec->note, ERR_NO_SAMPLES, "process %d is stopped (by SIGSTOP or a debugger)", (int)pid);
-        err_note_hint(rec->note, "Resume it with: kill -CONT %d", (int)pid);
+        error_text_what(rec->text, ERR_NO_SAMPLES, "process %d is stopped (by SIGSTOP or a debugger)", (int)pid);
+        error_text_hint(rec->text, "Resume it with: kill -CONT %d", (int)pid);
     } else if (s->idle) {
-        err_note_what(rec->note, ERR_NO_SAMPLES, "all %llu stacks were idle: the process was sleeping or waiting",
-                      (unsigned long long)s->idle);
-        err_note_hint(rec->note, "Add --idle to see where it waits, or take a single look with: %s dump --pid %d",
-                      args_name(rec->o), (int)pid);
+        error_text_what(rec->text, ERR_NO_SAMPLES, "all %llu stacks were idle: the process was sleeping or waiting",
+                        (unsigned long long)s->idle);
+        error_text_hint(rec->text, "Add --idle to see where it waits, or take a single look with: %s dump --pid %d",
+                        args_name(rec->o), (int)pid);
     } else if (s->no_gil) {
-        err_note_what(rec->note, ERR_NO_SAMPLES, "no thread held the GIL in any of the %llu stacks",
-                      (unsigned long long)s->no_gil);
-        err_note_hint(rec->note, "Remove --gil.");
+        error_text_what(rec->text, ERR_NO_SAMPLES, "no thread held the GIL in any of the %llu stacks",
+                        (unsigned long long)s->no_gil);
+        error_text_hint(rec->text, "Remove --gil.");
     } else {
-        err_note_what(rec->note, ERR_NO_SAMPLES, "the process exited before the first sample");
-        err_note_hint(rec->note, "Use a higher --rate, or launch the program with: %s record -- PROGRAM",
-                      args_name(rec->o));
+        error_text_what(rec->text, ERR_NO_SAMPLES, "the process exited before the first sample");
+        error_text_hint(rec->text, "Use a higher --rate, or launch the program with: %s record -- PROGRAM",
+                        args_name(rec->o));
     }
 }
 
@@ -461,6 +466,7 @@ static void say_look(struct record *rec)
 
 static int write_result(struct record *rec)
 {
+    struct err_note note = {0};
     int r;
 
     rec->profile->duration_ns = rec->loop.elapsed_ns;
@@ -468,10 +474,10 @@ static int write_result(struct record *rec)
         explain_no_samples(rec);
         /* A file that explains this is more useful than an error, unless the process was never sampled. */
         if (rec->sampler->idle || rec->sampler->no_gil)
-            snprintf(rec->remark, sizeof(rec->remark), "No stack counts found: %s. %s", rec->note->what,
-                     rec->note->hint);
+            snprintf(rec->remark, sizeof(rec->remark), "No stack counts found: %s. %s", rec->text->what,
+                     rec->text->hint);
     }
-    r = output_file_write(rec->place, fill, rec, rec->note);
+    r = error_text_explain(rec->text, output_file_write(rec->place, fill, rec, &note), &note.facts);
     log_info("output", "%s: %s", output_file_path(rec->place), r < 0 ? err_name(r) : "written");
     if (r < 0)
         return r;
@@ -479,8 +485,8 @@ static int write_result(struct record *rec)
     say(rec, "Wrote %s to '%s'. Samples: %llu Errors: %llu", rec->format->wrote, output_file_path(rec->place),
         (unsigned long long)rec->profile->samples, (unsigned long long)sampler_errors(rec->sampler));
     if (!rec->profile->samples) {
-        say(rec, "No stack counts found: %s", rec->note->what);
-        say(rec, "%s", rec->note->hint);
+        say(rec, "No stack counts found: %s", rec->text->what);
+        say(rec, "%s", rec->text->hint);
     } else if (rec->format->look) {
         say_look(rec);
     }
@@ -591,9 +597,9 @@ static int exit_status(struct record *rec, int status)
 
 int cmd_record(const struct options *o)
 {
-    struct err_note note = {0};
-    struct record rec = {.o = o, .note = &note, .messages = stdout, .launch = {.output = -1, .pidfd = -1}};
-    int r = report_contradiction(o, &note), status;
+    struct error_text text = {0};
+    struct record rec = {.o = o, .text = &text, .messages = stdout, .launch = {.output = -1, .pidfd = -1}};
+    int r = report_contradiction(o, &text), status;
 
     if (r == 0 && !o->pid && !o->program) {
         status_error(o->status, ERR_USAGE, NULL, true);
@@ -607,12 +613,12 @@ int cmd_record(const struct options *o)
         r = run(&rec);
     }
     if (o->pid && (r == ERR_NO_PROCESS || r == ERR_NOT_PYTHON))
-        access_hint_container_pid(o->pid, &note);
+        report_hint_container_pid(&text, o->pid);
     if (r < 0)
-        status_error(o->status, r, &note, true);
-    status = exit_status(&rec, r < 0 ? err_print(stderr, r, &note) : 0);
+        status_error(o->status, r, &text, true);
+    status = exit_status(&rec, r < 0 ? error_text_print(stderr, r, &text) : 0);
     if (r < 0)
-        log_error("record", "%s: %s", err_name(r), note.what);
+        log_error("record", "%s: %s", err_name(r), text.what);
     log_session_counters(rec.sampler, &rec.loop);
     process_tree_free(&rec.tree);
     sampler_free(rec.sampler);

@@ -5,10 +5,14 @@
 
 #include "base/text.h"
 #include "sample/process.h"
-#include "target/proc.h"
+#include "target/access.h"
+#include "target/container.h"
 
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
+
+#define LISTED_MAX 4
 
 void report_line(FILE *out, const struct options *o, const char *fmt, va_list args)
 {
@@ -23,14 +27,39 @@ void report_line(FILE *out, const struct options *o, const char *fmt, va_list ar
     fflush(out);
 }
 
-int report_contradiction(const struct options *o, struct err_note *note)
+int report_contradiction(const struct options *o, struct error_text *text)
 {
     if (!o->nonblocking || !(o->native || o->native_all))
         return 0;
-    err_note_what(note, ERR_USAGE,
-                  "--native and --nonblocking cannot be combined: reading registers requires stopping the thread");
-    err_note_hint(note, "Remove one of the two flags.");
+    error_text_what(text, ERR_USAGE,
+                    "--native and --nonblocking cannot be combined: reading registers requires stopping the thread");
+    error_text_hint(text, "Remove one of the two flags.");
     return ERR_USAGE;
+}
+
+struct error_text report_pause_refusal(pid_t pid)
+{
+    struct err_facts facts = access_pause_refusal(pid);
+    struct error_text text = {0};
+
+    error_text_explain(&text, ERR_STOP, &facts);
+    return text;
+}
+
+void report_hint_container_pid(struct error_text *text, pid_t pid)
+{
+    pid_t pids[LISTED_MAX];
+    size_t n = access_find_container_pids(pid, pids, LISTED_MAX), used = 0;
+    char list[256] = "";
+    struct container c;
+
+    for (size_t i = 0; i < n; i++, used = strlen(list))
+        if (container_of(pids[i], &c))
+            snprintf(list + used, sizeof(list) - used, "%s%d (%s/%.12s)", i ? ", " : "", (int)pids[i], c.runtime, c.id);
+        else
+            snprintf(list + used, sizeof(list) - used, "%s%d", i ? ", " : "", (int)pids[i]);
+    if (n)
+        error_text_hint(text, "PID %d in the container is PID %s on this host.", (int)pid, list);
 }
 
 #define COMMAND_COLUMNS 100
@@ -75,14 +104,14 @@ static size_t list_pythons(void)
 
 int report_missing_target(const struct options *o)
 {
-    struct err_note note = {0};
+    struct error_text text = {0};
     const char *command = args_command_row(o->command)->name;
 
-    err_note_what(&note, ERR_USAGE, "%s",
-                  o->command == ARGS_DUMP ? "no process given; use --pid PID, or --core FILE for a core file"
-                                          : "no process given; use --pid PID, or put a program to launch after --");
-    err_note_hint(&note, "For more information try: %s %s --help", args_name(o), command);
+    error_text_what(&text, ERR_USAGE, "%s",
+                    o->command == ARGS_DUMP ? "no process given; use --pid PID, or --core FILE for a core file"
+                                            : "no process given; use --pid PID, or put a program to launch after --");
+    error_text_hint(&text, "For more information try: %s %s --help", args_name(o), command);
     if (isatty(STDERR_FILENO) && !list_pythons())
         fprintf(stderr, "Found no Python process that you have permission to read.\n");
-    return err_print(stderr, ERR_USAGE, &note);
+    return error_text_print(stderr, ERR_USAGE, &text);
 }

@@ -13,10 +13,17 @@
 __attribute__((format(printf, 3, 0))) void report_line(FILE *out, const struct options *o, const char *fmt,
                                                        va_list args);
 
-/* Checks for flags that cannot be combined. Returns 0, or ERR_USAGE with `note` filled. */
-int report_contradiction(const struct options *o, struct err_note *note);
+/* Checks for flags that cannot be combined. Returns 0, or ERR_USAGE with `text` filled. */
+int report_contradiction(const struct options *o, struct error_text *text);
 
 /* Reports that no target was given; on a terminal, also lists the Python processes. Returns the exit status. */
 int report_missing_target(const struct options *o);
+
+/* `what` is why spyglass can read the process but not pause it, as part of a sentence: "process 4242 is tracing it". */
+struct error_text report_pause_refusal(pid_t pid);
+
+/* If processes in containers have `pid` in their own pid namespace, replaces the hint with their pids on this host. Only
+ * a hint: `--pid` always means the pid in our own namespace. */
+void report_hint_container_pid(struct error_text *text, pid_t pid);
 
 #endif

@@ -204,7 +204,7 @@ static void choose_way(struct status *s, int fd)
     }
 }
 
-int status_open(int fd, struct status **ret, struct err_note *note)
+int status_open(int fd, struct status **ret, struct error_text *text)
 {
     int mode = fd < 0 ? 0 : fcntl(fd, F_GETFL);
     struct status *s;
@@ -213,9 +213,9 @@ int status_open(int fd, struct status **ret, struct err_note *note)
     if (fd < 0)
         return 0;
     if (mode < 0 || (mode & O_ACCMODE) == O_RDONLY || (mode & O_PATH)) {
-        err_note_what(note, ERR_USAGE, "--status-fd %d: this descriptor is not open%s", fd,
-                      mode < 0 ? "" : " for writing");
-        err_note_hint(note, "The program that starts spyglass opens it. In a shell: --status-fd 3 3>status.json");
+        error_text_what(text, ERR_USAGE, "--status-fd %d: this descriptor is not open%s", fd,
+                        mode < 0 ? "" : " for writing");
+        error_text_hint(text, "The program that starts spyglass opens it. In a shell: --status-fd 3 3>status.json");
         return ERR_USAGE;
     }
     s = calloc(1, sizeof(*s));
@@ -314,34 +314,34 @@ void status_finished(struct status *s, const struct status_end *end, const struc
         fields[n++] = TEXT("output", output);
         fields[n++] = bytes_of(output);
     }
-    if (end->note) {
-        fields[n++] = TEXT("message", end->note->what);
-        fields[n++] = TEXT("advice", end->note->hint);
+    if (end->text) {
+        fields[n++] = TEXT("message", end->text->what);
+        fields[n++] = TEXT("advice", end->text->hint);
     }
     send_event(s, "finished", fields, n);
 }
 
-/* The very words of err_print: its first line is the message, the rest is the advice. */
-void status_error(struct status *s, int code, const struct err_note *note, bool fatal)
+/* The very words of error_text_print: its first line is the message, the rest is the advice. */
+void status_error(struct status *s, int code, const struct error_text *text, bool fatal)
 {
-    char *text = NULL, *advice;
+    char *message = NULL, *advice;
     size_t len = 0;
-    FILE *out = s ? open_memstream(&text, &len) : NULL;
+    FILE *out = s ? open_memstream(&message, &len) : NULL;
 
     if (!out)
         return;
-    err_print(out, code, note);
+    error_text_print(out, code, text);
     if (fclose(out) == 0) {
-        while (len > 0 && text[len - 1] == '\n')
-            text[--len] = '\0';
-        advice = strchr(text, '\n');
+        while (len > 0 && message[len - 1] == '\n')
+            message[--len] = '\0';
+        advice = strchr(message, '\n');
         if (advice)
             *advice++ = '\0';
-        const struct field fields[] = {TEXT("code", status_code(code)), TEXT("message", text), TEXT("advice", advice),
-                                       BOOL("fatal", fatal)};
+        const struct field fields[] = {TEXT("code", status_code(code)), TEXT("message", message),
+                                       TEXT("advice", advice), BOOL("fatal", fatal)};
         send_event(s, "error", fields, COUNT(fields));
     }
-    free(text);
+    free(message);
 }
 
 const char *status_code(int code)

@@ -8,7 +8,7 @@
 #ifndef CMD_STATUS_H
 #define CMD_STATUS_H
 
-#include "base/err.h"
+#include "cmd/error_text.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -34,14 +34,14 @@ struct status_counts {
 };
 
 struct status_end {
-    const char *reason;          /* "duration", "exited", "signal" or "parent"; NULL: the command ends by itself */
-    const char *signal;          /* "SIGINT", with the reason "signal" */
-    const struct err_note *note; /* why there are no samples; NULL: there are some */
+    const char *reason;            /* "duration", "exited", "signal" or "parent"; NULL: the command ends by itself */
+    const char *signal;            /* "SIGINT", with the reason "signal" */
+    const struct error_text *text; /* why there are no samples; NULL: there are some */
 };
 
 /* Opens the descriptor `fd`, which we inherited; a negative one gives NULL. A program that we launch does not inherit it,
- * unless it is a standard stream. 0, ERR_NOMEM, or ERR_USAGE with `note` filled if it is not open for writing. */
-int status_open(int fd, struct status **ret, struct err_note *note);
+ * unless it is a standard stream. 0, ERR_NOMEM, or ERR_USAGE with `text` filled if it is not open for writing. */
+int status_open(int fd, struct status **ret, struct error_text *text);
 /* Returns NULL. */
 struct status *status_close(struct status *s);
 
@@ -57,7 +57,7 @@ void status_snapshot(struct status *s, const struct status_counts *counts, const
 void status_finished(struct status *s, const struct status_end *end, const struct status_counts *counts,
                      const char *output);
 /* `fatal`: the command fails with it. */
-void status_error(struct status *s, int code, const struct err_note *note, bool fatal);
+void status_error(struct status *s, int code, const struct error_text *text, bool fatal);
 
 /* The name of an error code in an error event: "no_process". Never changes once released. */
 const char *status_code(int code);

@@ -97,5 +97,5 @@ void summary_write(const struct account *a)
         say_ways(a, elapsed);
     say_holds(a, held);
     if (a->sampler->pauser.ptrace_refused && !a->o->nonblocking)
-        say(a, "Could not pause the process (%s); read it while it was running.", access_pause_reason(a->pid).text);
+        say(a, "Could not pause the process (%s); read it while it was running.", report_pause_refusal(a->pid).what);
 }

@@ -5,7 +5,6 @@
 #include "out/output_file.h"
 
 #include "base/clock.h"
-#include "base/text.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -71,17 +70,17 @@ static ssize_t sink_write(void *cookie, const char *buf, size_t n)
 
 static int fail_write(const struct output_file *file, int error, struct err_note *note)
 {
-    err_note_what(note, ERR_DISK, "'%s': %s", text_safe(file->path).s, strerror(error));
-    if (error == EPIPE)
-        err_note_hint(note, "The process reading from it has exited.");
-    else if (file->method != OUTPUT_FILE_RENAME)
-        err_note_hint(note, "Free some disk space or choose another path with -o FILE.");
-    return ERR_DISK;
+    enum err_reason reason = error == EPIPE                       ? REASON_WRITE_NO_READER
+                             : file->method == OUTPUT_FILE_RENAME ? REASON_WRITE
+                                                                  : REASON_WRITE_IN_PLACE;
+
+    return err_because(note, ERR_DISK, &(struct err_facts){.reason = reason, .path = file->path, .error = error});
 }
 
-static int fail_open(const struct output_file *file, const char *why, struct err_note *note)
+static int fail_open(const struct output_file *file, enum err_reason reason, int error, struct err_note *note)
 {
-    return err_note_what(note, ERR_OUTPUT, "'%s': %s", text_safe(file->path).s, why);
+    return err_because(note, ERR_OUTPUT,
+                       &(struct err_facts){.reason = reason, .path = file->path, .other = file->dir, .error = error});
 }
 
 /* Writes the content to `fd` and syncs it. */
@@ -91,7 +90,7 @@ static int write_all(struct output_file *file, int fd, int (*fill)(FILE *, void 
     FILE *out = fopencookie(&sink, "w", (cookie_io_functions_t){.write = sink_write});
 
     if (!out)
-        return err_note_what(note, ERR_NOMEM, "cannot allocate a buffer for '%s'", text_safe(file->path).s);
+        return err_because(note, ERR_NOMEM, &(struct err_facts){.reason = REASON_OUTPUT_BUFFER, .path = file->path});
     setvbuf(out, NULL, _IOFBF, 1 << 16);
     int r = fill(out, arg);
     bool failed = ferror(out);
@@ -213,7 +212,8 @@ static int write_rename(struct output_file *file, int (*fill)(FILE *, void *), v
 
     if (dir < 0 || (fd = open_temp(dir, &temp)) < 0) {
         error = errno;
-        r = error == ENOSPC || error == EDQUOT ? fail_write(file, error, note) : fail_open(file, strerror(error), note);
+        r = error == ENOSPC || error == EDQUOT ? fail_write(file, error, note)
+                                               : fail_open(file, REASON_OUTPUT_OPEN, error, note);
         goto out;
     }
     /* Some file systems do not support owners. Write the file anyway. */
@@ -224,7 +224,7 @@ static int write_rename(struct output_file *file, int (*fill)(FILE *, void *), v
         r = fail_write(file, errno, note);
     if (r == 0 && renameat(dir, temp.text, dir, file->name) < 0) {
         error = errno;
-        r = fail_open(file, strerror(error), note);
+        r = fail_open(file, REASON_OUTPUT_OPEN, error, note);
     }
     if (r < 0)
         unlinkat(dir, temp.text, 0);
@@ -321,11 +321,10 @@ static int open_fd(struct output_file *file, int fd, struct err_note *note)
     int mode = fcntl(fd, F_GETFL);
 
     if (mode < 0 || (mode & O_ACCMODE) == O_RDONLY)
-        return fail_open(file, mode < 0 ? "the descriptor is not open" : "the descriptor is not open for writing",
-                         note);
+        return fail_open(file, mode < 0 ? REASON_OUTPUT_FD_CLOSED : REASON_OUTPUT_FD_READ_ONLY, 0, note);
     file->fd = fcntl(fd, F_DUPFD_CLOEXEC, 3);
     if (file->fd < 0)
-        return fail_open(file, strerror(errno), note);
+        return fail_open(file, REASON_OUTPUT_OPEN, errno, note);
     file->method = OUTPUT_FILE_STREAM;
     file->is_stdout = fd == STDOUT_FILENO;
     return 0;
@@ -338,15 +337,12 @@ static int open_stream(struct output_file *file, bool fifo, struct err_note *not
 
     /* Without a reader a blocking open would wait for ever. */
     file->fd = open(file->path, O_WRONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC | O_NOCTTY);
-    if (file->fd < 0 && errno == ENXIO && fifo) {
-        fail_open(file, "no process is reading from this FIFO", note);
-        err_note_hint(note, "Start the reader first, or choose another path with -o FILE.");
-        return ERR_OUTPUT;
-    }
+    if (file->fd < 0 && errno == ENXIO && fifo)
+        return fail_open(file, REASON_OUTPUT_NO_READER, 0, note);
     if (file->fd < 0 || fstat(file->fd, &st) < 0)
-        return fail_open(file, strerror(errno), note);
+        return fail_open(file, REASON_OUTPUT_OPEN, errno, note);
     if (!S_ISFIFO(st.st_mode) && !S_ISCHR(st.st_mode))
-        return fail_open(file, "the file was replaced while spyglass was opening it", note);
+        return fail_open(file, REASON_OUTPUT_REPLACED, 0, note);
     file->method = OUTPUT_FILE_STREAM;
     return 0;
 }
@@ -362,11 +358,7 @@ static bool is_precreated(const struct stat *st, const struct stat *dir)
 
 static int fail_dir(const struct output_file *file, int error, struct err_note *note)
 {
-    err_note_what(note, ERR_OUTPUT, "'%s': the directory '%s' %s%s", text_safe(file->path).s, text_safe(file->dir).s,
-                  error == ENOENT ? "does not exist" : "cannot be used: ", error == ENOENT ? "" : strerror(error));
-    if (error == ENOENT)
-        err_note_hint(note, "Create it, or choose another path with -o FILE.");
-    return ERR_OUTPUT;
+    return fail_open(file, error == ENOENT ? REASON_OUTPUT_NO_DIRECTORY : REASON_OUTPUT_BAD_DIRECTORY, error, note);
 }
 
 /* Checks that we can create a temporary file and may replace the old file. */
@@ -377,7 +369,7 @@ static int check_rename(struct output_file *file, int dir, const struct stat *di
     bool sticky = dir_st->st_mode & S_ISVTX;
 
     if (old && sticky && geteuid() != 0 && old->st_uid != geteuid() && dir_st->st_uid != geteuid())
-        return fail_open(file, "the existing file belongs to another user", note);
+        return fail_open(file, REASON_OUTPUT_NOT_OWN, 0, note);
     int fd = open_temp(dir, &temp);
     if (fd >= 0) {
         close(fd);
@@ -397,16 +389,16 @@ static int open_path(struct output_file *file, int dir, struct err_note *note)
     if (fstat(dir, &dir_st) < 0)
         return fail_dir(file, errno, note);
     if (*file->name == '\0' || is_directory(dir, file->name))
-        return fail_open(file, "is a directory", note);
+        return fail_open(file, REASON_OUTPUT_IS_DIRECTORY, 0, note);
     if (fstatat(dir, file->name, &st, AT_SYMLINK_NOFOLLOW) < 0) {
         if (errno != ENOENT)
-            return fail_open(file, strerror(errno), note);
+            return fail_open(file, REASON_OUTPUT_OPEN, errno, note);
         return check_rename(file, dir, &dir_st, NULL, note);
     }
     if (S_ISFIFO(st.st_mode) || S_ISCHR(st.st_mode))
         return open_stream(file, S_ISFIFO(st.st_mode), note);
     if (S_ISSOCK(st.st_mode) || S_ISBLK(st.st_mode))
-        return fail_open(file, "not a regular file, FIFO or character device", note);
+        return fail_open(file, REASON_OUTPUT_NOT_REGULAR, 0, note);
     if (is_precreated(&st, &dir_st)) {
         int fd = open_if_same(file, &st);
         if (fd >= 0) {
@@ -435,9 +427,9 @@ static int open_any(struct output_file *file, struct err_note *note)
     if (fd >= 0)
         return open_fd(file, fd, note);
     if (*file->path == '\0')
-        return fail_open(file, "the file name is empty", note);
+        return fail_open(file, REASON_OUTPUT_NO_NAME, 0, note);
     if (split_path(file) < 0)
-        return err_note_what(note, ERR_NOMEM, "cannot allocate a path");
+        return err_because(note, ERR_NOMEM, &(struct err_facts){.reason = REASON_OUTPUT_PATH});
     int dir = open_dir(file);
     if (dir < 0)
         return fail_dir(file, errno, note);
@@ -453,7 +445,7 @@ int output_file_open(const char *path, struct output_file **ret, struct err_note
 
     if (!file || !(file->path = strdup(path))) {
         free(file);
-        return err_note_what(note, ERR_NOMEM, "cannot allocate a path");
+        return err_because(note, ERR_NOMEM, &(struct err_facts){.reason = REASON_OUTPUT_PATH});
     }
     file->fd = -1;
     r = open_any(file, note);

@@ -141,12 +141,10 @@ static int find_interp_head(const struct files *files, struct mem *m, struct fou
 
 static int refuse_version(const struct debug_version *v, struct err_note *note)
 {
-    if (v->free_threaded) {
-        err_note_what(note, ERR_VERSION, "%d.%d.%d is a free-threaded build", v->major, v->minor, v->patch);
-        err_note_hint(note, "Run the program with a GIL-enabled build of Python %d.%d.", v->major, v->minor);
-        return ERR_VERSION;
-    }
-    return err_note_what(note, ERR_VERSION, "%d.%d.%d%s", v->major, v->minor, v->patch, v->suffix);
+    return err_because(note, ERR_VERSION,
+                       &(struct err_facts){.reason = v->free_threaded ? REASON_FREE_THREADED : REASON_VERSION,
+                                           .version = {v->major, v->minor, v->patch},
+                                           .other = v->suffix});
 }
 
 /* Takes the layout from the table and overrides it with the debug offsets of the target, if it has any. */

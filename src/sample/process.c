@@ -150,10 +150,16 @@ static int detect_once(struct process *p, struct err_note *note)
     return r;
 }
 
+static int fail(const struct process *p, int code, enum err_reason reason, struct err_note *note)
+{
+    return err_because(note, code, &(struct err_facts){.reason = reason, .pid = p->pid});
+}
+
 /* Finds out why: the process has ended, is still starting, or cannot be read. */
 static int explain_failure(struct process *p, int r, struct err_note *note)
 {
     struct proc_stat st;
+    char *exe;
     int now;
 
     if (r == ERR_PERMISSION || r == ERR_VERSION || r == ERR_NOMEM)
@@ -162,12 +168,13 @@ static int explain_failure(struct process *p, int r, struct err_note *note)
     if (now < 0 && now != ERR_NO_PROCESS)
         return now;
     if (now < 0)
-        return err_note_what(note, ERR_NO_PROCESS, "no process has PID %d", (int)p->pid);
+        return fail(p, ERR_NO_PROCESS, REASON_NO_PID, note);
     if (st.state == 'Z' || st.state == 'X')
-        return err_note_what(
-            note, ERR_GONE, "process %d is a zombie: it has exited, and its parent has not waited for it", (int)p->pid);
-    if (r == ERR_NOT_PYTHON)
-        access_describe(p->pid, ERR_NOT_PYTHON, note);
+        return fail(p, ERR_GONE, REASON_ZOMBIE, note);
+    if (r == ERR_NOT_PYTHON && proc_exe_read(p->pid, &exe) == 0) {
+        err_because(note, r, &(struct err_facts){.reason = REASON_OTHER_PROGRAM, .pid = p->pid, .path = exe});
+        free(exe);
+    }
     return r == ERR_STARTING && !can_read(p) ? access_explain(p->pid, note) : r;
 }
 
@@ -194,12 +201,9 @@ static int open_process(struct process *p, struct err_note *note)
     int r = proc_stat_read(p->pid, 0, &st);
 
     if (r < 0)
-        return r == ERR_NO_PROCESS ? err_note_what(note, r, "no process has PID %d", (int)p->pid) : r;
-    if (st.is_kernel_thread) { /* it has no maps, like a process in the middle of exec */
-        err_note_what(note, ERR_NOT_PYTHON, "process %d is a kernel thread and runs no Python", (int)p->pid);
-        err_note_hint(note, "To list the Python processes, run dump without --pid on a terminal.");
-        return ERR_NOT_PYTHON;
-    }
+        return r == ERR_NO_PROCESS ? fail(p, r, REASON_NO_PID, note) : r;
+    if (st.is_kernel_thread) /* it has no maps, like a process in the middle of exec */
+        return fail(p, ERR_NOT_PYTHON, REASON_KERNEL_THREAD, note);
     p->start_time = st.start_time;
     p->pidfd = descriptors_keep(proc_pidfd_open(p->pid));
     if (p->pidfd < 0)
@@ -268,7 +272,7 @@ int process_attach(struct sampler *s, pid_t pid, uint64_t patience_ns, struct pr
     run_as_user_end(p->user);
     if (r < 0) {
         log_changed(LOG_LEVEL_INFO, "process", pid, -r, "pid %d: cannot attach: %s%s%s", (int)pid, err_name(r),
-                    note && note->what[0] ? ": " : "", note ? note->what : "");
+                    note && note->facts.path ? ": it runs " : "", note && note->facts.path ? note->facts.path : "");
         process_free(p);
         return r;
     }

@@ -92,7 +92,7 @@ int sampled_tree_add_root(struct process_tree *t, pid_t pid, uint64_t patience_n
     int r = proc_stat_read(pid, 0, &st);
 
     if (r < 0)
-        return r == ERR_NO_PROCESS ? err_note_what(note, r, "no process has PID %d", (int)pid) : r;
+        return r == ERR_NO_PROCESS ? err_because(note, r, &(struct err_facts){.reason = REASON_NO_PID, .pid = pid}) : r;
     t->free_process = process_free;
     r = process_tree_insert(t, pid, &st, NULL);
     if (r < 0)

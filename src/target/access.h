@@ -1,5 +1,5 @@
 /*
- * Explains why a process cannot be read, and which command fixes it.
+ * Finds out why a process cannot be read.
  */
 #ifndef TARGET_ACCESS_H
 #define TARGET_ACCESS_H
@@ -36,18 +36,12 @@ bool access_can_read(struct mem *m, const struct proc_maps *maps);
 /* Fills in `note` with the cause; returns ERR_PERMISSION. */
 int access_explain(pid_t pid, struct err_note *note);
 
-/* Why spyglass can read a process but not pause it, as part of a sentence: "process 4242 is tracing it". */
-struct access_reason {
-    char text[128];
-};
-struct access_reason access_pause_reason(pid_t pid);
+/* Why spyglass can read the process but not pause it: one of REASON_PAUSE_*. */
+struct err_facts access_pause_refusal(pid_t pid);
 
-/* If processes in containers have `pid` in their own pid namespace, adds their pids on this host to the hint of
- * `note`. Only a hint: `--pid` always means the pid in our own namespace. */
-void access_hint_container_pid(pid_t pid, struct err_note *note);
-
-/* Fills in `note` with the program that the process runs, as details for error `code`. */
-void access_describe(pid_t pid, int code, struct err_note *note);
+/* Finds up to `max` processes in containers that have `pid` in their own pid namespace, and returns their number. `ret`
+ * gets their pids on this host. */
+size_t access_find_container_pids(pid_t pid, pid_t *ret, size_t max);
 
 /* True if the process started so recently that it may still exec another program. */
 bool access_is_starting(pid_t pid);

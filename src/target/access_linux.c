@@ -22,7 +22,6 @@
 #include <unistd.h>
 
 #define STARTING_S 2
-#define LISTED_MAX 4
 
 bool access_can_read(struct mem *m, const struct proc_maps *maps)
 {
@@ -106,106 +105,6 @@ static bool in_our_user_namespace(pid_t pid, const struct proc_status *self)
     return !(self->cap_eff & CAPS_PTRACE && in_user_namespace());
 }
 
-static void hint_sudo(const struct access_facts *f, struct err_note *note, const char *more)
-{
-    err_note_hint(note, "Run as root: sudo env \"PATH=$PATH\" %s dump --pid %d%s", program_invocation_short_name,
-                  (int)f->pid, more);
-}
-
-/* Adds the command that helps where we run. `before` is put in front of it. */
-static void hint_capability(const struct access_facts *f, struct err_note *note, const char *before)
-{
-    if (f->in_pod)
-        err_note_hint(note,
-                      "%sAdd the capability to the container: securityContext: {capabilities: {add: [SYS_PTRACE]}}. "
-                      "Without a restart: kubectl debug -it POD --image=IMAGE --target=CONTAINER --profile=general",
-                      before);
-    else if (f->in_container || f->self.uid_effective == 0)
-        err_note_hint(note,
-                      "%sAdd the capability to the container: docker run --cap-add SYS_PTRACE …, or in a pod "
-                      "securityContext: {capabilities: {add: [SYS_PTRACE]}}",
-                      before);
-    else
-        hint_sudo(f, note, "");
-}
-
-static int judge_namespace(const struct access_facts *f, struct err_note *note)
-{
-    err_note_what(note, ERR_PERMISSION, "process %d is in another user namespace, where spyglass has no privileges",
-                  (int)f->pid);
-    err_note_hint(note, "Run spyglass inside its container, or as root on the host: sudo %s dump --pid %d",
-                  program_invocation_short_name, (int)f->pid);
-    return ERR_PERMISSION;
-}
-
-static int judge_user(const struct access_facts *f, struct err_note *note)
-{
-    char before[128] = "";
-
-    err_note_what(note, ERR_PERMISSION,
-                  "process %d belongs to another user (uid %u; you are uid %u) and spyglass lacks CAP_SYS_PTRACE",
-                  (int)f->pid, f->target.uid_effective, f->self.uid_effective);
-    if (f->in_container)
-        snprintf(before, sizeof(before), "Run as that user: docker exec --user %u … Or: ", f->target.uid_effective);
-    hint_capability(f, note, before);
-    return ERR_PERMISSION;
-}
-
-static int judge_setuid(const struct access_facts *f, struct err_note *note)
-{
-    err_note_what(note, ERR_PERMISSION,
-                  "%s is installed setuid and only reads your own processes; process %d belongs to uid %u, or has "
-                  "privileges that you do not have",
-                  program_invocation_short_name, (int)f->pid, f->target.uid_effective);
-    hint_sudo(f, note, "");
-    return ERR_PERMISSION;
-}
-
-static int judge_yama(const struct access_facts *f, struct err_note *note)
-{
-    static const char *const limits[] = {"only lets you trace your own children",
-                                         "only lets processes with CAP_SYS_PTRACE trace others",
-                                         "forbids tracing any process"};
-
-    err_note_what(note, ERR_PERMISSION, "Yama (ptrace_scope=%d) %s", f->yama, limits[f->yama >= 3 ? 2 : f->yama - 1]);
-    if (f->yama >= 3)
-        err_note_hint(
-            note,
-            "This setting lasts until the next boot: set kernel.yama.ptrace_scope = 1 in /etc/sysctl.d and reboot.");
-    else if (f->in_container)
-        hint_capability(f, note, "Launch the program with record -- PROGRAM. Or: ");
-    else
-        hint_sudo(f, note, " — or allow tracing: sudo sysctl kernel.yama.ptrace_scope=0");
-    return ERR_PERMISSION;
-}
-
-static int judge_dumpable(const struct access_facts *f, struct err_note *note)
-{
-    err_note_what(
-        note, ERR_PERMISSION,
-        "process %d is not dumpable (it changed its user ID or disabled dumping) and spyglass lacks CAP_SYS_PTRACE",
-        (int)f->pid);
-    hint_capability(f, note, "");
-    return ERR_PERMISSION;
-}
-
-static int judge_rest(const struct access_facts *f, struct err_note *note)
-{
-    if (f->readv_filtered) {
-        err_note_what(note, ERR_PERMISSION, "a seccomp filter blocks spyglass from reading other processes");
-        err_note_hint(note, "Allow process_vm_readv and ptrace in the container's seccomp profile, for example with "
-                            "docker run --cap-add SYS_PTRACE …");
-        return ERR_PERMISSION;
-    }
-    if (!has_ptrace(f) && f->target.uid_effective == 0) /* cannot tell for root's processes */
-        return judge_dumpable(f, note);
-    err_note_what(note, ERR_PERMISSION,
-                  "the kernel denied access to process %d (possibly SELinux, AppArmor or another security module)",
-                  (int)f->pid);
-    err_note_hint(note, "Look for the denial in the kernel log: dmesg | tail");
-    return ERR_PERMISSION;
-}
-
 static bool has_same_ids(const struct proc_status *self, const struct proc_status *st)
 {
     uid_t uid = self->uid_real;
@@ -215,27 +114,39 @@ static bool has_same_ids(const struct proc_status *self, const struct proc_statu
            st->gid_effective == gid && st->gid_saved == gid;
 }
 
-int access_judge(const struct access_facts *f, struct err_note *note)
+static enum err_reason find_reason(const struct access_facts *f)
 {
     bool same = has_same_ids(&f->self, &f->target);
 
     if (!same && f->is_setuid)
-        return judge_setuid(f, note);
+        return REASON_SETUID_NOT_OWN;
     if (!f->same_user_ns && !(same && f->dumpable && f->yama > 0))
-        return judge_namespace(f, note);
+        return REASON_USER_NAMESPACE;
     if (!same && !has_ptrace(f))
-        return judge_user(f, note);
-    if (!has_ptrace(f) && f->target.cap_perm & ~f->self.cap_perm) {
-        err_note_what(note, ERR_PERMISSION,
-                      "process %d has more capabilities than spyglass, and spyglass lacks CAP_SYS_PTRACE", (int)f->pid);
-        hint_capability(f, note, "");
-        return ERR_PERMISSION;
-    }
+        return REASON_OTHER_USER;
+    if (!has_ptrace(f) && f->target.cap_perm & ~f->self.cap_perm)
+        return REASON_MORE_CAPABILITIES;
     if (!f->dumpable && !has_ptrace(f))
-        return f->is_setuid ? judge_setuid(f, note) : judge_dumpable(f, note);
+        return f->is_setuid ? REASON_SETUID_NOT_OWN : REASON_NOT_DUMPABLE;
     if (f->yama >= 3 || (f->yama >= 1 && !has_ptrace(f)))
-        return judge_yama(f, note);
-    return judge_rest(f, note);
+        return f->yama == 1 ? REASON_YAMA_CHILDREN_ONLY : f->yama == 2 ? REASON_YAMA_CAPABLE_ONLY : REASON_YAMA_NONE;
+    if (f->readv_filtered)
+        return REASON_SECCOMP;
+    if (!has_ptrace(f) && f->target.uid_effective == 0) /* cannot tell for root's processes */
+        return REASON_NOT_DUMPABLE;
+    return REASON_SECURITY_MODULE;
+}
+
+int access_judge(const struct access_facts *f, struct err_note *note)
+{
+    return err_because(note, ERR_PERMISSION,
+                       &(struct err_facts){.reason = find_reason(f),
+                                           .pid = f->pid,
+                                           .uid = f->target.uid_effective,
+                                           .own_uid = f->self.uid_effective,
+                                           .number = f->yama,
+                                           .in_container = f->in_container,
+                                           .in_pod = f->in_pod});
 }
 
 int access_gather(pid_t pid, struct access_facts *ret)
@@ -268,66 +179,35 @@ int access_explain(pid_t pid, struct err_note *note)
 {
     struct access_facts facts;
 
-    if (access_gather(pid, &facts) < 0) {
-        err_note_what(note, ERR_PERMISSION, "/proc/%d is hidden from this user", (int)pid);
-        err_note_hint(note, "Run as root: sudo env \"PATH=$PATH\" %s dump --pid %d", program_invocation_short_name,
-                      (int)pid);
-        return ERR_PERMISSION;
-    }
+    if (access_gather(pid, &facts) < 0)
+        return err_because(note, ERR_PERMISSION, &(struct err_facts){.reason = REASON_PROC_HIDDEN, .pid = pid});
     return access_judge(&facts, note);
 }
 
-struct access_reason access_pause_reason(pid_t pid)
+struct err_facts access_pause_refusal(pid_t pid)
 {
-    struct access_reason reason = {"another tracer is attached, or ptrace is not permitted"};
     struct proc_status st;
 
     if (access_ptrace_filtered())
-        snprintf(reason.text, sizeof(reason.text),
-                 "a seccomp filter blocks ptrace; docker run --cap-add SYS_PTRACE … allows it");
-    else if (proc_status_read(pid, 0, &st) == 0 && st.tracer)
-        snprintf(reason.text, sizeof(reason.text), "process %d is tracing it", (int)st.tracer);
-    return reason;
+        return (struct err_facts){.reason = REASON_PAUSE_SECCOMP};
+    if (proc_status_read(pid, 0, &st) == 0 && st.tracer)
+        return (struct err_facts){.reason = REASON_PAUSE_TRACED, .pid = st.tracer};
+    return (struct err_facts){.reason = REASON_PAUSE_UNKNOWN};
 }
 
-/* Appends one process: "4242 (podman/59fb1f64d193)". */
-static void append_process(char *list, size_t room, pid_t pid)
+size_t access_find_container_pids(pid_t pid, pid_t *ret, size_t max)
 {
-    size_t used = strlen(list);
-    struct container c;
-
-    if (container_of(pid, &c))
-        snprintf(list + used, room - used, "%s%d (%s/%.12s)", used ? ", " : "", (int)pid, c.runtime, c.id);
-    else
-        snprintf(list + used, room - used, "%s%d", used ? ", " : "", (int)pid);
-}
-
-void access_hint_container_pid(pid_t pid, struct err_note *note)
-{
-    char list[256] = "";
     pid_t *pids;
     size_t n, found = 0;
     struct proc_status st;
 
     if (proc_pids_read(&pids, &n) < 0)
-        return;
-    for (size_t i = 0; i < n && found < LISTED_MAX; i++)
-        if (proc_status_read(pids[i], 0, &st) == 0 && st.in_pid_ns && st.ns_pid == pid) {
-            append_process(list, sizeof(list), pids[i]);
-            found++;
-        }
+        return 0;
+    for (size_t i = 0; i < n && found < max; i++)
+        if (proc_status_read(pids[i], 0, &st) == 0 && st.in_pid_ns && st.ns_pid == pid)
+            ret[found++] = pids[i];
     free(pids);
-    if (found)
-        err_note_hint(note, "PID %d in the container is PID %s on this host.", (int)pid, list);
-}
-
-void access_describe(pid_t pid, int code, struct err_note *note)
-{
-    char *exe = NULL;
-
-    if (proc_exe_read(pid, &exe) == 0)
-        err_note_what(note, code, "process %d runs %s", (int)pid, exe);
-    free(exe);
+    return found;
 }
 
 bool access_is_starting(pid_t pid)

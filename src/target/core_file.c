@@ -51,33 +51,9 @@ static bool read_at(const struct core_file *core, uint64_t offset, void *buf, si
     return true;
 }
 
-static int reject(struct err_note *note, const char *path, const char *what, const char *hint)
+static int reject(struct err_note *note, const char *path, enum err_reason reason)
 {
-    err_note_what(note, ERR_CORE, "%s %s", path, what);
-    err_note_hint(note, "%s", hint);
-    return ERR_CORE;
-}
-
-#define HINT_CORE "Use a core file that the kernel wrote at a crash, or one from gcore: gcore -o core PID"
-
-static const char *machine_name(unsigned machine)
-{
-    switch (machine) {
-    case EM_386:
-        return "is from a 32-bit x86 process";
-    case EM_AARCH64:
-        return "is from an aarch64 process";
-    case EM_ARM:
-        return "is from a 32-bit ARM process";
-    case EM_PPC64:
-        return "is from a PowerPC process";
-    case EM_S390:
-        return "is from an s390 process";
-    case EM_RISCV:
-        return "is from a RISC-V process";
-    default:
-        return "is from an unsupported machine type";
-    }
+    return err_because(note, ERR_CORE, &(struct err_facts){.reason = reason, .path = path});
 }
 
 static int check_header(const struct core_file *core, const Elf64_Ehdr *eh, struct err_note *note)
@@ -85,20 +61,19 @@ static int check_header(const struct core_file *core, const Elf64_Ehdr *eh, stru
     const char *path = core->path;
 
     if (memcmp(eh->e_ident, ELFMAG, SELFMAG) != 0)
-        return reject(note, path, "is not a core file: it has no ELF header", HINT_CORE);
+        return reject(note, path, REASON_CORE_NOT_ELF);
     if (eh->e_ident[EI_DATA] != ELFDATA2LSB)
-        return reject(note, path, "is from a big-endian machine",
-                      "Only core files of 64-bit x86 processes are supported.");
+        return reject(note, path, REASON_CORE_BIG_ENDIAN);
     /* Both classes have type and machine at the same place. */
     if (eh->e_type != ET_CORE)
-        return reject(note, path, "is a program or library, not a core file", HINT_CORE);
+        return reject(note, path, REASON_CORE_IS_PROGRAM);
     if (eh->e_machine != EM_X86_64)
-        return reject(note, path, machine_name(eh->e_machine),
-                      "Only core files of 64-bit x86 processes are supported.");
+        return err_because(note, ERR_CORE,
+                           &(struct err_facts){.reason = REASON_CORE_MACHINE, .path = path, .number = eh->e_machine});
     if (eh->e_ident[EI_CLASS] != ELFCLASS64)
-        return reject(note, path, "is from a 32-bit process", "Only core files of 64-bit x86 processes are supported.");
+        return reject(note, path, REASON_CORE_32_BIT);
     if (eh->e_phentsize != sizeof(Elf64_Phdr) || !eh->e_phnum)
-        return reject(note, path, "is corrupt: it has no program headers", "Copy the original again.");
+        return reject(note, path, REASON_CORE_NO_SEGMENTS);
     return 0;
 }
 
@@ -201,9 +176,9 @@ static int read_headers(struct core_file *core, struct err_note *note)
     int r;
 
     if (!core->size)
-        return reject(note, core->path, "is empty", "The disk may have been full when it was written.");
+        return reject(note, core->path, REASON_CORE_EMPTY);
     if (!read_at(core, 0, &eh, core->size < sizeof(eh) ? core->size : sizeof(eh)))
-        return reject(note, core->path, "cannot be read", "Check the disk that holds it.");
+        return reject(note, core->path, REASON_CORE_UNREADABLE);
     r = check_header(core, &eh, note);
     if (r < 0)
         return r;
@@ -212,15 +187,14 @@ static int read_headers(struct core_file *core, struct err_note *note)
     if (n == PN_XNUM)
         n = read_at(core, eh.e_shoff, &sh, sizeof(sh)) ? sh.sh_info : 0;
     if (!n || n > MAX_SEGMENTS || eh.e_phoff > core->size || n > (core->size - eh.e_phoff) / sizeof(*ph))
-        return reject(note, core->path, "is truncated: its headers are incomplete",
-                      "Copy the original again; if it is truncated too, raise ulimit -c.");
+        return reject(note, core->path, REASON_CORE_CUT);
     ph = malloc(n * sizeof(*ph));
     if (!ph)
         return ERR_NOMEM;
     r = read_at(core, eh.e_phoff, ph, n * sizeof(*ph)) ? read_program_headers(core, ph, n) : ERR_CORE;
     free(ph);
     if (r == ERR_CORE)
-        return reject(note, core->path, "cannot be read", "Check the disk that holds it.");
+        return reject(note, core->path, REASON_CORE_UNREADABLE);
     sort_segments(core);
     log_info("core", "%s: %llu bytes, %zu segments, %zu mapped files, %zu threads, pid %d", core->path,
              (unsigned long long)core->size, core->n_segments, core->n_mapped, core->n_threads, (int)core->pid);
@@ -259,16 +233,14 @@ int core_file_open(const char *path, struct core_file **ret, struct err_note *no
     struct stat st;
 
     if (fd < 0 || fstat(fd, &st) < 0) {
-        err_note_what(note, ERR_CORE, "cannot open %s: %s", path, strerror(errno));
-        err_note_hint(note, "/proc/sys/kernel/core_pattern names the location of core files; with systemd, "
-                            "extract one with coredumpctl dump.");
+        r = err_because(note, ERR_CORE, &(struct err_facts){.reason = REASON_CORE_OPEN, .path = path, .error = errno});
         if (fd >= 0)
             close(fd);
-        return ERR_CORE;
+        return r;
     }
     if (!S_ISREG(st.st_mode)) {
         close(fd);
-        return reject(note, path, S_ISDIR(st.st_mode) ? "is a directory" : "is not a regular file", HINT_CORE);
+        return reject(note, path, S_ISDIR(st.st_mode) ? REASON_CORE_IS_DIRECTORY : REASON_CORE_NOT_REGULAR);
     }
     r = core_unpack(fd, path, &fd, note);
     if (r < 0) {

@@ -56,10 +56,12 @@ static const struct compression *find_compression(int fd)
 
 static int fail_write(const struct unpack *u, int error)
 {
-    err_note_what(u->note, ERR_CORE, "decompressing %s to %s: %s after %llu MB", u->path, u->dir, strerror(error),
-                  (unsigned long long)(u->written >> 20));
-    err_note_hint(u->note, "Set TMPDIR to a directory with more space, or decompress the file yourself.");
-    return ERR_CORE;
+    return err_because(u->note, ERR_CORE,
+                       &(struct err_facts){.reason = REASON_CORE_UNPACK,
+                                           .path = u->path,
+                                           .other = u->dir,
+                                           .error = error,
+                                           .number = (int64_t)(u->written >> 20)});
 }
 
 static bool is_zero(const unsigned char *bytes, size_t len)
@@ -216,16 +218,13 @@ int core_unpack(int fd, const char *path, int *ret_fd, struct err_note *note)
 
     if (!compression)
         return 0;
-    if (compression->kind == UNSUPPORTED) {
-        err_note_what(note, ERR_CORE, "%s is compressed in an unsupported format", path);
-        err_note_hint(note, "Decompress it first: %s %s", compression->program, path);
-        return ERR_CORE;
-    }
+    struct err_facts facts = {.reason = REASON_CORE_FORMAT, .path = path, .other = compression->program};
+    if (compression->kind == UNSUPPORTED)
+        return err_because(note, ERR_CORE, &facts);
     r = unpack_to_temporary(&u, compression->kind);
     if (r == 0 && u.corrupt && !u.written) {
-        err_note_what(note, ERR_CORE, "%s is compressed but corrupt", path);
-        err_note_hint(note, "Copy the original again, or decompress it yourself: %s %s", compression->program, path);
-        r = ERR_CORE;
+        facts.reason = REASON_CORE_CORRUPT;
+        r = err_because(note, ERR_CORE, &facts);
     }
     if (r < 0) {
         if (u.out >= 0)

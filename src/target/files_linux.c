@@ -20,11 +20,9 @@ int files_open_root(const char *dir, struct files *ret, struct err_note *note)
 {
     struct files f = {.root = open(dir ? dir : "/", O_PATH | O_DIRECTORY | O_CLOEXEC)};
 
-    if (f.root < 0) {
-        err_note_what(note, ERR_CORE, "cannot open the directory %s: %s", dir ? dir : "/", strerror(errno));
-        err_note_hint(note, "Use --root with a directory that holds the files of the original machine or container.");
-        return ERR_CORE;
-    }
+    if (f.root < 0)
+        return err_because(note, ERR_CORE,
+                           &(struct err_facts){.reason = REASON_ROOT_OPEN, .path = dir ? dir : "/", .error = errno});
     f.root_path = dir ? realpath(dir, NULL) : NULL;
     if (f.root_path && strcmp(f.root_path, "/") == 0) {
         free(f.root_path);

@@ -82,7 +82,7 @@ int launch_start(char *const argv[], const struct launch_options *options, struc
     int report[2], error;
 
     if (pipe2(report, O_CLOEXEC) < 0)
-        return err_note_what(note, ERR_LAUNCH, "%s", strerror(errno));
+        return err_because(note, ERR_LAUNCH, &(struct err_facts){.reason = REASON_PIPE, .error = errno});
     l.adopts = options->adopt && prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0;
     l.pid = fork();
     if (l.pid == 0)
@@ -99,9 +99,7 @@ int launch_start(char *const argv[], const struct launch_options *options, struc
     if (l.pid > 0)
         waitpid(l.pid, NULL, 0);
     launch_close(&l);
-    err_note_what(note, ERR_LAUNCH, "'%s': %s", argv[0], strerror(error));
-    err_note_hint(note, "Put the program and its arguments after --, as in a shell.");
-    return ERR_LAUNCH;
+    return err_because(note, ERR_LAUNCH, &(struct err_facts){.reason = REASON_EXEC, .path = argv[0], .error = error});
 }
 
 void launch_set_ended(struct launch *l, int status)

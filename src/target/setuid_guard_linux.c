@@ -43,11 +43,8 @@ int setuid_guard_drop_privileges(struct err_note *note)
         return 0;
     prctl(PR_SET_KEEPCAPS, 1, 0, 0, 0);
     if (setresgid(getgid(), getgid(), getgid()) < 0 || setresuid(getuid(), getuid(), getuid()) < 0 || !is_caller() ||
-        caps_set(keep, 0) < 0 || caps_permitted() != keep) {
-        err_note_what(note, ERR_PERMISSION, "spyglass is installed setuid but cannot drop its privileges");
-        err_note_hint(note, "Remove the setuid bit: chmod u-s,g-s PROGRAM");
-        return ERR_PERMISSION;
-    }
+        caps_set(keep, 0) < 0 || caps_permitted() != keep)
+        return err_because(note, ERR_PERMISSION, &(struct err_facts){.reason = REASON_SETUID_KEPT});
     prctl(PR_SET_KEEPCAPS, 0, 0, 0, 0);
     prctl(PR_SET_DUMPABLE, 0, 0, 0, 0); /* no core file, and the caller cannot debug us */
     return 0;

@@ -9,9 +9,9 @@
 struct parsed {
     int r;
     struct options o;
-    struct err_note note;
+    struct error_text text;
     char *argv[32];
-    char text[512];
+    char line[512];
 };
 
 /* Parses words split at single spaces; the first is the program's name. "''" is an empty word. */
@@ -21,10 +21,10 @@ static struct parsed *parse(const char *line)
     int argc = 0;
 
     memset(&p, 0, sizeof(p));
-    snprintf(p.text, sizeof(p.text), "%s", line);
-    for (char *word = strtok(p.text, " "); word && argc < 31; word = strtok(NULL, " "))
+    snprintf(p.line, sizeof(p.line), "%s", line);
+    for (char *word = strtok(p.line, " "); word && argc < 31; word = strtok(NULL, " "))
         p.argv[argc++] = strcmp(word, "''") == 0 ? word + 2 : word;
-    p.r = args_parse(argc, p.argv, &p.o, &p.note);
+    p.r = args_parse(argc, p.argv, &p.o, &p.text);
     return &p;
 }
 
@@ -33,7 +33,7 @@ static void check_error(const char *line, const char *what, const char *hint)
     struct parsed *p = parse(line);
 
     CHECK_INT(p->r, ERR_USAGE);
-    if (!CHECK_STR(p->note.what, what) || !CHECK_STR(p->note.hint, hint))
+    if (!CHECK_STR(p->text.what, what) || !CHECK_STR(p->text.hint, hint))
         fprintf(stderr, "    of: %s\n", line);
 }
 
@@ -247,11 +247,11 @@ static void test_format(void)
         CHECK(parse(line)->o.format != NULL && parse(line)->o.format == format_by_name(words[i]));
     }
     struct parsed *p = parse("spyglass record -f speedscop");
-    CHECK_STR(p->note.what, "unknown format 'speedscop'");
-    CHECK(strncmp(p->note.hint, "Did you mean 'speedscope'? Available formats: ", 46) == 0);
+    CHECK_STR(p->text.what, "unknown format 'speedscop'");
+    CHECK(strncmp(p->text.hint, "Did you mean 'speedscope'? Available formats: ", 46) == 0);
     p = parse("spyglass record --format=xml");
-    CHECK_STR(p->note.what, "unknown format 'xml'");
-    CHECK(strncmp(p->note.hint, "Available formats: ", 19) == 0 && strstr(p->note.hint, "chrometrace"));
+    CHECK_STR(p->text.what, "unknown format 'xml'");
+    CHECK(strncmp(p->text.hint, "Available formats: ", 19) == 0 && strstr(p->text.hint, "chrometrace"));
 }
 
 static void test_text(void)
@@ -448,7 +448,7 @@ static void test_long_words_are_cut(void)
     snprintf(line, sizeof(line), "spyglass dump %s", word);
     struct parsed *p = parse(line);
     CHECK_INT(p->r, ERR_USAGE);
-    CHECK(strlen(p->note.what) < 400 && strstr(p->note.what, "...'"));
+    CHECK(strlen(p->text.what) < 400 && strstr(p->text.what, "...'"));
 }
 
 /* The command lines that other tools use. */

@@ -7,6 +7,7 @@
 #include "target/files.h"
 #include "test.h"
 
+#include <errno.h>
 #include <unistd.h>
 #include <zlib.h>
 
@@ -146,15 +147,19 @@ static void test_compressed(void)
     CHECK(packed && gzwrite(packed, text, sizeof(text)) == (int)sizeof(text) && gzclose(packed) == Z_OK);
     setenv("TMPDIR", ".", 1);
     CHECK_INT(core_file_open("packed", &core, &note), ERR_CORE);
-    CHECK_STR(note.what, "packed is not a core file: it has no ELF header");
+    CHECK_INT(note.facts.reason, REASON_CORE_NOT_ELF);
     for (size_t i = 0; i < 2; i++) {
         write_file("packed", damaged[i], strlen(damaged[i]));
         CHECK_INT(core_file_open("packed", &core, &note), ERR_CORE);
-        CHECK_STR(note.what, "packed is compressed but corrupt");
+        CHECK_INT(note.facts.reason, REASON_CORE_CORRUPT);
+        CHECK_STR(note.facts.path, "packed");
+        CHECK_STR(note.facts.other, i ? "zstd -d" : "gzip -d");
     }
     setenv("TMPDIR", "/nonexistent", 1);
     CHECK_INT(core_file_open("packed", &core, &note), ERR_CORE);
-    CHECK_STR(note.what, "decompressing packed to /nonexistent: No such file or directory after 0 MB");
+    CHECK(note.facts.reason == REASON_CORE_UNPACK && note.facts.error == ENOENT && note.facts.number == 0);
+    CHECK_STR(note.facts.path, "packed");
+    CHECK_STR(note.facts.other, "/nonexistent");
     unsetenv("TMPDIR");
     unlink("packed");
 }

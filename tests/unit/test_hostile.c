@@ -145,7 +145,7 @@ static void read_threads(struct hostile *h, const struct python *py)
 static void read_all(struct hostile *h, bool find)
 {
     struct python found = h->p.py;
-    struct err_note note = {{0}, {0}};
+    struct err_note note = {0};
     double begin = cost_seconds(), took;
 
     if (++h->runs % 64 == 0)

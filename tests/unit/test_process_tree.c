@@ -13,6 +13,7 @@
 #include "tree/process_node.h"
 #include "tree/profilers.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
@@ -310,10 +311,12 @@ static void test_launch(void)
     char *const argv[] = {"sh", "-c", "exit 7", NULL}, *const missing[] = {"/no/such/program", NULL};
     char *const killed[] = {"sh", "-c", "kill -9 $$", NULL};
     struct launch l;
-    struct err_note note = {{0}, {0}};
+    struct err_note note = {0};
 
     CHECK_INT(launch_start(missing, &(struct launch_options){0}, &l, &note), ERR_LAUNCH);
-    CHECK(strstr(note.what, "/no/such/program") != NULL);
+    CHECK_INT(note.facts.reason, REASON_EXEC);
+    CHECK_INT(note.facts.error, ENOENT);
+    CHECK_STR(note.facts.path, "/no/such/program");
     CHECK_INT(launch_start(argv, &(struct launch_options){0}, &l, &note), 0);
     while (!l.ended)
         launch_wait(&l, 1000000);

@@ -445,11 +445,14 @@ static void test_offsets_sizes(void)
     }
 }
 
+static int detect_with_note(struct fake_python *p, struct python *ret, struct err_note *note)
+{
+    return detect_python(&(struct files){.pid = getpid()}, &p->mem->mem, &p->maps, p->py.names, ret, note);
+}
+
 static int detect(struct fake_python *p, struct python *ret)
 {
-    struct err_note note = {{0}, {0}};
-
-    return detect_python(&(struct files){.pid = getpid()}, &p->mem->mem, &p->maps, p->py.names, ret, &note);
+    return detect_with_note(p, ret, NULL);
 }
 
 /* Found by its symbols, and without any. */
@@ -483,20 +486,26 @@ static void test_detect(void)
 static void test_detect_refused(void)
 {
     static const uint64_t refused[] = {0x030f00b1, 0x030e00a3, 0x03ff00f0};
+    static const char *const suffixes[] = {"b1", "a3", ""};
     struct fake_python p;
     struct python found;
+    struct err_note note = {0};
 
     for (size_t i = 0; i < 3; i++) {
         fake_python_init(&p, 3, 15, ROOM);
         fake_thread_add(&p, fake_interp_add(&p), 1, 11);
         fake_mem_put(p.mem, p.runtime + 8, refused[i]);
-        CHECK_INT(detect(&p, &found), ERR_VERSION);
+        CHECK_INT(detect_with_note(&p, &found, &note), ERR_VERSION);
+        CHECK_INT(note.facts.reason, REASON_VERSION);
+        CHECK(note.facts.version[0] == 3 && note.facts.version[1] == (int)(refused[i] >> 16 & 0xff));
+        CHECK_STR(note.facts.other, suffixes[i]);
         fake_python_free(&p);
     }
     fake_python_init(&p, 3, 14, ROOM);
     fake_thread_add(&p, fake_interp_add(&p), 1, 11);
     fake_mem_put(p.mem, p.runtime + 16, 1); /* free-threaded */
-    CHECK_INT(detect(&p, &found), ERR_VERSION);
+    CHECK_INT(detect_with_note(&p, &found, &note), ERR_VERSION);
+    CHECK_INT(note.facts.reason, REASON_FREE_THREADED);
     fake_mem_put(p.mem, p.runtime + 16, 0);
     fake_mem_put(p.mem, p.runtime + 8, 0x030e00c1); /* a release candidate counts as final */
     CHECK_INT(detect(&p, &found), 0);

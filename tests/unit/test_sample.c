@@ -223,14 +223,16 @@ static void test_process_tree(void)
 {
     struct sampler *s = sampler_new(&options);
     struct process_tree tree = {.sampler = s, .subprocesses = true};
-    struct err_note note = {{0}, {0}};
+    struct err_note note = {0};
     size_t before = open_files();
     pid_t pid = child_start();
 
     CHECK_INT(sampled_tree_add_root(&tree, 0x7ffffff0, 0, false, &note), ERR_NO_PROCESS);
-    CHECK(note.what[0] != '\0');
+    CHECK(note.facts.reason == REASON_NO_PID && note.facts.pid == 0x7ffffff0);
     process_tree_free(&tree);
     CHECK_INT(sampled_tree_add_root(&tree, getpid(), 0, true, &note), ERR_NOT_PYTHON);
+    CHECK(note.facts.reason == REASON_OTHER_PROGRAM && note.facts.pid == getpid());
+    CHECK(strstr(note.facts.path, "test_sample"));
     process_tree_free(&tree);
     CHECK_INT(sampled_tree_add_root(&tree, getpid(), 0, false, &note), 0);
     CHECK(process_tree_root_alive(&tree));

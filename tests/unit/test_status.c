@@ -48,7 +48,7 @@ static const char *read_all(int fd)
 
 static void test_events(void)
 {
-    struct err_note note = {.what = "all 9 stacks were idle", .hint = "Add --idle."};
+    struct error_text text = {.what = "all 9 stacks were idle", .hint = "Add --idle."};
     int fds[2];
     struct status *s = open_pipe(fds);
     char want[256];
@@ -72,7 +72,7 @@ static void test_events(void)
     status_snapshot(s, &counts, "/nowhere");
     CHECK_STR(read_all(fds[0]), "{\"event\":\"snapshot\",\"version\":1,\"elapsed\":1.5,\"samples\":150,\"errors\":1,"
                                 "\"output\":\"/nowhere\",\"bytes\":null}\n");
-    status_finished(s, &(struct status_end){"signal", "SIGINT", &note}, &counts, "-");
+    status_finished(s, &(struct status_end){"signal", "SIGINT", &text}, &counts, "-");
     CHECK_STR(read_all(fds[0]),
               "{\"event\":\"finished\",\"version\":1,\"reason\":\"signal\",\"signal\":\"SIGINT\",\"elapsed\":1.5,"
               "\"samples\":150,\"errors\":1,\"missed\":2,\"output\":\"-\",\"bytes\":null,"
@@ -82,21 +82,21 @@ static void test_events(void)
     close_pipe(s, fds);
 }
 
-/* The message is what err_print prints. */
+/* The message is what error_text_print prints. */
 static void test_errors(void)
 {
-    struct err_note note = {.what = "process 7", .hint = "one two"};
+    struct error_text text = {.what = "process 7", .hint = "one two"};
     int fds[2];
     struct status *s = open_pipe(fds);
-    const char *text;
+    const char *line;
 
-    status_error(s, ERR_NO_PROCESS, &note, true);
-    text = read_all(fds[0]);
-    CHECK(strstr(text, "{\"event\":\"error\",\"version\":1,\"code\":\"no_process\",\"message\":\"") == text);
-    CHECK(strstr(text, "process 7") && strstr(text, ",\"advice\":\"one two\",\"fatal\":true}\n"));
+    status_error(s, ERR_NO_PROCESS, &text, true);
+    line = read_all(fds[0]);
+    CHECK(strstr(line, "{\"event\":\"error\",\"version\":1,\"code\":\"no_process\",\"message\":\"") == line);
+    CHECK(strstr(line, "process 7") && strstr(line, ",\"advice\":\"one two\",\"fatal\":true}\n"));
     status_error(s, ERR_IO, NULL, false);
-    text = read_all(fds[0]);
-    CHECK(strstr(text, "\"code\":\"io\"") && strstr(text, ",\"advice\":null,\"fatal\":false}\n"));
+    line = read_all(fds[0]);
+    CHECK(strstr(line, "\"code\":\"io\"") && strstr(line, ",\"advice\":null,\"fatal\":false}\n"));
     close_pipe(s, fds);
 }
 
@@ -228,17 +228,17 @@ static void test_files(void)
 
 static void test_refused(void)
 {
-    struct err_note note = {0};
+    struct error_text text = {0};
     struct status *s = NULL;
     int fd = open("/dev/null", O_RDONLY);
 
-    CHECK_INT(status_open(-1, &s, &note), 0);
+    CHECK_INT(status_open(-1, &s, &text), 0);
     CHECK(s == NULL);
-    CHECK_INT(status_open(fd, &s, &note), ERR_USAGE);
-    CHECK(strstr(note.what, "not open for writing") && note.hint[0]);
+    CHECK_INT(status_open(fd, &s, &text), ERR_USAGE);
+    CHECK(strstr(text.what, "not open for writing") && text.hint[0]);
     close(fd);
-    CHECK_INT(status_open(fd, &s, &note), ERR_USAGE);
-    CHECK(strstr(note.what, "not open") && !strstr(note.what, "for writing") && !s);
+    CHECK_INT(status_open(fd, &s, &text), ERR_USAGE);
+    CHECK(strstr(text.what, "not open") && !strstr(text.what, "for writing") && !s);
 }
 
 /* Without --status-fd. */

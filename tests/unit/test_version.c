@@ -11,12 +11,12 @@
 static bool wants_more(const char *const *words)
 {
     struct options o;
-    struct err_note note = {0};
+    struct error_text text = {0};
     int argc = 0;
 
     while (words[argc])
         argc++;
-    CHECK_INT(args_parse(argc, (char *const *)words, &o, &note), 0);
+    CHECK_INT(args_parse(argc, (char *const *)words, &o, &text), 0);
     CHECK(o.show_version);
     return o.verbose;
 }
