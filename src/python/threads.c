@@ -179,3 +179,8 @@ pid_t threads_read_tid(const struct python *py, uint64_t thread_id, int offset)
         return 0;
     return tid > 0 ? tid : 0;
 }
+
+pid_t threads_read_glibc_tid(const struct python *py, uint64_t thread_id)
+{
+    return threads_read_tid(py, thread_id, GLIBC_TID);
+}

@@ -158,6 +158,28 @@ static pid_t tid_of(struct thread_table *t, const struct python *py, pid_t pid, 
     return in_pid_ns ? tid_in_our_ns(t, pid, (pid_t)inner) : (pid_t)inner;
 }
 
+/*
+ * A process that C code has forked, as uWSGI does, has its parent's tid in native_id, because Python does not know of the
+ * fork. The C library does. Where its own record is not where glibc has it, there must be only one thread.
+ */
+static pid_t tid_after_fork(struct thread_table *t, const struct python *py, pid_t pid, bool in_pid_ns,
+                            const struct py_threads *threads, const struct py_thread *thread)
+{
+    pid_t inner = threads_read_glibc_tid(py, thread->thread_id);
+
+    if (t->tids_round != t->round && read_tids(t, pid, in_pid_ns) < 0)
+        return 0;
+    if (t->n_tids == 1 && threads->n == 1)
+        return t->tids[0].outer;
+    for (size_t i = 0; i < threads->n; i++)
+        if (threads->items[i].native_id == (uint64_t)inner) /* the memory of a thread that has ended is in use again */
+            return 0;
+    for (size_t i = 0; i < t->n_tids; i++)
+        if (t->tids[i].inner == inner)
+            return t->tids[i].outer;
+    return 0;
+}
+
 static bool is_same_thread(const struct sampled_thread *th, const struct py_thread *thread)
 {
     return th->tstate && !th->ended && th->thread_id == thread->thread_id && th->native_id == thread->native_id &&
@@ -280,6 +302,8 @@ int thread_table_update(struct thread_table *t, const struct python *py, pid_t p
             status_read = true;
             unnamed.is_new |= !same;
             thread_init(th, pid, t->core ? 0 : tid_of(t, py, pid, in_pid_ns, threads, thread), thread);
+            if (!th->os.tid && !t->core && thread->native_id)
+                thread_init(th, pid, tid_after_fork(t, py, pid, in_pid_ns, threads, thread), thread);
             th->was_sampled = was_sampled;
             th->name = name;
             if (t->core)

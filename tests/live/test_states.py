@@ -165,3 +165,11 @@ def test_no_impossible_stacks(spawn, python, tmp_path):
     text, _ = record_enough(seen("leaf_a", "leaf_b"), "--pid", target.pid, "-r", "500", "-f", "raw", "--function", out=tmp_path / "out.txt")
     chains = {chain for chain in raw_stacks(text) if "say" not in chain}  # it may not have returned from printing yet
     assert chains <= good, chains - good
+
+
+def test_forked_by_c(spawn, tmp_path, python):
+    """A process that C code has forked, as uWSGI does: its thread is found, though Python has the wrong ID for it."""
+    child = spawn(python, "forked_by_c.py").truth["pid"]
+    record_enough(seen("hashes"), "--pid", child, "-f", "raw", out=tmp_path / "x")
+    thread, = parse_json(run("dump", "--pid", child, "--json").check().out)
+    assert thread["os_thread_id"] == child and "hashes" in [f["name"] for f in thread["frames"]], thread
