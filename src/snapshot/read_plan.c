@@ -17,11 +17,6 @@ void read_plan_free(struct read_plan *plan)
     *plan = (struct read_plan){0};
 }
 
-void read_plan_clear(struct read_plan *plan)
-{
-    plan->n = 0;
-}
-
 struct budget {
     size_t blocks, views, reads, block_bytes, read_bytes;
 };

@@ -45,7 +45,6 @@ struct read_plan {
 };
 
 void read_plan_free(struct read_plan *plan);
-void read_plan_clear(struct read_plan *plan);
 
 /* With `owns`, takes over `target`, also when it fails. */
 int snapshot_new(struct mem *target, bool owns, struct snapshot **ret);
