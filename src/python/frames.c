@@ -108,14 +108,16 @@ static struct frame_size *frame_size(struct frames *f, const struct layout *l, s
 
 /* Where the caller of the frame at `addr` must end: there, or at the end of the chunk before if the frame is the first in
  * its chunk; 0: unknown. The first word of the first chunk is not used (pystate.c, push_chunk). */
-static addr_t caller_end(const struct frames *f, addr_t addr)
+static addr_t caller_end(struct frames *f, addr_t addr)
 {
-    for (size_t i = 0; i < f->n_chunks; i++) {
+    for (size_t k = 0; k < f->n_chunks; k++) {
+        size_t i = (f->at_chunk + k) % f->n_chunks; /* most likely the chunk of the last frame, or the next */
         addr_t start = f->chunks[i].start;
         size_t len = i == 0 && f->chunk_size ? f->chunk_size : f->chunks[i].end - start;
 
         if (addr < start || addr - start >= len)
             continue;
+        f->at_chunk = i;
         if (addr - start > CHUNK_HEADER + 8)
             return addr;
         return i + 1 < f->n_chunks ? f->chunks[i + 1].end : 0;
@@ -334,7 +336,7 @@ static void fetch_chunks(struct frames *f, struct snapshot *snap, addr_t chunk, 
 
     f->chunk = chunk;
     f->chunk_top = top;
-    f->chunk_size = f->n_chunks = 0;
+    f->chunk_size = f->n_chunks = f->at_chunk = 0;
     for (int i = 0; i < FRAMES_CHUNKS_MAX && chunk && top > chunk && top - chunk <= FRAMES_CHUNK_MAX; i++) {
         size_t used = top - chunk;
         const unsigned char *bytes;

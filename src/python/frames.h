@@ -49,7 +49,7 @@ struct frames {
     addr_t chunk, chunk_top;
     size_t chunk_size;                           /* of the newest chunk of the data stack; 0: unknown */
     struct data_chunk chunks[FRAMES_CHUNKS_MAX]; /* newest first */
-    size_t n_chunks;
+    size_t n_chunks, at_chunk;
     struct frame_size *sizes; /* by code object */
     size_t n_sizes, cap_sizes;
     struct hash_table sizes_by_code;
