@@ -71,24 +71,26 @@ bool frames_is_shim(const struct layout *l, const struct raw_frame *raw)
 
 /* ---- the data stack ---- */
 
-/* Reads the size of the code object's frames; 0 when it has none that makes sense. */
-static size_t read_frame_size(const struct layout *l, struct snapshot *snap, addr_t code)
+/* Reads the size of the code object's frames. 0 when it cannot be: more than a chunk. ERR_READ, as in a core file without the
+ * code object. */
+static int read_frame_size(const struct layout *l, struct snapshot *snap, addr_t code, size_t *ret)
 {
     bool sum = l->frame_size_kind == FRAME_SIZE_SUM;
     int32_t fields[3];
     size_t words;
 
-    if (snapshot_read_constant(snap, code + (addr_t)l->co_firstline - (sum ? 4 : 0), fields, sizeof(fields)) < 0)
-        return 0;
+    if (snapshot_read_aside(snap, code + (addr_t)l->co_firstline - (sum ? 4 : 0), fields, sizeof(fields)) < 0)
+        return ERR_READ;
     words = sum ? (size_t)(uint32_t)fields[0] + (uint32_t)fields[2] + (size_t)l->fr_slots / 8 : (uint32_t)fields[2];
-    return words <= WORDS_MAX ? words * 8 : 0;
+    *ret = words <= WORDS_MAX ? words * 8 : 0;
+    return 0;
 }
 
-/* The size of the code object's frames, remembered from the first time. NULL when out of memory. */
+/* The size of the code object's frames, remembered from the first time. NULL when it is unknown. */
 static struct frame_size *frame_size(struct frames *f, const struct layout *l, struct snapshot *snap, addr_t code)
 {
     uint64_t hash = hash_mix(0, code);
-    size_t step = 0;
+    size_t step = 0, bytes;
     uint32_t at;
 
     while ((at = hash_table_next(&f->sizes_by_code, hash, &step)) != HASH_TABLE_NONE)
@@ -98,11 +100,12 @@ static struct frame_size *frame_size(struct frames *f, const struct layout *l, s
         hash_table_clear(&f->sizes_by_code);
         f->n_sizes = 0;
     }
-    if (hash_table_reserve_item(&f->sizes_by_code, (void **)&f->sizes, &f->cap_sizes, f->n_sizes, sizeof(*f->sizes)) <
-        0)
+    if (read_frame_size(l, snap, code, &bytes) < 0 ||
+        hash_table_reserve_item(&f->sizes_by_code, (void **)&f->sizes, &f->cap_sizes, f->n_sizes, sizeof(*f->sizes)) <
+            0)
         return NULL;
     hash_table_add(&f->sizes_by_code, hash, (uint32_t)f->n_sizes);
-    f->sizes[f->n_sizes] = (struct frame_size){code, read_frame_size(l, snap, code)};
+    f->sizes[f->n_sizes] = (struct frame_size){code, bytes};
     return &f->sizes[f->n_sizes++];
 }
 
@@ -138,8 +141,8 @@ static bool is_called_from(struct frames *f, const struct layout *l, struct snap
 
     if (!size || caller->addr + size->bytes == end)
         return true;
-    size->bytes = read_frame_size(l, snap, caller->code); /* another code object may be there by now */
-    return caller->addr + size->bytes == end;
+    /* Another code object may be there by now. */
+    return read_frame_size(l, snap, caller->code, &size->bytes) < 0 || caller->addr + size->bytes == end;
 }
 
 /* The innermost frame is current, but has not executed anything. */
@@ -170,11 +173,10 @@ static bool has_resumed_generator(const struct layout *l, struct snapshot *snap,
             return true;
         slot = raw->addr + (addr_t)l->fr_slots + ((addr_t)(unsigned)top - 1) * 8;
     }
-    if (snapshot_read_constant(snap, slot, &object, sizeof(object)) < 0)
+    if (snapshot_read_aside(snap, slot, &object, sizeof(object)) < 0)
         return false;
     object &= ~7ull; /* tagged from 3.14 on */
-    return object &&
-           snapshot_read_constant(snap, object + (addr_t)(l->ge_frame + l->fr_back), &back, sizeof(back)) == 0 &&
+    return object && snapshot_read_aside(snap, object + (addr_t)(l->ge_frame + l->fr_back), &back, sizeof(back)) == 0 &&
            back == raw->addr;
 }
 
@@ -182,7 +184,8 @@ static bool has_resumed_generator(const struct layout *l, struct snapshot *snap,
 
 /* What a walk found out about the outermost frame and the innermost entry frame. */
 struct walk {
-    addr_t callee; /* the last frame in the data stack; 0: the next one need not be next to it */
+    addr_t callee;  /* the last frame in the data stack; 0: the next one need not be next to it */
+    bool misplaced; /* it ended at a frame that cannot be the caller */
     bool has_entry;
     addr_t below_entry; /* the caller of the innermost entry frame */
     bool ends_in_entry;
@@ -255,8 +258,10 @@ static int walk_frames(struct frames *f, const struct python *py, struct snapsho
         raw.doubled = snapshot_is_doubled(snap);
         planned = snapshot_was_planned(snap);
         if (l->frame_size_kind != FRAME_SIZE_NONE &&
-            (!is_in_place(f, l, snap, &raw, w) || (called_new && has_resumed_generator(l, snap, bytes, &raw))))
+            (!is_in_place(f, l, snap, &raw, w) || (called_new && has_resumed_generator(l, snap, bytes, &raw)))) {
+            w->misplaced = true;
             return ERR_TORN;
+        }
         called_new = steps == 0 && l->frame_size_kind != FRAME_SIZE_NONE && is_new(l, &raw);
         r = walk_step(f, l, &raw, planned, w);
         if (r == 0 && f->n_chain < FRAMES_CHAIN_MAX) {
@@ -319,7 +324,7 @@ static int walk_from_cframe(struct frames *f, const struct python *py, struct sn
     r = walk_frames(f, py, snap, previous ? frame : 0, &w);
     if (r == 0 && (!f->n || (w.has_entry && w.below_entry == before && is_complete(f, &w, state))))
         return 0;
-    if (r == ERR_CYCLE && f->n == PY_MAX_FRAMES) /* that many frames are no garbage */
+    if ((r == ERR_CYCLE && f->n == PY_MAX_FRAMES) || w.misplaced) /* these frames are no garbage */
         return r;
     if (r == ERR_NOMEM || !before)
         return r < 0 ? r : ERR_TORN;

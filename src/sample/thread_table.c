@@ -160,24 +160,19 @@ static pid_t tid_of(struct thread_table *t, const struct python *py, pid_t pid, 
 
 /*
  * A process that C code has forked, as uWSGI does, has its parent's tid in native_id, because Python does not know of the
- * fork. The C library does. Where its own record is not where glibc has it, there must be only one thread.
+ * fork. Only one thread survives a fork, and its tid is the pid. The C library knows which one that is; where its record is
+ * not where glibc has it, there must be no other thread.
  */
 static pid_t tid_after_fork(struct thread_table *t, const struct python *py, pid_t pid, bool in_pid_ns,
                             const struct py_threads *threads, const struct py_thread *thread)
 {
-    pid_t inner = threads_read_glibc_tid(py, thread->thread_id);
+    pid_t tid = threads_read_glibc_tid(py, thread->thread_id);
 
-    if (t->tids_round != t->round && read_tids(t, pid, in_pid_ns) < 0)
+    if (tid && in_pid_ns)
+        tid = tid_in_our_ns(t, pid, tid);
+    if (tid != pid && (threads->n > 1 || read_tids(t, pid, in_pid_ns) < 0 || t->n_tids > 1))
         return 0;
-    if (t->n_tids == 1 && threads->n == 1)
-        return t->tids[0].outer;
-    for (size_t i = 0; i < threads->n; i++)
-        if (threads->items[i].native_id == (uint64_t)inner) /* the memory of a thread that has ended is in use again */
-            return 0;
-    for (size_t i = 0; i < t->n_tids; i++)
-        if (t->tids[i].inner == inner)
-            return t->tids[i].outer;
-    return 0;
+    return pid;
 }
 
 static bool is_same_thread(const struct sampled_thread *th, const struct py_thread *thread)

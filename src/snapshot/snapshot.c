@@ -520,7 +520,8 @@ int snapshot_read_last(struct snapshot *s, uint32_t *ret)
     return mem_read(s->target, s->last, ret, sizeof(*ret));
 }
 
-int snapshot_read_constant(struct snapshot *s, addr_t addr, void *ret, size_t len)
+int snapshot_read_aside(struct snapshot *s, addr_t addr, void *ret, size_t len)
 {
+    s->has_last = false;
     return mem_read(s->target, addr, ret, len);
 }

@@ -279,13 +279,15 @@ static void test_stale_previous(void)
             code = fake_code(&p, "f", "/srv/app/main.py", 10);
             back = (addr_t)p.py.layout.fr_back;
             fake_entry_push(&p, &t);
+            fake_frame_push(&p, &t, code, 0, FAKE_PLAIN);
+            fake_entry_push(&p, &t);
             for (size_t k = 0; k < 40; k++) {
                 /* Not the outermost: a stack hardly ever ends in a generator. */
                 enum fake_owner owner = generators && k % 3 == 1 ? FAKE_GENERATOR : FAKE_PLAIN;
 
                 callers[k] = fake_frame_push(&p, &t, code, 0, owner);
                 CHECK_INT(stack_reader_paused(&reader, &f, &p.py, t.tstate), 0);
-                CHECK_INT(f.n, k + 1);
+                CHECK_INT(f.n, k + 2);
                 for (size_t wrong = 0; wrong + 1 < k && owner == FAKE_PLAIN; wrong++) {
                     fake_mem_put(p.mem, callers[k] + back, callers[wrong]);
                     /* A generator between them does not take part. */
