@@ -183,10 +183,17 @@ static int check_started(const struct python *py)
 
     if (mem_read_addr(py->mem, py->interp_head, &interp) < 0)
         return ERR_READ;
-    if (!interp || mem_read_addr(py->mem, interp + (addr_t)py->layout.in_threads, &thread) < 0 || !thread ||
-        mem_read_addr(py->mem, thread + (addr_t)py->layout.ts_interp, &back) < 0 || back != interp)
-        return ERR_STARTING;
-    return 0;
+    for (int i = 0; i < PY_MAX_INTERPRETERS && interp; i++) {
+        if (mem_read_addr(py->mem, interp + (addr_t)py->layout.in_threads, &thread) < 0)
+            break;
+        if (thread) /* an interpreter that does not run may have none */
+            return mem_read_addr(py->mem, thread + (addr_t)py->layout.ts_interp, &back) < 0 || back != interp
+                       ? ERR_STARTING
+                       : 0;
+        if (mem_read_addr(py->mem, interp + (addr_t)py->layout.in_next, &interp) < 0)
+            break;
+    }
+    return ERR_STARTING;
 }
 
 static bool find_image(const struct files *files, struct mem *m, const struct proc_maps *maps, struct found *f)

@@ -46,9 +46,12 @@ static int thread_read(const struct python *py, addr_t tstate, struct py_thread 
 static int interp_threads(const struct python *py, addr_t interp, struct py_threads *t)
 {
     const struct layout *l = &py->layout;
-    addr_t tstate;
+    addr_t tstate = 0;
     int r = mem_read_addr(py->mem, interp + (addr_t)l->in_threads, &tstate);
 
+    if (grow_array((void **)&t->heads, &t->cap_heads, t->n_heads + 1, sizeof(*t->heads)) < 0)
+        return ERR_NOMEM;
+    t->heads[t->n_heads++] = (struct interp_head){interp, tstate};
     while (r == 0 && tstate) {
         if (t->n == PY_MAX_THREADS)
             return ERR_CYCLE;
@@ -68,7 +71,7 @@ int threads_read(const struct python *py, struct py_threads *ret)
     addr_t interp;
     int r = mem_read_addr(py->mem, py->interp_head, &interp);
 
-    ret->n = 0;
+    ret->n = ret->n_heads = 0;
     for (int i = 0; r == 0 && interp; i++) {
         if (i == PY_MAX_INTERPRETERS)
             return ERR_CYCLE;
@@ -83,17 +86,14 @@ int threads_read(const struct python *py, struct py_threads *ret)
 
 bool threads_heads_same(const struct python *py, const struct py_threads *t)
 {
-    addr_t interp = 0, head;
+    addr_t head;
 
-    if (!t->n || mem_read_addr(py->mem, py->interp_head, &head) < 0 || head != t->items[0].interp)
+    if (!t->n_heads || mem_read_addr(py->mem, py->interp_head, &head) < 0 || head != t->heads[0].interp)
         return false;
-    for (size_t i = 0; i < t->n; i++) {
-        if (t->items[i].interp == interp)
-            continue;
-        interp = t->items[i].interp;
-        if (mem_read_addr(py->mem, interp + (addr_t)py->layout.in_threads, &head) < 0 || head != t->items[i].tstate)
+    for (size_t i = 0; i < t->n_heads; i++)
+        if (mem_read_addr(py->mem, t->heads[i].interp + (addr_t)py->layout.in_threads, &head) < 0 ||
+            head != t->heads[i].tstate)
             return false;
-    }
     return true;
 }
 
@@ -109,6 +109,7 @@ bool threads_is_same(const struct python *py, const struct py_thread *t)
 void threads_free(struct py_threads *t)
 {
     free(t->items);
+    free(t->heads);
     *t = (struct py_threads){0};
 }
 

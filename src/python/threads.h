@@ -12,9 +12,16 @@ struct py_thread {
     uint64_t native_id; /* tid in the target's pid namespace; 0 if unknown (up to 3.10) */
 };
 
+struct interp_head {
+    addr_t interp;
+    addr_t tstate; /* its newest thread state; 0: none, as in an interpreter of 3.13 and later that does not run */
+};
+
 struct py_threads {
     struct py_thread *items;
     size_t n, cap;
+    struct interp_head *heads; /* all interpreters, newest first */
+    size_t n_heads, cap_heads;
 };
 
 /* Reads all thread states of all interpreters. ERR_TORN if the list changed meanwhile. */
@@ -24,7 +31,7 @@ bool threads_is_same(const struct python *py, const struct py_thread *t);
 
 void threads_free(struct py_threads *t);
 
-/* True if the first thread state of each interpreter is still the same. */
+/* True if the interpreters, and the first thread state of each, are still the same. */
 bool threads_heads_same(const struct python *py, const struct py_threads *t);
 
 /* The thread state that holds the GIL of the interpreter, or 0 if none does. */

@@ -14,19 +14,6 @@
 #define FEW_THREADS_UNPAUSED 64 /* reading them does not disturb the target */
 #define NATIVE_TRIES         4
 
-/* A thread that uses several interpreters has a thread state in each. The one that runs holds the GIL. */
-static bool other_tstate_has_gil(struct process *p, const struct sampled_thread *th)
-{
-    for (size_t i = 0; i < p->threads.n; i++) {
-        const struct py_thread *t = &p->threads.items[i];
-
-        if (t->tstate != th->tstate && t->thread_id == th->thread_id && t->interp != th->interp &&
-            threads_gil_holder(&p->py, t->interp) == t->tstate)
-            return true;
-    }
-    return false;
-}
-
 static bool has_subinterpreters(const struct process *p)
 {
     return p->threads.n && p->threads.items[0].interp != p->threads.items[p->threads.n - 1].interp;
@@ -75,6 +62,52 @@ int process_read_stack(struct process *p, const struct stack_source *src, struct
     return names < 0 ? names : r;
 }
 
+/* The thread states of the same thread in other interpreters. */
+static struct sampled_thread *other_state(struct process *p, const struct sampled_thread *th, size_t i)
+{
+    const struct py_thread *t = &p->threads.items[i];
+
+    return t->interp != th->interp && t->thread_id == th->thread_id ? thread_table_find(&p->table, t->tstate) : NULL;
+}
+
+/*
+ * A thread that uses several interpreters has a thread state in each, and all but one wait for another to return. The one
+ * that runs has entered Python last, at the lowest address of the C stack. Where that is unknown, it holds the GIL. Without
+ * the GIL, it is the one in the newest interpreter, which is listed first.
+ */
+static bool is_innermost_state(struct process *p, const struct sampled_thread *th)
+{
+    bool listed = false;
+
+    for (size_t i = 0; i < p->threads.n; i++) {
+        const struct sampled_thread *other = other_state(p, th, i);
+
+        listed |= p->threads.items[i].tstate == th->tstate;
+        if (!other || !other->entry)
+            continue;
+        if (other->entry < th->entry)
+            return false;
+        if (other->entry == th->entry && (threads_gil_holder(&p->py, other->interp) == other->tstate ||
+                                          (!listed && threads_gil_holder(&p->py, th->interp) != th->tstate)))
+            return false;
+    }
+    return true;
+}
+
+/* Reads the other states of the thread that were never read, for is_innermost_state(). */
+static int read_other_states(struct process *p, const struct stack_source *src, const struct sampled_thread *th)
+{
+    int r = 0;
+
+    for (size_t i = 0; i < p->threads.n && r != ERR_NOMEM; i++) {
+        struct sampled_thread *other = other_state(p, th, i);
+
+        if (other && !other->entry)
+            r = stack_read(&p->stack, src, other, true);
+    }
+    return r == ERR_NOMEM ? r : 0;
+}
+
 static int sample_thread(struct process *p, struct sampled_thread *th, process_sink sink, void *arg)
 {
     struct sampler *s = p->sampler;
@@ -91,6 +124,8 @@ static int sample_thread(struct process *p, struct sampled_thread *th, process_s
         return 0;
     }
     r = ensure_native(p);
+    if (r == 0 && has_subinterpreters(p))
+        r = read_other_states(p, &src, th);
     if (r == 0)
         r = process_read_stack(p, &src, th);
     apply_heads_check(p);
@@ -107,8 +142,8 @@ static int sample_thread(struct process *p, struct sampled_thread *th, process_s
     active = th->os.tid ? r != STACK_IDLE && p->stack.active : threads_gil_holder(&p->py, th->interp) == th->tstate;
     if (p->core && p->stack.owns_gil)
         active = true;
-    if (active && has_subinterpreters(p))
-        active = !other_tstate_has_gil(p, th);
+    if (active && has_subinterpreters(p) && !is_innermost_state(p, th))
+        active = th->last.active = false;
     if (r == STACK_IDLE || (!active && !s->options.include_idle)) {
         s->idle++;
         return 0;

@@ -182,6 +182,19 @@ static void drop_init_cleanup(struct stack *st)
     st->frames.n = kept;
 }
 
+/* Versions before 3.11 do not tell. */
+static addr_t innermost_entry(const struct stack *st, const struct python *py, const struct sampled_thread *th)
+{
+    if (!st->frames.n)
+        return ENTRY_NONE;
+    if (py->layout.cf_frame != NO)
+        return th->frames.cframe;
+    for (size_t i = 0; i < st->frames.n; i++)
+        if (st->frames.items[i].entry)
+            return st->frames.items[i].entry;
+    return ENTRY_UNKNOWN;
+}
+
 static int read_once(struct stack *st, const struct stack_source *src, struct sampled_thread *th, const struct pause *p)
 {
     int r;
@@ -198,6 +211,7 @@ static int read_once(struct stack *st, const struct stack_source *src, struct sa
     }
     if (r < 0)
         return r;
+    th->entry = innermost_entry(st, src->py, th);
     drop_init_cleanup(st);
     if (src->heads) {
         st->heads_same = threads_heads_same(src->py, src->heads);

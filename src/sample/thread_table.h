@@ -36,6 +36,9 @@ struct generator_root {
     unsigned n_samples; /* how often since then, with no complete stack in between */
 };
 
+#define ENTRY_NONE    UINT64_MAX
+#define ENTRY_UNKNOWN (UINT64_MAX - 1)
+
 struct sampled_thread {
     addr_t tstate; /* 0: it is new */
     addr_t interp;
@@ -47,6 +50,7 @@ struct sampled_thread {
     bool ended;         /* the kernel thread has ended; another thread may reuse the thread state */
     struct os_thread os;
     struct frames_state frames;
+    addr_t entry; /* where the C stack entered Python last; ENTRY_UNKNOWN; ENTRY_NONE: no frames; 0: never read */
     struct read_plan plan;
     struct generator_root generator_root;
     struct last_stack last;

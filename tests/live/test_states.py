@@ -167,6 +167,16 @@ def test_no_impossible_stacks(spawn, python, tmp_path):
     assert chains <= good, chains - good
 
 
+@pytest.mark.since(3, 8)
+def test_subinterpreters(spawn, tmp_path, python):
+    """A thread that runs in a subinterpreter, without the GIL: its time counts once, for the frame that runs."""
+    target = spawn(python, "subinterpreters.py")
+    text, _ = record_enough(seen("sub_hashes"), "--pid", target.pid, "-f", "raw", out=tmp_path / "x")
+    assert "main_waits" not in text, text
+    active = [t for t in parse_json(run("dump", "--pid", target.pid, "--json").check().out) if t["active"]]
+    assert [t["frames"][0]["name"] for t in active] == ["sub_hashes"], active
+
+
 def test_forked_by_c(spawn, tmp_path, python):
     """A process that C code has forked, as uWSGI does: its thread is found, though Python has the wrong ID for it."""
     child = spawn(python, "forked_by_c.py").truth["pid"]
