@@ -7,7 +7,7 @@
     with profile_cluster("cluster.svg"):         # one root frame for the scheduler and for each worker
         df.set_index("id").mean().compute()
 
-Each of them is also an async context manager. `pyspy` and `pyspy_on_scheduler` take the arguments of dask-pyspy: change
+`profile_cluster`, `profile_scheduler` and `profile_workers` are also async context managers. `pyspy` and `pyspy_on_scheduler` take the arguments of dask-pyspy: change
 the import and nothing else.
 
 Each process runs the program as its child to profile itself, which needs no privileges. Neither this package nor the
@@ -394,9 +394,9 @@ def profile_cluster(
 
     The extension of `output` selects the format (.svg, .json for speedscope, .txt), unless `format` is given. `workers`
     is None for all workers, also those that join later; a number for a random selection of that size; or a list of
-    addresses or names. The other arguments are those of spyglass.record(). If a process fails, ClusterError is raised
-    after the other profiles are saved; with `on_error="warn"` it is a warning, also listed in `problems`. `timeout` is
-    the time limit for one request, in seconds.
+    addresses or names. The other arguments are those of spyglass.record(). If a process cannot be profiled,
+    raises ClusterError after saving the other profiles, or warns with `on_error="warn"`. A worker that was killed or
+    restarted only causes a warning. `problems` lists all of them. `timeout` is the time limit for one request, in seconds.
     """
     return ClusterProfiler(output, format, client, scheduler, workers, workers is None,
                            _options(rate, native, idle, gil, threads, subprocesses, function, nonblocking, extra_args),

@@ -134,7 +134,7 @@ static void note_errors(const struct sampler *s, pid_t pid)
         fprintf(stderr, "Note: %llu thread(s) are shown without native frames: spyglass could not pause them.\n",
                 (unsigned long long)s->native_none);
     if (s->pauser.ptrace_refused)
-        fprintf(stderr, "Note: could not pause the process (%s); read it while it was running.\n",
+        fprintf(stderr, "Note: could not pause the process (%s), so spyglass read it while it was running.\n",
                 report_pause_refusal(pid).what);
 }
 
@@ -150,7 +150,7 @@ static int fail_no_python(const struct process_tree *tree, struct error_text *te
     else
         error_text_what(text, ERR_NOT_PYTHON, "neither process %d nor any of its %zu descendants runs Python",
                         (int)tree->items[0].pid, others);
-    error_text_hint(text, "To list the Python processes, run dump without --pid on a terminal.");
+    error_text_hint(text, "To list the Python processes, run dump in a terminal, without --pid.");
     return tree->items[0].error == ERR_STARTING ? ERR_STARTING : ERR_NOT_PYTHON;
 }
 

@@ -440,12 +440,19 @@ static void explain_no_samples(struct record *rec)
     } else if (s->idle) {
         error_text_what(rec->text, ERR_NO_SAMPLES, "all %llu stacks were idle: the process was sleeping or waiting",
                         (unsigned long long)s->idle);
-        error_text_hint(rec->text, "Add --idle to see where it waits, or take a single look with: %s dump --pid %d",
+        error_text_hint(rec->text,
+                        "Add --idle to see where it waits, or print its current stacks with: %s dump --pid %d",
                         args_name(rec->o), (int)pid);
     } else if (s->no_gil) {
         error_text_what(rec->text, ERR_NO_SAMPLES, "no thread held the GIL in any of the %llu stacks",
                         (unsigned long long)s->no_gil);
         error_text_hint(rec->text, "Remove --gil.");
+    } else if (sampler_errors(s)) {
+        error_text_what(rec->text, ERR_NO_SAMPLES, "none of the %llu stacks could be read",
+                        (unsigned long long)sampler_errors(s));
+        error_text_hint(rec->text, "See why with: %s doctor", args_name(rec->o));
+    } else if (!rec->tree.has_python) {
+        error_text_what(rec->text, ERR_NO_SAMPLES, "neither process %d nor its descendants ran Python", (int)pid);
     } else {
         error_text_what(rec->text, ERR_NO_SAMPLES, "the process exited before the first sample");
         error_text_hint(rec->text, "Use a higher --rate, or launch the program with: %s record -- PROGRAM",

@@ -97,5 +97,6 @@ void summary_write(const struct account *a)
         say_ways(a, elapsed);
     say_holds(a, held);
     if (a->sampler->pauser.ptrace_refused && !a->o->nonblocking)
-        say(a, "Could not pause the process (%s); read it while it was running.", report_pause_refusal(a->pid).what);
+        say(a, "Could not pause the process (%s), so spyglass read it while it was running.",
+            report_pause_refusal(a->pid).what);
 }

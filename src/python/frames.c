@@ -71,8 +71,8 @@ bool frames_is_shim(const struct layout *l, const struct raw_frame *raw)
 
 /* ---- the data stack ---- */
 
-/* Reads the size of the code object's frames. 0 when it cannot be: more than a chunk. ERR_READ, as in a core file without the
- * code object. */
+/* Reads the size of the code object's frames; 0 if the value is invalid (larger than a chunk). ERR_READ if the code object
+ * cannot be read, for example because a core file omits it. */
 static int read_frame_size(const struct layout *l, struct snapshot *snap, addr_t code, size_t *ret)
 {
     bool sum = l->frame_size_kind == FRAME_SIZE_SUM;
@@ -109,8 +109,8 @@ static struct frame_size *frame_size(struct frames *f, const struct layout *l, s
     return &f->sizes[f->n_sizes++];
 }
 
-/* Where the caller of the frame at `addr` must end: there, or at the end of the chunk before if the frame is the first in
- * its chunk; 0: unknown. The first word of the first chunk is not used (pystate.c, push_chunk). */
+/* Returns the address at which the caller of the frame at `addr` must end: `addr` itself or, if the frame is the first in
+ * its chunk, the end of the previous chunk. 0: unknown. The first word of the first chunk is not used (pystate.c, push_chunk). */
 static addr_t caller_end(struct frames *f, addr_t addr)
 {
     for (size_t k = 0; k < f->n_chunks; k++) {
@@ -129,9 +129,9 @@ static addr_t caller_end(struct frames *f, addr_t addr)
 }
 
 /*
- * The interpreter takes the memory of a frame from the top of the data stack, so a frame begins where its caller ends. But a
- * compiler may make the new frame current before it sets `previous`: then that is still what an earlier frame in the same
- * place had, and may well be a frame of this stack.
+ * The interpreter takes the memory of a frame from the top of the data stack, so a frame begins where its caller ends. But
+ * the compiled interpreter may make a new frame current before it sets `previous`. Until then, `previous` holds what an
+ * earlier frame at the same address left there, which may even be another frame of this stack.
  */
 static bool is_called_from(struct frames *f, const struct layout *l, struct snapshot *snap, addr_t callee,
                            const struct raw_frame *caller)
@@ -150,17 +150,18 @@ static bool is_new(const struct layout *l, const struct raw_frame *raw)
 {
     addr_t first = raw->code + (addr_t)l->co_bytecode;
 
-    /* Up to 3.12 it is the last instruction that was begun, later the next. */
+    /* Up to 3.12, `instr` is the last instruction that was started; later, the one being executed or about to be. */
     return raw->owner == OWNER_THREAD && !raw->is_entry && (l->minor <= 12 ? raw->instr < first : raw->instr == first);
 }
 
 /*
- * A generator's frame is not in the data stack, so the place of a frame that it calls does not show who the caller is: with
- * a stale `previous`, the frame that has resumed the generator seems to be. That one has the generator on top of its
- * value stack, and the generator's own `previous` names it.
+ * True if `raw` cannot be the caller of the new innermost frame. A generator's frame is not on the data stack, so the
+ * address of its callee does not identify the caller. If the callee's `previous` is stale, it may point to the frame that
+ * resumed the generator. That frame has the generator on top of its value stack, and the generator's `previous` points back
+ * to it.
  */
-static bool has_resumed_generator(const struct layout *l, struct snapshot *snap, const unsigned char *bytes,
-                                  const struct raw_frame *raw)
+static bool cannot_be_caller(const struct layout *l, struct snapshot *snap, const unsigned char *bytes,
+                             const struct raw_frame *raw)
 {
     addr_t slot, object, back;
     int top;
@@ -169,7 +170,7 @@ static bool has_resumed_generator(const struct layout *l, struct snapshot *snap,
         slot = frames_addr_at(bytes, l->fr_stacktop) - 8;
     } else {
         memcpy(&top, bytes + l->fr_stacktop, sizeof(top));
-        if (top < 0) /* it has not called anything */
+        if (top < 0) /* still executing: it has not called anything */
             return true;
         slot = raw->addr + (addr_t)l->fr_slots + ((addr_t)(unsigned)top - 1) * 8;
     }
@@ -220,9 +221,9 @@ static int walk_step(struct frames *f, const struct layout *l, const struct raw_
 }
 
 /*
- * Checks a frame against the one that it called. Not across an entry from C: while a frame is being freed it is no longer
- * current, but still in the data stack, and the finalizers that this calls have their frames above it. Generators' frames
- * are elsewhere.
+ * Checks a frame against the one that it called. Skips the check across an entry from C: a frame that is being freed is no
+ * longer current but still on the data stack, and finalizers push their frames above it. Skips generators' frames, which are
+ * not on the data stack.
  */
 static bool is_in_place(struct frames *f, const struct layout *l, struct snapshot *snap, const struct raw_frame *raw,
                         struct walk *w)
@@ -258,7 +259,7 @@ static int walk_frames(struct frames *f, const struct python *py, struct snapsho
         raw.doubled = snapshot_is_doubled(snap);
         planned = snapshot_was_planned(snap);
         if (l->frame_size_kind != FRAME_SIZE_NONE &&
-            (!is_in_place(f, l, snap, &raw, w) || (called_new && has_resumed_generator(l, snap, bytes, &raw)))) {
+            (!is_in_place(f, l, snap, &raw, w) || (called_new && cannot_be_caller(l, snap, bytes, &raw)))) {
             w->misplaced = true;
             return ERR_TORN;
         }
@@ -324,7 +325,7 @@ static int walk_from_cframe(struct frames *f, const struct python *py, struct sn
     r = walk_frames(f, py, snap, previous ? frame : 0, &w);
     if (r == 0 && (!f->n || (w.has_entry && w.below_entry == before && is_complete(f, &w, state))))
         return 0;
-    if ((r == ERR_CYCLE && f->n == PY_MAX_FRAMES) || w.misplaced) /* these frames are no garbage */
+    if ((r == ERR_CYCLE && f->n == PY_MAX_FRAMES) || w.misplaced) /* the frames are real: do not fall back */
         return r;
     if (r == ERR_NOMEM || !before)
         return r < 0 ? r : ERR_TORN;

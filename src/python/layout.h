@@ -71,9 +71,9 @@ struct layout {
     int fr_executing; /* set of the states that mean executing, a bit each */
     int fr_lasti;     /* up to 3.10: an int */
     int fr_instr;     /* 3.11+: a pointer into the bytecode */
-    int fr_size;      /* bytes that cover all of the above */
+    int fr_size;      /* bytes that cover the fields above and fr_stacktop */
     int fr_slots;     /* f_localsplus: the local variables */
-    int fr_stacktop;  /* 3.11+: the top of the value stack while another frame runs: an int, an index into fr_slots */
+    int fr_stacktop; /* 3.11+: the top of the value stack, saved when the frame calls another: an index into fr_slots */
     bool fr_stacktop_is_pointer; /* 3.14+: it is an address */
 
     /* PyCodeObject */

@@ -41,7 +41,7 @@ addr_t threads_gil_holder(const struct python *py, addr_t interp);
  * each thread has one of `tids`. NO if there is none. */
 int threads_find_tid_offset(const struct python *py, const struct py_threads *t, const pid_t *tids, size_t n_tids);
 pid_t threads_read_tid(const struct python *py, uint64_t thread_id, int offset);
-/* The tid where glibc has it; 0 when there is none. */
+/* Reads the tid from glibc's struct pthread; 0 if there is none. */
 pid_t threads_read_glibc_tid(const struct python *py, uint64_t thread_id);
 
 #endif

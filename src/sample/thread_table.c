@@ -160,8 +160,8 @@ static pid_t tid_of(struct thread_table *t, const struct python *py, pid_t pid, 
 
 /*
  * A process that C code has forked, as uWSGI does, has its parent's tid in native_id, because Python does not know of the
- * fork. Only one thread survives a fork, and its tid is the pid. The C library knows which one that is; where its record is
- * not where glibc has it, there must be no other thread.
+ * fork. Only one thread survives a fork, and its tid is the pid. glibc stores that tid in the thread's struct pthread. If the
+ * field does not match (another C library), Python and the kernel must both list exactly one thread.
  */
 static pid_t tid_after_fork(struct thread_table *t, const struct python *py, pid_t pid, bool in_pid_ns,
                             const struct py_threads *threads, const struct py_thread *thread)

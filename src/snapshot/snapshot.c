@@ -266,7 +266,7 @@ static size_t add_views(struct snapshot *s, addr_t addr, size_t len, uint32_t fl
     return first;
 }
 
-/* Reads a view behind the bytes that are kept. The next read overwrites it. */
+/* Reads a view into the buffer past the kept bytes. The next read overwrites it. */
 static const unsigned char *view_unkept(struct snapshot *s, addr_t addr, size_t len)
 {
     s->has_last = false;

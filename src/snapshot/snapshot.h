@@ -73,7 +73,7 @@ void snapshot_block_may_grow(struct snapshot *s, size_t max_len);
 /* The length of the block that begins at `addr`, as far as it was copied; 0: there is none. */
 size_t snapshot_block_len(const struct snapshot *s, addr_t addr);
 
-/* Reads from the target what is seldom needed: it is neither in the copy nor in the plan. */
+/* Reads directly from the target, bypassing the copy and the plan. Use it for data that is rarely needed. */
 int snapshot_read_aside(struct snapshot *s, addr_t addr, void *ret, size_t len);
 
 /* The last view was in the copy: it was not read later than the rest. */

@@ -19,7 +19,7 @@ struct tree_entry *process_tree_find(const struct process_tree *t, pid_t pid)
     size_t step = 0;
     uint32_t at;
 
-    /* A pid can be there twice, when it is in use again before the dead process is dropped: the newer one counts. */
+    /* If the kernel reuses a pid before we drop the dead process, the tree has two entries. Return the newer one. */
     while ((at = hash_table_next(&t->by_pid, hash_mix(0, (uint64_t)pid), &step)) != HASH_TABLE_NONE)
         if (t->items[at].pid == pid && (!found || found < &t->items[at]))
             found = &t->items[at];

@@ -39,8 +39,8 @@ struct past_process {
 };
 
 struct process_tree {
-    struct sampler *sampler; /* of sampled_tree.c, as is `process` of an entry */
-    struct process *(*free_process)(struct process *p);
+    struct sampler *sampler;                            /* used only by sampled_tree.c, like tree_entry.process */
+    struct process *(*free_process)(struct process *p); /* frees tree_entry.process; set by sampled_tree.c */
     bool subprocesses;
     bool manual_attach;        /* the caller attaches to each process itself */
     bool is_subreaper;         /* we are the subreaper of the root: the kernel reparents its orphans to us */

@@ -142,7 +142,7 @@ def test_daemon_without_process_connector(spawn, environments, tmp_path, how):
 
 
 def test_low_rate(spawn, tmp_path):
-    """How soon children are found does not depend on the rate: long before the second sample, one is attached to."""
+    """Children are found promptly even at a low rate: spyglass attaches to them long before the second sample."""
     target = spawn(DEBIAN, "forks.py", "1")
     errors = tmp_path / "errors"
     with open(errors, "w") as log:

@@ -193,7 +193,7 @@ def test_codes(reader, launch, tmp_path):
     """One of each kind that can be had without a special machine."""
     target = launch(["sleep", "1000"], ready=False)
     at_rest(target.pid)
-    # Stops the profiler until the program has exited: a slow program would be not_python.
+    # Stop the profiler until the program has exited. Otherwise it may find the shell still running, and report not_python.
     soon = ("kill -STOP $PPID; profiler=$PPID; (while grep -q '^State:.[^Z]' /proc/$$/status; do sleep 0.01; done; "
             "kill -CONT $profiler) 2>/dev/null & exit 3")
     cases = [("not_python", 1, ("dump", "--pid", target.pid)), ("not_python", 1, ("record", "--pid", target.pid)),
