@@ -23,16 +23,18 @@ struct budget {
 
 static void plan_add(struct read_plan *plan, const struct range *r, uint32_t more_flags, struct budget *b)
 {
-    uint32_t len = r->flags & IS_BLOCK ? r->wanted : r->len, flags = (r->flags & ~IS_OLDER) | more_flags;
+    bool is_block = r->flags & IS_BLOCK, pivot = !is_block && r->used ? r->as_pivot : r->flags & SNAPSHOT_PIVOT;
+    uint32_t len = is_block ? r->wanted : r->len;
+    uint32_t flags = (r->flags & ~(IS_OLDER | SNAPSHOT_PIVOT)) | (pivot ? SNAPSHOT_PIVOT : 0) | more_flags;
 
-    if (r->flags & IS_BLOCK) {
+    if (is_block) {
         if (b->blocks == BLOCKS_MAX || len > BLOCK_MAX - b->block_bytes)
             return;
         b->blocks++;
         b->block_bytes += len;
     } else if (r->flags & IS_VIEW) {
         /* A pivot just behind a pivot block is read with it. */
-        for (size_t i = 0; r->flags & SNAPSHOT_PIVOT && i < b->blocks; i++) {
+        for (size_t i = 0; pivot && i < b->blocks; i++) {
             struct plan_range *block = &plan->items[i];
 
             if (block->flags & SNAPSHOT_PIVOT && r->addr >= block->addr && r->addr - block->addr < NEAR) {

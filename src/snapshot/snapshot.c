@@ -280,6 +280,7 @@ static const unsigned char *view_unkept(struct snapshot *s, addr_t addr, size_t 
 const unsigned char *snapshot_view(struct snapshot *s, addr_t addr, size_t len, uint32_t flags)
 {
     const unsigned char *bytes = offered(s, addr, len);
+    struct range *r;
     size_t i;
 
     if (!s->fetched)
@@ -304,7 +305,10 @@ const unsigned char *snapshot_view(struct snapshot *s, addr_t addr, size_t len, 
             return NULL;
         s->cursor = i + 1;
     }
-    s->ranges[i].flags |= flags | (s->ranges[i].flags & IS_BLOCK ? 0 : IS_VIEW);
+    /* A torn pointer may lead to what the plan fetches as a frame. That must stay in both copies: not a pivot from then on. */
+    r = &s->ranges[i];
+    r->as_pivot = (r->used ? r->as_pivot : true) && flags & SNAPSHOT_PIVOT;
+    r->flags |= r->flags & IS_BLOCK ? 0 : IS_VIEW;
     return viewed(s, i, addr, len);
 }
 

@@ -32,7 +32,8 @@ struct range {
     uint32_t flags;
     uint32_t wanted; /* of a block: how much of it to fetch the next time */
     bool used;
-    size_t at; /* in `bytes`, or NOT_READ */
+    bool as_pivot; /* every use in this reading asked for a pivot */
+    size_t at;     /* in `bytes`, or NOT_READ */
 };
 
 struct snapshot {

@@ -108,6 +108,34 @@ static void test_new_addresses(void)
     }
 }
 
+/* 3.11 and 3.12: a _PyCFrame that is not set yet leads into the data stack, once. Its frames are verified as before. */
+static void test_torn_cframe(void)
+{
+    static const int with_cframe[] = {11, 12};
+
+    for (size_t i = 0; i < 2; i++) {
+        struct moving m;
+        addr_t field, before;
+
+        moving_init(&m, fake_version_index(3, with_cframe[i]));
+        fake_frame_push(&m.p, &m.outer, m.code[2], 8, FAKE_PLAIN);
+        for (int k = 0; k < 2; k++) {
+            CHECK_INT(moving_read(&m), 0);
+            check_whole(&m);
+        }
+        field = m.outer.cframe + (addr_t)m.p.py.layout.cf_previous;
+        before = fake_mem_get(m.p.mem, field);
+        fake_mem_put(m.p.mem, field, m.outer.chunk + 64);
+        moving_read(&m);
+        fake_mem_put(m.p.mem, field, before);
+        for (int k = 0; k < 2; k++) {
+            CHECK_INT(moving_read(&m), 0);
+            check_whole(&m);
+        }
+        moving_free(&m);
+    }
+}
+
 /* A few calls in turn: all but the last are where they were, and one read is enough. */
 static void test_alternating_calls(void)
 {
@@ -232,6 +260,7 @@ static void test_without_root(void)
 int main(void)
 {
     TEST_RUN(test_new_addresses);
+    TEST_RUN(test_torn_cframe);
     TEST_RUN(test_alternating_calls);
     TEST_RUN(test_thread_continues);
     TEST_RUN(test_interrupted);
