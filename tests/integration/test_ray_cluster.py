@@ -92,7 +92,8 @@ class Cluster:
             return False
 
     def read_answer(self):
-        line = self.driver.stdout.readline()
+        ready, _, _ = select.select([self.driver.stdout], [], [], WAIT)
+        line = self.driver.stdout.readline() if ready else b""
         assert line, (self.directory / "log").read_text()[-3000:]
         return json.loads(line)
 
