@@ -68,6 +68,8 @@ def test_chains(spawn, tmp_path, python, kind):
 @pytest.mark.parametrize("kind", KINDS)
 def test_chains_nonblocking(spawn, tmp_path, python, kind):
     """At most 50 impossible stacks per million samples. A profiler at that limit fails once in three million runs."""
+    if kind == "nested" and python.version < (3, 0):
+        pytest.skip("a frame of 2.7 does not tell whether its generator is suspended: docs/safety.md")
     target = spawn(python, "chains.py", kind)
     text, _ = record_enough(lambda text: samples_of(text) > 20000, "--pid", target.pid, "-r", 20000, "--nolineno", "-f", "raw",
                             "--nonblocking", out=tmp_path / "out.txt", first=1)
