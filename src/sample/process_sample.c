@@ -124,7 +124,7 @@ static int sample_thread(struct process *p, struct sampled_thread *th, process_s
         return 0;
     }
     r = ensure_native(p);
-    if (r == 0 && has_subinterpreters(p))
+    if (r == 0 && !th->entry && has_subinterpreters(p)) /* once per thread: a target chooses how many there are */
         r = read_other_states(p, &src, th);
     if (r == 0)
         r = process_read_stack(p, &src, th);

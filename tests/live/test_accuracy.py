@@ -67,14 +67,14 @@ def test_chains(spawn, tmp_path, python, kind):
 @pytest.mark.statistical
 @pytest.mark.parametrize("kind", KINDS)
 def test_chains_nonblocking(spawn, tmp_path, python, kind):
-    """At most 50 impossible stacks per million samples. A profiler at that limit fails once in three million runs."""
-    if kind == "nested" and python.version < (3, 0):
-        pytest.skip("a frame of 2.7 does not tell whether its generator is suspended: docs/safety.md")
+    """At most 50 impossible stacks per million samples. A profiler at that limit fails once in three million runs. A frame
+    of 2.7 does not tell whether its generator is suspended, so nested generators are allowed more: see docs/safety.md."""
+    limit = 2000 if kind == "nested" and python.version < (3, 0) else 50
     target = spawn(python, "chains.py", kind)
     text, _ = record_enough(lambda text: samples_of(text) > 20000, "--pid", target.pid, "-r", 20000, "--nolineno", "-f", "raw",
                             "--nonblocking", out=tmp_path / "out.txt", first=1)
     wrong = [(names, n) for names, n in read(text) if not is_possible(names)]
-    mean = samples_of(text) * 50 / 1000000
+    mean = samples_of(text) * limit / 1000000
     assert sum(n for _, n in wrong) <= mean + 5 * mean ** 0.5, wrong[:5]
 
 
