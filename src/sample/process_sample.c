@@ -62,7 +62,7 @@ int process_read_stack(struct process *p, const struct stack_source *src, struct
     return names < 0 ? names : r;
 }
 
-/* The thread states of the same thread in other interpreters. */
+/* The thread state at position `i` of the list, if it is the same thread in another interpreter; else NULL. */
 static struct sampled_thread *other_state(struct process *p, const struct sampled_thread *th, size_t i)
 {
     const struct py_thread *t = &p->threads.items[i];
