@@ -16,6 +16,7 @@
 #include "profile/profile.h"
 #include "sample/loop.h"
 #include "target/access.h"
+#include "target/cpu_limit.h"
 #include "target/descriptors.h"
 #include "target/launch.h"
 #include "target/proc.h"
@@ -58,6 +59,7 @@ struct record {
     struct output_file *place;
     struct progress *progress;
     struct loop loop;
+    struct cpu_limit cpu_limit; /* of the root process */
     struct error_text *text;
     char remark[2 * sizeof(struct error_text)]; /* why the profile is empty; "" otherwise */
 };
@@ -85,6 +87,7 @@ static int fill(FILE *out, void *arg)
     struct out_options options = {.title = rec->tree.n ? process_tree_entry_info(&rec->tree.items[0])->command : "",
                                   .exporter = args_version(rec->o),
                                   .full_filenames = rec->o->full_filenames,
+                                  .gaps = !rec->o->as_py_spy,
                                   .show_lines = !rec->o->nolineno,
                                   .remark = rec->remark[0] ? rec->remark : NULL};
 
@@ -291,16 +294,50 @@ static int look_at_failed(struct record *rec, int r)
     return rec->launch.adopts && rec->tree.n ? 0 : gone_without_python(rec);
 }
 
+/* Callers of py-spy, --idle and --gil count samples. */
+static enum sampler_mode choose_mode(const struct options *o)
+{
+    switch (o->mode) {
+    case MODE_CPU:
+        return SAMPLER_CPU;
+    case MODE_WALL:
+        return SAMPLER_WALL;
+    case MODE_GIL:
+        return SAMPLER_GIL;
+    case MODE_WAIT:
+        return SAMPLER_WAIT;
+    case MODE_NONE:
+    case MODES_:
+        break;
+    }
+    return o->as_py_spy || o->idle || o->gil ? SAMPLER_COUNT : SAMPLER_CPU;
+}
+
+static const char *measure_of(enum sampler_mode mode)
+{
+    static const char *const names[] = {[SAMPLER_CPU] = "CPU time",
+                                        [SAMPLER_WALL] = "time of all threads",
+                                        [SAMPLER_GIL] = "time with the GIL held",
+                                        [SAMPLER_WAIT] = "waiting time",
+                                        [SAMPLER_COUNT] = NULL};
+
+    return names[mode];
+}
+
 static int attach(struct record *rec)
 {
     const struct options *o = rec->o;
+    enum sampler_mode mode = choose_mode(o);
+    bool gil_only = o->gil || mode == SAMPLER_GIL;
     struct err_note note = {0};
     int r;
 
     rec->sampler = sampler_new(&(struct sampler_options){.nonblocking = o->nonblocking,
-                                                         .include_idle = o->idle,
-                                                         .gil_only = o->gil,
-                                                         .find_gil_holder = o->gil,
+                                                         .mode = mode,
+                                                         .include_idle = o->idle || mode == SAMPLER_WALL ||
+                                                                         mode == SAMPLER_WAIT || mode == SAMPLER_GIL,
+                                                         .gil_only = gil_only,
+                                                         .find_gil_holder = gil_only,
                                                          .same_core = !o->nonblocking,
                                                          .native = o->native || o->native_all,
                                                          .native_all = o->native_all,
@@ -331,7 +368,9 @@ static int prepare(struct record *rec)
                                       .processes = o->subprocesses,
                                       .threads = o->threads,
                                       .by_function = o->function,
-                                      .no_lines = o->nolineno};
+                                      .no_lines = o->nolineno,
+                                      .measure = measure_of(choose_mode(o)),
+                                      .by_state = o->mode == MODE_WALL || o->mode == MODE_WAIT};
     int r;
 
     rec->format = choose_format(o);
@@ -421,7 +460,8 @@ static void say_cost(struct record *rec)
                               .loop = &rec->loop,
                               .sampler = rec->sampler,
                               .profile = rec->profile,
-                              .pid = rec->tree.n ? rec->tree.items[0].pid : 0};
+                              .pid = rec->tree.n ? rec->tree.items[0].pid : 0,
+                              .throttled_ns = cpu_limit_throttled_ns(&rec->cpu_limit)};
 
     progress_erase(rec->progress);
     summary_write(&account);
@@ -477,6 +517,9 @@ static int write_result(struct record *rec)
     int r;
 
     rec->profile->duration_ns = rec->loop.elapsed_ns;
+    if (rec->sampler->lost_ns && rec->sampler->options.mode == SAMPLER_CPU && rec->profile->samples &&
+        profile_add_unattributed(rec->profile, rec->sampler->lost_ns) < 0)
+        return ERR_NOMEM;
     if (!rec->profile->samples) {
         explain_no_samples(rec);
         /* A file that explains this is more useful than an error, unless the process was never sampled. */
@@ -531,6 +574,8 @@ static int run(struct record *rec)
         return r;
     report_ready(rec);
     say_start(rec);
+    if (rec->tree.n)
+        cpu_limit_find(rec->tree.items[0].pid, &rec->cpu_limit);
     rec->progress = progress_new(STDERR_FILENO, rec->o->hide_progress);
     r = loop_run(&rec->loop);
     rec->progress = progress_free(rec->progress);

@@ -29,6 +29,11 @@ void report_line(FILE *out, const struct options *o, const char *fmt, va_list ar
 
 int report_contradiction(const struct options *o, struct error_text *text)
 {
+    if (o->mode && (o->idle || o->gil)) {
+        error_text_what(text, ERR_USAGE, "--mode and %s cannot be combined", o->idle ? "--idle" : "--gil");
+        error_text_hint(text, o->idle ? "Use --mode wall, which includes idle threads." : "Use --mode gil.");
+        return ERR_USAGE;
+    }
     if (!o->nonblocking || !(o->native || o->native_all))
         return 0;
     error_text_what(text, ERR_USAGE,

@@ -16,7 +16,8 @@ struct account {
     const struct loop *loop;
     const struct sampler *sampler;
     const struct profile *profile;
-    pid_t pid; /* of the root process; 0: none */
+    pid_t pid;             /* of the root process; 0: none */
+    uint64_t throttled_ns; /* how long its CPU limit kept it off the CPU during the recording */
 };
 
 void summary_write(const struct account *a);

@@ -21,7 +21,22 @@ struct raw_line {
     char *text;
     size_t cap;
     size_t *ends;
+    uint64_t carry; /* of raw_count */
 };
+
+/* The number of samples that a time corresponds to. What is left over counts for the next line, so that the sum of all lines,
+ * and of each function, is right within one. */
+static uint64_t raw_count(const struct profile *p, struct raw_line *line, uint64_t value)
+{
+    uint64_t interval = p->options.interval_ns, n;
+
+    if (p->options.measure == NULL)
+        return value;
+    line->carry += value;
+    n = line->carry / interval;
+    line->carry %= interval;
+    return n;
+}
 
 static void raw_clean(char *s, size_t len)
 {
@@ -66,19 +81,21 @@ static int raw_line_put(struct raw_line *line, uint32_t depth, const char *text)
 static int raw_write_tree(const struct profile *p, const struct tree *tree, const struct out_options *options,
                           struct raw_line *line, char **texts, FILE *out)
 {
-    /* The root has samples if pruning removed whole stacks. */
-    if (tree->nodes[0].self > 0)
-        fprintf(out, "[rare calls] %" PRIu64 "\n", tree->nodes[0].self);
+    uint64_t count = raw_count(p, line, tree->nodes[0].self);
+
+    if (count > 0) /* pruning removed whole stacks */
+        fprintf(out, "[rare calls] %" PRIu64 "\n", count);
     for (uint32_t i = tree_next(tree, 0, true); i != 0; i = tree_next(tree, i, true)) {
         const struct tree_node *node = &tree->nodes[i];
         const char *text = raw_frame(p, node->frame, options, texts);
 
         if (text == NULL || raw_line_put(line, node->depth, text) < 0)
             return ERR_NOMEM;
-        if (node->self == 0)
+        count = raw_count(p, line, node->self);
+        if (count == 0)
             continue;
         fwrite(line->text, 1, line->ends[node->depth], out);
-        fprintf(out, " %" PRIu64 "\n", node->self);
+        fprintf(out, " %" PRIu64 "\n", count);
     }
     return 0;
 }

@@ -434,11 +434,11 @@ static int add_spans(struct profile *p, struct profile_thread *t, uint32_t node,
 
     while (count > 0) {
         uint32_t n = count < UINT32_MAX ? (uint32_t)count : UINT32_MAX;
-        uint64_t begin = t->n_spans > 0 ? t->spans[t->n_spans - 1].last_ns + interval : 0;
+        uint64_t begin = t->n_spans > 0 ? t->spans[t->n_spans - 1].end_ns : 0;
 
         if (grow_array((void **)&t->spans, &t->cap_spans, t->n_spans + 1, sizeof(*t->spans)) < 0)
             return ERR_NOMEM;
-        t->spans[t->n_spans++] = (struct profile_span){begin, begin + (n - 1) * interval, node, n};
+        t->spans[t->n_spans++] = (struct profile_span){begin, begin + n * interval, n * interval, node, n};
         p->n_spans++;
         count -= n;
     }
@@ -463,6 +463,7 @@ static int add_samples(struct folded *f, size_t n_roots, uint64_t count)
         return r;
     p->nodes[node].self += count;
     p->samples += count;
+    p->total += count;
     return profile_enforce_limits(p);
 }
 

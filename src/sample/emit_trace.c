@@ -1,6 +1,7 @@
 /*
  * Builds a trace from a stack and passes it to the sink.
  */
+#include "base/clock.h"
 #include "base/grow.h"
 #include "base/hash.h"
 #include "sample/process_private.h"
@@ -33,11 +34,81 @@ static struct trace trace_of(const struct process *p, const struct sampled_threa
         .process = p->info, .thread_id = th->thread_id, .os_thread_id = th->os.tid, .thread_name = th->name};
 }
 
-static int emit(struct process *p, const struct trace *trace, process_sink sink, void *arg)
+/* A thread that has been woken and waits for a core does not have the GIL. One that was preempted in Python code has. */
+static bool owns_gil(const struct process *p, const struct sampled_thread *th)
 {
+    return th->tstate && threads_gil_holder(&p->py, th->interp) == th->tstate;
+}
+
+/* The time since the last stack of the thread. */
+static struct time_parts take_time(struct process *p, struct sampled_thread *th)
+{
+    struct sampler *s = p->sampler;
+    struct sched_stats stats = th->os.stats;
+    struct time_parts parts;
+    uint64_t now = clock_now_ns();
+
+    /* A thread that was asleep or kept off its core has not run since; one that ptrace stopped has the stats of then. */
+    if (!th->os.tid || !th->time.is_known || (!th->last.off_cpu && task_sched_stats(&th->os.task, &stats) < 0))
+        return (struct time_parts){.elapsed_ns = s->tick_ns, .run_ns = s->tick_ns};
+    if (s->options.mode == SAMPLER_CPU && thread_time_was_woken(&th->time, &stats, &th->os.task) && !owns_gil(p, th))
+        return (struct time_parts){0};
+    parts = thread_time_take(&th->time, &stats, th->last.has_stack, now, s->tick_ns);
+    s->lost_ns += parts.lost_ns;
+    s->core_wait_ns += parts.core_ns;
+    return parts;
+}
+
+void emit_lost(struct process *p, struct sampled_thread *th)
+{
+    struct sched_stats stats;
+
+    if (!th->os.tid || !th->time.is_known || task_sched_stats(&th->os.task, &stats) < 0)
+        return;
+    p->sampler->lost_ns += thread_time_take(&th->time, &stats, true, clock_now_ns(), UINT64_MAX).run_ns;
+}
+
+static int emit_part(struct process *p, struct trace *trace, enum trace_state state, uint64_t ns, process_sink sink,
+                     void *arg)
+{
+    if (!ns && p->sampler->options.mode != SAMPLER_COUNT) {
+        p->sampler->unweighted++;
+        return 0;
+    }
+    trace->state = state;
+    trace->weight_ns = ns;
+    trace->tick_ns = p->sampler->tick_ns;
     p->sampler->stacks++;
     p->sampler->unsure += trace->unsure;
     return sink(trace, arg);
+}
+
+/* Passes the stack on with the time that it stands for. */
+static int emit(struct process *p, struct sampled_thread *th, struct trace *trace, const struct time_parts *parts,
+                process_sink sink, void *arg)
+{
+    struct sampler *s = p->sampler;
+    uint64_t busy = parts->run_ns + parts->core_ns, core;
+    int r;
+
+    switch (s->options.mode) {
+    case SAMPLER_CPU:
+        s->attributed_ns += parts->run_ns;
+        return emit_part(p, trace, TRACE_RUNNING, parts->run_ns, sink, arg);
+    case SAMPLER_WALL:
+    case SAMPLER_WAIT:
+        if (!trace->active)
+            return emit_part(p, trace, th->last.state, parts->elapsed_ns, sink, arg);
+        core = busy ? (uint64_t)((double)parts->elapsed_ns * (double)parts->core_ns / (double)busy) : 0;
+        r = emit_part(p, trace, TRACE_WAITING_FOR_CORE, core, sink, arg);
+        if (r == 0 && s->options.mode == SAMPLER_WALL)
+            r = emit_part(p, trace, TRACE_RUNNING, parts->elapsed_ns - core, sink, arg);
+        return r;
+    case SAMPLER_COUNT:
+    case SAMPLER_GIL:
+        break;
+    }
+    return emit_part(p, trace, TRACE_RUNNING, s->tick_ns, sink, arg);
 }
 
 /* Replaces the innermost frames of an unpaused stack, which differed between the two reads. */
@@ -101,6 +172,7 @@ static int merge_native(struct process *p, const struct sampled_thread *th, stru
 int emit_stack(struct process *p, struct sampled_thread *th, bool active, process_sink sink, void *arg)
 {
     const struct frames *frames = &p->stack.frames;
+    struct time_parts parts = take_time(p, th);
     struct trace trace = trace_of(p, th);
 
     trace.active = active;
@@ -111,7 +183,7 @@ int emit_stack(struct process *p, struct sampled_thread *th, bool active, proces
     if (p->sampler->options.native)
         add_native_key(p, th, &trace);
     if (is_known(p, trace.key))
-        return emit(p, &trace, sink, arg);
+        return emit(p, th, &trace, &parts, sink, arg);
     if (grow_array((void **)&p->frames, &p->cap_frames, frames->n + 2, sizeof(*p->frames)) < 0)
         return ERR_NOMEM;
     trace.n_frames = frames->n + trace.unsure;
@@ -140,7 +212,7 @@ int emit_stack(struct process *p, struct sampled_thread *th, bool active, proces
     trace.frames = p->frames;
     if (p->sampler->options.native && p->native.captured && merge_native(p, th, &trace) < 0)
         return ERR_NOMEM;
-    return emit(p, &trace, sink, arg);
+    return emit(p, th, &trace, &parts, sink, arg);
 }
 
 /*
@@ -175,6 +247,7 @@ static bool is_blocked_again(struct process *p, struct sampled_thread *th)
 bool emit_unchanged(struct process *p, struct sampled_thread *th, process_sink sink, void *arg, int *ret)
 {
     struct trace trace = trace_of(p, th);
+    struct time_parts parts;
     struct sched_stats stats;
 
     th->os.stats_fresh = false;
@@ -193,6 +266,11 @@ bool emit_unchanged(struct process *p, struct sampled_thread *th, process_sink s
         *ret = 0;
         return true;
     }
+    if (p->sampler->options.mode == SAMPLER_CPU && th->time.is_known) {
+        p->sampler->unweighted++;
+        *ret = 0;
+        return true;
+    }
     trace.key = hash_mix(th->last.key, (uint64_t)(uintptr_t)p->info);
     trace.n_frames = th->last.n_frames;
     if (p->sampler->options.native) {
@@ -203,6 +281,7 @@ bool emit_unchanged(struct process *p, struct sampled_thread *th, process_sink s
     trace.active = th->last.active;
     if (!th->last.has_stack || p->sampler->options.gil_only || !is_known(p, trace.key))
         return false;
-    *ret = emit(p, &trace, sink, arg);
+    parts = take_time(p, th);
+    *ret = emit(p, th, &trace, &parts, sink, arg);
     return true;
 }

@@ -147,14 +147,11 @@ static int64_t pause_correction(struct loop *l, uint64_t took_ns)
 static uint64_t next_tick(struct loop *l, uint64_t due)
 {
     uint64_t now = clock_now_ns(), next = due + l->interval_ns + (uint64_t)pause_correction(l, now - l->woke_ns);
+    uint64_t skipped = now > next ? (now - next) / l->interval_ns + 1 : 0;
 
-    if (now > next) {
-        uint64_t skipped = (now - next) / l->interval_ns + 1;
-
-        l->missed += skipped;
-        next += skipped * l->interval_ns;
-    }
-    return next;
+    l->missed += skipped;
+    l->tree->sampler->tick_ns = (skipped + 1) * l->interval_ns;
+    return next + skipped * l->interval_ns;
 }
 
 /* Up to a fifth of the interval in either direction, so that sampling does not run in step with a periodic program. */
@@ -204,6 +201,16 @@ static int sample(struct loop *l, uint64_t start)
     return r == ERR_GONE ? 0 : r;
 }
 
+/* A stack is weighted with the time before it, so the time since the last tick needs a last one. */
+static int finish(struct loop *l, uint64_t start)
+{
+    struct sampler *s = l->tree->sampler;
+    int r = s->options.mode == SAMPLER_COUNT || s->options.mode == SAMPLER_GIL ? 0 : sample(l, start);
+
+    sampled_tree_settle(l->tree);
+    return r;
+}
+
 int loop_run(struct loop *l)
 {
     uint64_t start = clock_now_ns(), due = start;
@@ -213,6 +220,7 @@ int loop_run(struct loop *l)
     l->random = start | 1;
     l->woke_ns = start;
     l->python_seen_ns = start;
+    l->tree->sampler->tick_ns = l->interval_ns;
     clock_set_min_timer_slack();
     cpu_affinity_use_short_slice();
     use_realtime_if_late(l);
@@ -232,6 +240,8 @@ int loop_run(struct loop *l)
         leave_core_if_late(l);
     }
     r = l->error < 0 ? l->error : r;
+    if (r == 0 && l->end != LOOP_GONE)
+        r = finish(l, start);
     l->elapsed_ns = clock_now_ns() - start;
     cpu_affinity_use_realtime(&l->tree->sampler->pauser.affinity, false);
     cpu_affinity_unpin(&l->tree->sampler->pauser.affinity);

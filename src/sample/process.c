@@ -248,6 +248,7 @@ static struct process *process_new(struct sampler *s, pid_t pid)
     p->info = &p->own_info;
     p->pidfd = -1;
     p->user = run_as_user_of(pid);
+    p->table.since_ticks = s->options.mode != SAMPLER_COUNT ? s->since_ticks : 0;
     return p;
 }
 
@@ -374,6 +375,12 @@ int process_open_core(struct sampler *s, const struct core_file *core, const str
     return 0;
 }
 
+void process_count_from_now(struct process *p)
+{
+    if (p->table.since_ticks)
+        p->table.since_ticks = UINT64_MAX;
+}
+
 int process_detect_again(struct process *p)
 {
     int r;
@@ -386,6 +393,7 @@ int process_detect_again(struct process *p)
     p->codes = code_cache_new();
     if (!p->codes)
         return ERR_NOMEM;
+    process_count_from_now(p);
     thread_table_free(&p->table);
     p->has_execed = false;
     running_threads_forget(&p->running);

@@ -61,6 +61,9 @@ int process_read_stack(struct process *p, const struct stack_source *src, struct
 /* Passes the stack that was just read to the sink, and returns the sink's result or ERR_NOMEM. */
 int emit_stack(struct process *p, struct sampled_thread *th, bool active, process_sink sink, void *arg);
 
+/* Counts the CPU time of a thread since its last stack as lost: its stack cannot be read. */
+void emit_lost(struct process *p, struct sampled_thread *th);
+
 /* Reuses the last stack of a thread that has not run since. True when the stack was passed to the sink, with the
  * sink's result in `ret`, or when it is not wanted because the thread is idle. False: read the stack. */
 bool emit_unchanged(struct process *p, struct sampled_thread *th, process_sink sink, void *arg, int *ret);

@@ -108,6 +108,17 @@ static int read_other_states(struct process *p, const struct stack_source *src, 
     return r == ERR_NOMEM ? r : 0;
 }
 
+/* The kernel knows one thread, so its CPU time must not be attributed to each of its states. */
+static void share_time(struct process *p, const struct sampled_thread *th)
+{
+    for (size_t i = 0; i < p->threads.n; i++) {
+        struct sampled_thread *other = other_state(p, th, i);
+
+        if (other)
+            other->time = th->time;
+    }
+}
+
 static int sample_thread(struct process *p, struct sampled_thread *th, process_sink sink, void *arg)
 {
     struct sampler *s = p->sampler;
@@ -135,8 +146,10 @@ static int sample_thread(struct process *p, struct sampled_thread *th, process_s
         p->has_execed |= th->os.task.execed;
         p->listed_ns = 0; /* the thread may have ended: list the threads again */
         th->ended = r == ERR_GONE;
-        if (r != ERR_GONE)
+        if (r != ERR_GONE) {
             sampler_count_error(s, r);
+            emit_lost(p, th);
+        }
         return 0;
     }
     active = th->os.tid ? r != STACK_IDLE && p->stack.active : threads_gil_holder(&p->py, th->interp) == th->tstate;
@@ -152,7 +165,10 @@ static int sample_thread(struct process *p, struct sampled_thread *th, process_s
         s->no_gil++;
         return 0;
     }
-    return emit_stack(p, th, active, sink, arg);
+    r = emit_stack(p, th, active, sink, arg);
+    if (has_subinterpreters(p))
+        share_time(p, th);
+    return r;
 }
 
 /* The list is read while the target runs. Retry when it changed in the meantime. */
@@ -307,6 +323,20 @@ static int sample_process(struct process *p, process_sink sink, void *arg)
         return ERR_STARTING; /* sampled_tree.c reads the new command line and attaches again */
     /* Without a list we cannot tell which threads have no Python. */
     return r == 0 && p->sampler->options.native_all && p->listed_ns ? native_threads_sample(p, sink, arg) : r;
+}
+
+void process_settle(struct process *p)
+{
+    run_as_user_begin(p->user);
+    for (size_t i = 0; i < p->threads.n; i++) {
+        struct sampled_thread *th = thread_table_find(&p->table, p->threads.items[i].tstate);
+
+        if (!th)
+            continue;
+        emit_lost(p, th);
+        share_time(p, th);
+    }
+    run_as_user_end(p->user);
 }
 
 int process_sample(struct process *p, process_sink sink, void *arg)

@@ -40,6 +40,9 @@ static int attach(struct process_tree *t, struct tree_entry *e, uint64_t patienc
     if (r == 0) {
         process_move_info(e->process, &e->node->info);
         t->has_python = true;
+        if (e->was_attached)
+            process_count_from_now(e->process);
+        e->was_attached = true;
     }
     return r;
 }
@@ -152,6 +155,13 @@ static int entry_sample(struct process_tree *t, struct tree_entry *e, process_si
         e->recheck = true;
     }
     return r;
+}
+
+void sampled_tree_settle(struct process_tree *t)
+{
+    for (size_t i = 0; i < t->n; i++)
+        if (t->items[i].process && !t->items[i].dead)
+            process_settle(t->items[i].process);
 }
 
 int sampled_tree_sample(struct process_tree *t, process_sink sink, void *arg)

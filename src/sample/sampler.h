@@ -9,7 +9,17 @@
 #include "pause/pause.h"
 #include "sample/trace.h"
 
+/* What a stack counts for. */
+enum sampler_mode {
+    SAMPLER_COUNT, /* one sample: py-spy's manner, --idle and --gil */
+    SAMPLER_CPU,   /* the CPU time that the thread has used since its last stack */
+    SAMPLER_WALL,  /* the time since its last stack, divided into running and waiting */
+    SAMPLER_GIL,   /* the time since the last tick, for the thread that holds the GIL */
+    SAMPLER_WAIT,  /* the time that it waited since its last stack */
+};
+
 struct sampler_options {
+    enum sampler_mode mode;
     bool nonblocking;     /* never stop a thread */
     bool include_idle;    /* include threads that are not in state R */
     bool gil_only;        /* only threads that hold the GIL */
@@ -34,6 +44,7 @@ struct sampler {
     struct pauser pauser;
     /* Counters. */
     uint64_t stacks;                 /* passed to a sink */
+    uint64_t unweighted;             /* skipped because the thread has not run since its last stack */
     uint64_t idle;                   /* skipped because the thread was not in state R */
     uint64_t no_gil;                 /* skipped because the thread did not hold the GIL */
     uint64_t cut_locals;             /* with some variables not read */
@@ -42,6 +53,13 @@ struct sampler {
     uint64_t native_cut;             /* native stacks not unwound to the start of the thread */
     uint64_t native_failed;          /* stacks with Python frames that match no native frame */
     uint64_t errors[SAMPLER_ERRORS]; /* by code - ERR_NOMEM */
+    /* Time of all threads, in ns. */
+    uint64_t attributed_ns; /* CPU time that stacks were weighted with, */
+    uint64_t lost_ns;       /* CPU time without a stack */
+    uint64_t core_wait_ns;  /* time spent waiting for a CPU */
+    /* State. */
+    uint64_t tick_ns;     /* time that the current tick stands for */
+    uint64_t since_ticks; /* when the session began, in clock ticks since boot */
     struct func_table *funcs;
 };
 

@@ -21,6 +21,7 @@
  * long, and so on. Threads created by C code never get a name. */
 #define NAMES_RETRY_NS (10 * NS_PER_MS)
 #define NAMES_TRIES    3
+#define LEFT_MIN       64
 
 /* Threads that have no name yet. */
 struct unnamed_threads {
@@ -28,6 +29,54 @@ struct unnamed_threads {
     size_t n;
     bool is_new; /* at least one thread was not listed before */
 };
+
+/* Forgets threads that have ended. */
+static void drop_ended(struct thread_table *t, pid_t pid)
+{
+    size_t kept = 0;
+
+    for (size_t i = 0; i < t->n_left; i++) {
+        struct proc_stat st;
+
+        if (proc_stat_read(pid, t->left[i].tid, &st) == 0 && st.start_time == t->left[i].start_time)
+            t->left[kept++] = t->left[i];
+    }
+    t->n_left = kept;
+}
+
+/* Remembers how far the time of a thread has been attributed, in case that it calls Python again. Best effort. */
+static void leave_thread(struct thread_table *t, const struct sampled_thread *th, pid_t pid)
+{
+    if (!t->since_ticks || !th->os.tid || th->ended)
+        return;
+    if (t->n_left == t->cap_left && t->n_left >= LEFT_MIN)
+        drop_ended(t, pid);
+    if (grow_array((void **)&t->left, &t->cap_left, t->n_left + 1, sizeof(*t->left)) == 0)
+        t->left[t->n_left++] = (struct left_thread){th->os.tid, th->start_time, th->time};
+}
+
+static bool find_left(struct thread_table *t, struct sampled_thread *th)
+{
+    for (size_t i = 0; i < t->n_left; i++)
+        if (t->left[i].tid == th->os.tid && t->left[i].start_time == th->start_time) {
+            th->time = t->left[i].time;
+            th->time.is_new = th->time.was_elsewhere = true;
+            t->left[i] = t->left[--t->n_left];
+            return true;
+        }
+    return false;
+}
+
+static void thread_begin_time(struct thread_table *t, struct sampled_thread *th, pid_t pid)
+{
+    struct proc_stat st;
+
+    if (!t->since_ticks || !th->os.tid || proc_stat_read(pid, th->os.tid, &st) < 0)
+        return;
+    th->start_time = st.start_time;
+    if (!find_left(t, th))
+        thread_time_begin(&th->time, &th->os.task, st.start_time >= t->since_ticks, clock_now_ns());
+}
 
 /* Frees what a slot owns. */
 static void thread_drop(struct sampled_thread *th)
@@ -45,7 +94,8 @@ void thread_table_free(struct thread_table *t)
     hash_table_free(&t->by_tstate);
     free(t->names.items);
     free(t->tids);
-    *t = (struct thread_table){.core = t->core};
+    free(t->left);
+    *t = (struct thread_table){.core = t->core, .since_ticks = t->since_ticks};
 }
 
 struct sampled_thread *thread_table_find(struct thread_table *t, addr_t tstate)
@@ -73,13 +123,14 @@ static struct sampled_thread *table_entry(struct thread_table *t, addr_t tstate)
 }
 
 /* Forgets the threads that were not seen in this round. */
-static void table_drop_unseen(struct thread_table *t)
+static void table_drop_unseen(struct thread_table *t, pid_t pid)
 {
     size_t kept = 0;
 
     hash_table_clear(&t->by_tstate);
     for (size_t i = 0; i < t->n; i++) {
         if (t->items[i].seen != t->round) {
+            leave_thread(t, &t->items[i], pid);
             thread_drop(&t->items[i]);
             continue;
         }
@@ -299,6 +350,7 @@ int thread_table_update(struct thread_table *t, const struct python *py, pid_t p
             thread_init(th, pid, t->core ? 0 : tid_of(t, py, pid, in_pid_ns, threads, thread), thread);
             if (!th->os.tid && !t->core && thread->native_id)
                 thread_init(th, pid, tid_after_fork(t, py, pid, in_pid_ns, threads, thread), thread);
+            thread_begin_time(t, th, pid);
             th->was_sampled = was_sampled;
             th->name = name;
             if (t->core)
@@ -313,6 +365,6 @@ int thread_table_update(struct thread_table *t, const struct python *py, pid_t p
             unnamed.ids[unnamed.n - 1] = thread->thread_id;
     }
     if (r == 0 && t->n > threads->n)
-        table_drop_unseen(t);
+        table_drop_unseen(t, pid);
     return r == 0 ? read_names(t, py, threads, &unnamed) : r;
 }

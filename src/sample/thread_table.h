@@ -9,6 +9,8 @@
 #include "python/frames.h"
 #include "python/names.h"
 #include "python/threads.h"
+#include "sample/thread_time.h"
+#include "sample/trace.h"
 
 #include <sys/types.h>
 
@@ -16,9 +18,10 @@ struct core_file;
 
 /* The stack found by the last sample of a thread. It is valid while the thread's run count is unchanged. */
 struct last_stack {
-    bool off_cpu;   /* the thread was off-CPU; while its run count equals os.stats, it has not run since */
-    bool active;    /* it counts as running anyway: only the sampler kept it off its core */
-    bool has_stack; /* `key` and the fields below are valid */
+    bool off_cpu;           /* the thread was off-CPU; while its run count equals os.stats, it has not run since */
+    bool active;            /* it counts as running anyway: only the sampler kept it off its core */
+    bool has_stack;         /* `key` and the fields below are valid */
+    enum trace_state state; /* what it waits for, if it is not active */
     uint64_t key;
     size_t n_frames;
     bool owns_gil;
@@ -53,11 +56,20 @@ struct sampled_thread {
     addr_t entry; /* where the C stack entered Python last; ENTRY_UNKNOWN; ENTRY_NONE: no frames; 0: never read */
     struct read_plan plan;
     struct generator_root generator_root;
+    struct thread_time time;
+    uint64_t start_time; /* in clock ticks since boot, if table.since_ticks is set */
     struct last_stack last;
 };
 
 struct tid_pair {
     pid_t inner, outer;
+};
+
+/* A thread that lost its thread state and runs on: C code that calls Python now and then. */
+struct left_thread {
+    pid_t tid;
+    uint64_t start_time;
+    struct thread_time time;
 };
 
 struct thread_table {
@@ -76,6 +88,10 @@ struct thread_table {
     struct tid_pair *tids;
     size_t n_tids, cap_tids;
     uint64_t tids_round; /* the round in which `tids` were read */
+    /* For `time` of each thread. */
+    uint64_t since_ticks; /* start of the recording in clock ticks since boot; 0: not a recording */
+    struct left_thread *left;
+    size_t n_left, cap_left;
 };
 
 void thread_table_free(struct thread_table *t);

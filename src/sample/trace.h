@@ -66,6 +66,22 @@ struct proc_info {
     struct trace_signal signal;
 };
 
+/* What a thread did in the time that a trace stands for. */
+enum trace_state {
+    TRACE_RUNNING,
+    TRACE_WAITING_FOR_CORE,
+    TRACE_WAITING_FOR_GIL,
+    TRACE_WAITING_FOR_DISK,
+    TRACE_SLEEPING, /* in --mode wall: blocked in any other way */
+    TRACE_WAITING_FOR_LOCK,
+    TRACE_WAITING_FOR_EVENTS,
+    TRACE_WAITING_FOR_IO,
+    TRACE_WAITING_FOR_CHILD,
+    TRACE_STOPPED,
+    TRACE_BLOCKED, /* in another system call */
+    TRACE_STATES
+};
+
 /* The stack of one thread at one instant. `frames` are innermost first. */
 struct trace {
     const struct proc_info *process;
@@ -74,8 +90,11 @@ struct trace {
     const char *thread_name; /* NULL when unknown */
     bool active;             /* the thread was in state R before it was paused */
     bool owns_gil;
-    bool unsure;  /* read unpaused while the thread ran: the innermost frames are missing */
-    uint64_t key; /* equal for equal stacks of one thread; never 0 */
+    bool unsure; /* read unpaused while the thread ran: the innermost frames are missing */
+    enum trace_state state;
+    uint64_t weight_ns; /* the time that it stands for; 0: one sampling interval */
+    uint64_t tick_ns;   /* the time since the last tick, as a multiple of the interval; 0: one */
+    uint64_t key;       /* equal for equal stacks of one thread; never 0 */
     size_t n_frames;
     const struct frame *frames; /* NULL when `key` is in the receiver's known_keys */
 };

@@ -144,6 +144,15 @@ int proc_stat_read(pid_t pid, pid_t tid, struct proc_stat *ret)
     return r;
 }
 
+uint64_t proc_clock_ticks(void)
+{
+    uint64_t ticks = (uint64_t)sysconf(_SC_CLK_TCK);
+    struct timespec now;
+
+    clock_gettime(CLOCK_BOOTTIME, &now);
+    return (uint64_t)now.tv_sec * ticks + (uint64_t)now.tv_nsec / (NS_PER_S / ticks);
+}
+
 bool proc_is_alive(pid_t pid, uint64_t start_time)
 {
     struct proc_stat st;

@@ -44,6 +44,9 @@ static inline bool sched_stats_equal(const struct sched_stats *a, const struct s
     return a->run_count == b->run_count && a->run_ns == b->run_ns;
 }
 
+/* How often the thread has blocked; 0 when unknown. */
+uint64_t task_times_blocked(const struct task *t);
+
 /* Stack pointer and program counter of a thread that sleeps in a system call. */
 int task_waits_at(const struct task *t, uint64_t *ret_sp, uint64_t *ret_pc);
 

@@ -6,6 +6,7 @@
 #include "base/err.h"
 #include "base/log.h"
 #include "target/descriptors.h"
+#include "target/proc.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -121,6 +122,20 @@ int task_sched_stats(struct task *t, struct sched_stats *ret)
         return ERR_UNSUPPORTED;
     *ret = stats;
     return 0;
+}
+
+uint64_t task_times_blocked(const struct task *t)
+{
+    char buf[4096];
+    const char *p;
+    ssize_t got = read_file(t, -1, "status", buf, sizeof(buf) - 1);
+
+    if (got <= 0)
+        return 0;
+    buf[got] = '\0';
+    p = proc_status_field(buf, "voluntary_ctxt_switches");
+    p += strspn(p, " \t");
+    return parse_number(&p);
 }
 
 /* "NR ARG1 … ARG6 SP PC", or "running": proc_pid_syscall(5). */

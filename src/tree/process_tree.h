@@ -28,6 +28,7 @@ struct tree_entry {
     bool rejected;             /* not Python, or not readable: skip it until it calls exec */
     bool is_profiler;          /* a profiler: skip it and its children */
     bool dead;                 /* drop it at the next refresh */
+    bool was_attached;         /* now, or before it called exec */
     bool recheck;              /* reading failed, or it called exec: check it at the next refresh */
     int error;                 /* why it was rejected or is not attached yet */
     uint64_t retry_ns;

@@ -126,10 +126,10 @@ static void test_spans(void)
     t = &p->threads[0];
     CHECK_INT(t->n_spans, 3);
     CHECK_INT(t->spans[0].count, 3);
-    CHECK_INT(t->spans[0].last_ns, 25 * MS);
+    CHECK_INT(t->spans[0].end_ns, 35 * MS);
     CHECK_INT(t->spans[1].time_ns, 41 * MS);
     CHECK_INT(t->spans[2].count, 2);
-    CHECK_INT(t->spans[2].last_ns, 50 * MS);
+    CHECK_INT(t->spans[2].end_ns, 60 * MS);
     profile_free(p);
 }
 
@@ -290,8 +290,8 @@ static void test_coarsening(void)
     CHECK(p->coarsened > 0 && p->threads[0].n_spans <= 101 && p->n_spans == p->threads[0].n_spans);
     for (size_t i = 0; i < p->threads[0].n_spans; i++) {
         count += p->threads[0].spans[i].count;
-        CHECK(i == 0 || p->threads[0].spans[i].time_ns > last);
-        last = p->threads[0].spans[i].last_ns;
+        CHECK(i == 0 || p->threads[0].spans[i].time_ns >= last);
+        last = p->threads[0].spans[i].end_ns;
     }
     CHECK_INT(count, 1000);
     profile_free(p);
