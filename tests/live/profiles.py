@@ -109,7 +109,8 @@ def speedscope_stacks(text):
     stacks = collections.Counter()
     for profile in data["profiles"]:
         for sample, weight in zip(profile["samples"], profile["weights"]):
-            stacks[tuple(names[i] for i in sample)] += weight
+            if sample:
+                stacks[tuple(names[i] for i in sample)] += weight
     return stacks
 
 
@@ -135,11 +136,11 @@ def flamegraph_stacks(text):
     boxes = []
     for group in xml.fromstring(text).iter(SVG + "g"):
         title, rect = group.find(SVG + "title"), group.find(SVG + "rect")
-        match = title is not None and re.match(r"^(.*) \(([\d,]+) samples?, [\d.]+%\)$", title.text or "")
+        match = title is not None and re.match(r"^(.*) \(([\d,.]+) (?:samples?|s), [\d.]+%\)$", title.text or "")
         if match and rect is not None:
             x, width = (float(rect.get(key).rstrip("%")) for key in ("x", "width"))
             boxes.append((int(rect.get("y")), x + width / 2, x, x + width, match.group(1).partition(" (")[0],
-                          int(match.group(2).replace(",", ""))))
+                          float(match.group(2).replace(",", ""))))
     root = next(box for box in boxes if box[4] == "all")
     rows = sorted({box[0] for box in boxes}, key=lambda y: abs(y - root[0]))
     stacks = collections.Counter()
