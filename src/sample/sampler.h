@@ -13,7 +13,7 @@ struct sampler_options {
     bool nonblocking;     /* never stop a thread */
     bool include_idle;    /* include threads that are not in state R */
     bool gil_only;        /* only threads that hold the GIL */
-    bool find_gil_holder; /* report which thread holds the GIL */
+    bool find_gil_holder; /* report which thread holds the GIL, and which wait for it */
     bool native;          /* include native frames */
     bool native_all;      /* also those of the interpreter, and threads without Python */
     bool same_core;       /* read running threads from their own core instead of with ptrace */
@@ -42,6 +42,7 @@ struct sampler {
     uint64_t native_cut;             /* native stacks not unwound to the start of the thread */
     uint64_t native_failed;          /* stacks with Python frames that match no native frame */
     uint64_t errors[SAMPLER_ERRORS]; /* by code - ERR_NOMEM */
+    unsigned gil_looks;              /* at threads that may be about to wait for the GIL; bounded */
     struct func_table *funcs;
 };
 

@@ -74,8 +74,9 @@ struct trace {
     const char *thread_name; /* NULL when unknown */
     bool active;             /* the thread was in state R before it was paused */
     bool owns_gil;
-    bool unsure;  /* read unpaused while the thread ran: the innermost frames are missing */
-    uint64_t key; /* equal for equal stacks of one thread; never 0 */
+    bool waits_for_gil; /* asleep until it gets the GIL; not active */
+    bool unsure;        /* read unpaused while the thread ran: the innermost frames are missing */
+    uint64_t key;       /* equal for equal stacks of one thread; never 0 */
     size_t n_frames;
     const struct frame *frames; /* NULL when `key` is in the receiver's known_keys */
 };
