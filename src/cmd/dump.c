@@ -171,7 +171,7 @@ static void write_process(const struct proc_info *info, const struct traces *tra
 /* Detaches from each child once it is printed, to free its memory. */
 static int dump_tree(const struct options *o, struct process_tree *tree, struct error_text *text)
 {
-    struct dump_options out = {.full_filenames = o->full_filenames};
+    struct dump_options out = {.full_filenames = o->full_filenames, .as_py_spy = o->as_py_spy};
     struct traces traces = {0};
     uint64_t patience_ns = CHILD_PATIENCE_NS;
     size_t shown = 0, left = size_limit_of_dump(o);
@@ -217,7 +217,7 @@ static struct sampler *new_sampler(const struct options *o)
 
 static int dump_core(const struct options *o, struct error_text *text)
 {
-    struct dump_options out = {.full_filenames = o->full_filenames};
+    struct dump_options out = {.full_filenames = o->full_filenames, .as_py_spy = o->as_py_spy};
     struct sampler *s = new_sampler(o);
     struct postmortem pm = {0};
     struct traces traces = {0};

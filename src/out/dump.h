@@ -12,6 +12,7 @@
 /* For text only. */
 struct dump_options {
     bool full_filenames;
+    bool as_py_spy;    /* a thread that waits for the GIL is "idle", since callers parse the status */
     size_t max_frames; /* frames shown of each thread, half innermost and half outermost; 0 means all */
 };
 

@@ -113,6 +113,10 @@ static void dump_json_thread(const struct trace *trace, FILE *out)
         fputs(",\n    \"os_thread_id\": null", out);
     fprintf(out, ",\n    \"active\": %s", trace->active ? "true" : "false");
     fprintf(out, ",\n    \"owns_gil\": %s", trace->owns_gil ? "true" : "false");
+    fprintf(out, ",\n    \"state\": \"%s\"",
+            trace->waits_for_gil ? "waiting for the GIL"
+            : trace->active      ? "active"
+                                 : "idle");
     if (process->core)
         dump_json_signal(trace, out);
     if (process->inner_pid || process->container)

@@ -104,7 +104,10 @@ static void dump_text_frame(const struct frame *frame, const struct dump_options
 
 static void dump_text_thread(const struct trace *trace, const struct dump_options *options, FILE *out)
 {
-    const char *status = !trace->active ? "idle" : trace->owns_gil ? "active+gil" : "active";
+    const char *status = trace->waits_for_gil && !options->as_py_spy ? "waiting for the GIL"
+                         : !trace->active                            ? "idle"
+                         : trace->owns_gil                           ? "active+gil"
+                                                                     : "active";
 
     if (trace->os_thread_id > 0)
         fprintf(out, "Thread %d (%s)", (int)trace->os_thread_id, status);

@@ -139,6 +139,19 @@ static int find_interp_head(const struct files *files, struct mem *m, struct fou
     return search_interp_head(m, &f->image, layout_of(f->version.major, f->version.minor), &f->interp_head);
 }
 
+/* 2.7 and 3.6: the GIL consists of static variables of ceval.c, so only .symtab has them. */
+static void find_gil_variables(const struct files *files, const struct found *f, struct python *py)
+{
+    image_file_symbol(files, &f->image, "gil_cond", &py->gil.cond);
+    image_file_symbol(files, &f->image, "gil_mutex", &py->gil.mutex);
+    image_file_symbol(files, &f->image, "switch_cond", &py->gil.switch_cond);
+    image_file_symbol(files, &f->image, "switch_mutex", &py->gil.switch_mutex);
+    image_file_symbol(files, &f->image, "interpreter_lock", &py->interpreter_lock);
+    log_changed(LOG_LEVEL_DEBUG, "python", f->image.start ^ (uint64_t)files->pid, py->gil.cond | py->interpreter_lock,
+                "pid %d: locks of the GIL: %s", (int)files->pid,
+                py->gil.cond || py->interpreter_lock ? "in .symtab" : "unknown, no .symtab");
+}
+
 static int refuse_version(const struct debug_version *v, struct err_note *note)
 {
     return err_because(note, ERR_VERSION,
@@ -280,6 +293,8 @@ int detect_python(const struct files *files, struct mem *mem, const struct proc_
     if (!f.interp_head && find_interp_head(files, mem, &f) < 0)
         return ERR_STARTING;
     py.interp_head = f.interp_head;
+    if (!f.runtime)
+        find_gil_variables(files, &f, &py);
     py.image = f.image.start;
     py.how = describe_source(names, &f);
     py.cpu_word = find_cpu_word(mem, maps);

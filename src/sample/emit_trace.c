@@ -177,6 +177,7 @@ int emit_stack(struct process *p, struct sampled_thread *th, bool active, proces
 
     trace.active = active;
     trace.owns_gil = p->stack.owns_gil;
+    trace.waits_for_gil = p->stack.waits_for_gil;
     trace.unsure = p->stack.unsure;
     trace.key = hash_mix(p->stack.key, (uint64_t)(uintptr_t)p->info);
     trace.n_frames = frames->n;
@@ -278,6 +279,7 @@ bool emit_unchanged(struct process *p, struct sampled_thread *th, process_sink s
         trace.n_frames += th->last.n_native;
     }
     trace.owns_gil = th->last.owns_gil;
+    trace.waits_for_gil = th->last.waits_for_gil;
     trace.active = th->last.active;
     if (!th->last.has_stack || p->sampler->options.gil_only || !is_known(p, trace.key))
         return false;

@@ -157,6 +157,8 @@ static int sample_thread(struct process *p, struct sampled_thread *th, process_s
         active = true;
     if (active && has_subinterpreters(p) && !is_innermost_state(p, th))
         active = th->last.active = false;
+    if (p->stack.waits_for_gil && has_subinterpreters(p) && !is_innermost_state(p, th))
+        p->stack.waits_for_gil = th->last.waits_for_gil = false;
     if (r == STACK_IDLE || (!active && !s->options.include_idle)) {
         s->idle++;
         return 0;

@@ -23,7 +23,7 @@ struct sampler_options {
     bool nonblocking;     /* never stop a thread */
     bool include_idle;    /* include threads that are not in state R */
     bool gil_only;        /* only threads that hold the GIL */
-    bool find_gil_holder; /* report which thread holds the GIL */
+    bool find_gil_holder; /* report which thread holds the GIL, and which wait for it */
     bool native;          /* include native frames */
     bool native_all;      /* also those of the interpreter, and threads without Python */
     bool same_core;       /* read running threads from their own core instead of with ptrace */
@@ -60,6 +60,7 @@ struct sampler {
     /* State. */
     uint64_t tick_ns;     /* time that the current tick stands for */
     uint64_t since_ticks; /* when the session began, in clock ticks since boot */
+    unsigned gil_looks;              /* at threads that may be about to wait for the GIL; bounded */
     struct func_table *funcs;
 };
 

@@ -23,6 +23,9 @@
 #define GENERATOR_ROOT_SAMPLES 4 /* a loop may create its generators at the same address again and again */
 #define STATE_CHECK_NS         (150 * NS_PER_US)
 #define MAX_CYCLE              4096
+#define GIL_LOOKS              4                /* at a thread that may be about to wait for the GIL */
+#define GIL_LOOKS_MAX          256              /* at all threads together: less than 50 ms */
+#define GIL_LOOK_NS            (50 * NS_PER_US) /* before the first; then twice as long each time */
 /* How much of a native stack to copy during the pause: at each sample of a recording, or once for a dump. */
 #define NATIVE_LIMIT      ((size_t)1024 * 1024)
 #define NATIVE_LIMIT_ONCE ((size_t)64 * 1024 * 1024)
@@ -195,6 +198,27 @@ static addr_t innermost_entry(const struct stack *st, const struct python *py, c
     return ENTRY_UNKNOWN;
 }
 
+/* As gil_is_awaited(). Finds the locks of the GIL at the first call. */
+static int waits_for_gil(const struct stack_source *src, struct sampled_thread *th)
+{
+    if (!th->os.tid || th->os.dead)
+        return 0;
+    if (!th->gil_found)
+        th->gil_found = gil_find(src->py, th->interp, &th->gil);
+    return th->gil_found ? gil_is_awaited(src->py, &th->gil, &th->os.task) : 0;
+}
+
+static void read_gil_state(struct stack *st, const struct stack_source *src, struct sampled_thread *th,
+                           const struct pause *p)
+{
+    int waits;
+
+    st->owns_gil = threads_gil_holder(src->py, th->interp) == th->tstate;
+    waits = !st->owns_gil && p->look.state == 'S' ? waits_for_gil(src, th) : 0;
+    st->waits_for_gil = waits > 0;
+    st->active |= waits == ERR_TORN; /* it has woken up, but need not have run since */
+}
+
 static int read_once(struct stack *st, const struct stack_source *src, struct sampled_thread *th, const struct pause *p)
 {
     int r;
@@ -220,7 +244,7 @@ static int read_once(struct stack *st, const struct stack_source *src, struct sa
     if (src->sampler->options.locals && (r = read_locals(st, src, p)) < 0)
         return r;
     if (src->sampler->options.find_gil_holder)
-        st->owns_gil = threads_gil_holder(src->py, th->interp) == th->tstate;
+        read_gil_state(st, src, th, p);
     make_key(st, th);
     return 0;
 }
@@ -240,6 +264,7 @@ static void save_last_stack(struct sampled_thread *th, const struct stack *st, c
     th->last.key = st->key;
     th->last.n_frames = st->frames.n;
     th->last.owns_gil = st->owns_gil;
+    th->last.waits_for_gil = st->waits_for_gil;
 }
 
 /* A thread that was blocked in a system call resumes that call after the detach: see is_blocked_again in
@@ -383,12 +408,13 @@ static int try_read(struct stack *st, const struct stack_source *src, struct sam
     return r;
 }
 
-int stack_read(struct stack *st, const struct stack_source *src, struct sampled_thread *th, bool include_idle)
+static int read_with_retries(struct stack *st, const struct stack_source *src, struct sampled_thread *th,
+                             bool include_idle)
 {
     /* Reading variables takes longer than a thread can be kept off its core. */
     int r = ERR_TORN, gentle = src->sampler->options.locals ? 1 : GENTLE_TRIES;
 
-    st->owns_gil = st->unsure = st->heads_checked = false;
+    st->owns_gil = st->waits_for_gil = st->unsure = st->heads_checked = false;
     st->need_ptrace = src->native && !src->sampler->pauser.ptrace_refused && !may_use_perf_regs(src, th);
     for (int i = 0; i < MAX_TRIES && is_transient(r); i++) {
         /* Let the thread run past the inconsistent state. On our own core it only runs while we sleep. */
@@ -411,13 +437,38 @@ int stack_read(struct stack *st, const struct stack_source *src, struct sampled_
     return r;
 }
 
+/* A thread that waits for the GIL wakes up every few milliseconds to look for it, and goes back to sleep within
+ * microseconds. True if this thread, which was awake but did not hold the GIL, was caught at that. */
+static bool goes_back_to_wait(const struct stack *st, const struct stack_source *src, struct sampled_thread *th)
+{
+    struct sampler *s = src->sampler;
+
+    if (!s->options.find_gil_holder || s->options.recording || !st->active || st->owns_gil ||
+        !threads_gil_holder(src->py, th->interp))
+        return false;
+    for (int i = 0; i < GIL_LOOKS && s->gil_looks < GIL_LOOKS_MAX; i++) {
+        s->gil_looks++;
+        clock_sleep_ns(GIL_LOOK_NS << i);
+        if (waits_for_gil(src, th) > 0)
+            return true;
+    }
+    return false;
+}
+
+int stack_read(struct stack *st, const struct stack_source *src, struct sampled_thread *th, bool include_idle)
+{
+    int r = read_with_retries(st, src, th, include_idle);
+
+    return r == 0 && goes_back_to_wait(st, src, th) ? read_with_retries(st, src, th, include_idle) : r;
+}
+
 int stack_read_native(struct stack *st, const struct stack_source *src, struct sampled_thread *th, bool include_idle)
 {
     struct pause pause;
     int r = pause_begin(&src->sampler->pauser, &th->os, true, 0, &pause);
 
     st->frames.n = 0;
-    st->owns_gil = st->unsure = st->truncated = false;
+    st->owns_gil = st->waits_for_gil = st->unsure = st->truncated = false;
     st->key = hash_mix(1, (uint64_t)th->os.tid);
     th->last.has_stack = th->last.off_cpu = th->last.blocked = false;
     if (r < 0)

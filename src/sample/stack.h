@@ -21,10 +21,11 @@ struct stack {
     uint64_t checked_ns;  /* when the code objects were last checked for changes */
     uint64_t code_reads;  /* code_cache_reads() at the last stack */
     uint64_t new_code_ns; /* when code_cache_reads() last increased */
-    bool active;          /* the thread was in state R */
+    bool active;          /* the thread was in state R, or has woken up since */
     bool need_ptrace;     /* the next try must use ptrace */
     bool retry_at_once;   /* the last try checked the run count only afterwards: see pause.check_after */
     bool owns_gil;
+    bool waits_for_gil;             /* it was asleep until it gets the GIL */
     bool unsure;                    /* read unpaused while the thread ran: only the outermost frames are valid */
     bool heads_checked, heads_same; /* the heads of the thread lists were read, and are unchanged */
     bool truncated;                 /* core file: the callers of the outermost frame could not be read */

@@ -7,6 +7,7 @@
 #include "base/hash_table.h"
 #include "pause/pause.h"
 #include "python/frames.h"
+#include "python/gil.h"
 #include "python/names.h"
 #include "python/threads.h"
 #include "sample/thread_time.h"
@@ -25,6 +26,7 @@ struct last_stack {
     uint64_t key;
     size_t n_frames;
     bool owns_gil;
+    bool waits_for_gil;
     uint64_t native_key;
     size_t n_native;
     bool blocked; /* ptrace interrupted a system call, which the kernel restarts; these were its registers */
@@ -52,6 +54,8 @@ struct sampled_thread {
     bool was_sampled;   /* at least once since it was first listed */
     bool ended;         /* the kernel thread has ended; another thread may reuse the thread state */
     struct os_thread os;
+    struct gil_locks gil; /* of the interpreter, if gil_found */
+    bool gil_found;
     struct frames_state frames;
     addr_t entry; /* where the C stack entered Python last; ENTRY_UNKNOWN; ENTRY_NONE: no frames; 0: never read */
     struct read_plan plan;

@@ -90,7 +90,8 @@ struct trace {
     const char *thread_name; /* NULL when unknown */
     bool active;             /* the thread was in state R before it was paused */
     bool owns_gil;
-    bool unsure; /* read unpaused while the thread ran: the innermost frames are missing */
+    bool waits_for_gil; /* asleep until it gets the GIL; not active */
+    bool unsure;        /* read unpaused while the thread ran: the innermost frames are missing */
     enum trace_state state;
     uint64_t weight_ns; /* the time that it stands for; 0: one sampling interval */
     uint64_t tick_ns;   /* the time since the last tick, as a multiple of the interval; 0: one */

@@ -11,6 +11,7 @@
 struct task {
     pid_t pid, tid;
     int stat_fd, sched_fd; /* -1: opened for each read, if descriptors are scarce */
+    int syscall_fd;        /* the same; opened at the first use */
     uint64_t stack;        /* address of the process's stack; 0: not read yet, or hidden */
     bool execed;           /* that address has changed: the process has called exec */
 };
@@ -48,6 +49,10 @@ static inline bool sched_stats_equal(const struct sched_stats *a, const struct s
 uint64_t task_times_blocked(const struct task *t);
 
 /* Stack pointer and program counter of a thread that sleeps in a system call. */
-int task_waits_at(const struct task *t, uint64_t *ret_sp, uint64_t *ret_pc);
+int task_waits_at(struct task *t, uint64_t *ret_sp, uint64_t *ret_pc);
+
+/* The address of the futex that a thread sleeps on, and its stack pointer. ERR_TORN if it is awake; ERR_UNSUPPORTED if it
+ * sleeps for another reason, or if we may not know: this needs the same permission as reading the memory. */
+int task_sleeps_on(struct task *t, uint64_t *ret_futex, uint64_t *ret_sp);
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * /proc/PID/task/TID/stat and schedstat: state, CPU and run count of a thread.
+ * /proc/PID/task/TID/stat, schedstat and syscall: state, CPU and run count of a thread, and what it waits for.
  */
 #include "target/task.h"
 
@@ -13,6 +13,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 static int open_file(const struct task *t, const char *name)
@@ -25,7 +26,7 @@ static int open_file(const struct task *t, const char *name)
 
 void task_open(struct task *t, pid_t pid, pid_t tid)
 {
-    *t = (struct task){.pid = pid, .tid = tid};
+    *t = (struct task){.pid = pid, .tid = tid, .syscall_fd = -1};
     t->stat_fd = descriptors_keep(open_file(t, "stat"));
     t->sched_fd = descriptors_keep(open_file(t, "schedstat"));
     if (t->sched_fd < 0)
@@ -38,7 +39,9 @@ void task_close(struct task *t)
         close(t->stat_fd);
     if (t->sched_fd >= 0)
         close(t->sched_fd);
-    t->stat_fd = t->sched_fd = -1;
+    if (t->syscall_fd >= 0)
+        close(t->syscall_fd);
+    t->stat_fd = t->sched_fd = t->syscall_fd = -1;
 }
 
 static ssize_t read_file(const struct task *t, int fd, const char *name, char *buf, size_t size)
@@ -139,20 +142,53 @@ uint64_t task_times_blocked(const struct task *t)
 }
 
 /* "NR ARG1 … ARG6 SP PC", or "running": proc_pid_syscall(5). */
-int task_waits_at(const struct task *t, uint64_t *ret_sp, uint64_t *ret_pc)
+static int read_syscall(struct task *t, char *buf, size_t size)
+{
+    ssize_t got;
+
+    if (t->syscall_fd < 0)
+        t->syscall_fd = descriptors_keep(open_file(t, "syscall"));
+    got = read_file(t, t->syscall_fd, "syscall", buf, size - 1);
+    if (got <= 0)
+        return ERR_UNSUPPORTED;
+    buf[got] = '\0';
+    return 0;
+}
+
+int task_waits_at(struct task *t, uint64_t *ret_sp, uint64_t *ret_pc)
 {
     char buf[256];
     const char *last;
     uint64_t sp, pc;
-    ssize_t got = read_file(t, -1, "syscall", buf, sizeof(buf) - 1);
 
-    if (got <= 0)
+    if (read_syscall(t, buf, sizeof(buf)) < 0)
         return ERR_UNSUPPORTED;
-    buf[got] = '\0';
     last = skip_fields(buf, 7);
     if (!last || sscanf(last, "%" SCNx64 " %" SCNx64, &sp, &pc) != 2)
         return ERR_UNSUPPORTED;
     *ret_sp = sp;
     *ret_pc = pc;
+    return 0;
+}
+
+/* restart_syscall(2) resumes a futex call with a timeout that a signal or ptrace has interrupted. The registers still
+ * contain the arguments. */
+int task_sleeps_on(struct task *t, uint64_t *ret_futex, uint64_t *ret_sp)
+{
+    char buf[256];
+    const char *last;
+    uint64_t futex, sp;
+    long number;
+
+    if (read_syscall(t, buf, sizeof(buf)) < 0)
+        return ERR_UNSUPPORTED;
+    if (strncmp(buf, "running", 7) == 0)
+        return ERR_TORN;
+    last = skip_fields(buf, 7);
+    if (!last || sscanf(buf, "%ld %" SCNx64, &number, &futex) != 2 || sscanf(last, "%" SCNx64, &sp) != 1 ||
+        (number != SYS_futex && number != SYS_restart_syscall))
+        return ERR_UNSUPPORTED;
+    *ret_futex = futex;
+    *ret_sp = sp;
     return 0;
 }

@@ -5,7 +5,7 @@ import re
 from processes import at_rest
 from program import run
 
-THREAD = re.compile(r'^Thread (\d+) \((idle|active|active\+gil)\)(?:: "(.*)")?$')
+THREAD = re.compile(r'^Thread (\d+) \((idle|active|active\+gil|waiting for the GIL)\)(?:: "(.*)")?$')
 FRAME = re.compile(r"^    (\S.*|) \((.*?)(?::(\d+))?\)$")
 RULE = re.compile(r"^-{3,}$")
 
@@ -52,8 +52,8 @@ def parse_json(text):
     """Parses a JSON dump into the same dicts as parse_text; checks the keys that callers rely on."""
     threads = json.loads(text)
     for thread in threads:
-        assert set(thread) - {"container"} == {"pid", "thread_id", "thread_name", "os_thread_id", "active", "owns_gil", "process_info",
-                               "frames"}, thread.keys()
+        assert set(thread) - {"container"} == {"pid", "thread_id", "thread_name", "os_thread_id", "active", "owns_gil", "state",
+                               "process_info", "frames"}, thread.keys()
         for frame in thread["frames"]:
             assert set(frame) == {"name", "filename", "module", "short_filename", "line", "locals", "is_entry",
                                   "is_shim_entry"}, frame.keys()

@@ -10,6 +10,7 @@
 #include "python/debug_offsets.h"
 #include "python/detect.h"
 #include "python/frames.h"
+#include "python/gil.h"
 #include "python/names.h"
 #include "python/threads.h"
 #include "stack_reader.h"
@@ -123,6 +124,7 @@ static void read_threads(struct hostile *h, const struct python *py)
     h->names.n = 0;
     for (size_t i = 0; i < h->list.n && i < MAX_THREADS; i++) {
         const struct py_thread *t = &h->list.items[i];
+        struct gil_locks locks;
         size_t sure;
         bool cut;
 
@@ -130,6 +132,8 @@ static void read_threads(struct hostile *h, const struct python *py)
             names_read(py, t->interp, &h->names);
         last = t->interp;
         threads_gil_holder(py, t->interp);
+        if (gil_find(py, t->interp, &locks))
+            gil_has_futex(py, &locks, locks.cond + 1024, locks.cond);
         if (h->runs % 3 == 0 && stack_reader_unpaused(&h->readers[i], &h->frames, py, t->tstate, &sure, &cut) == 0 &&
             sure < h->frames.n)
             frames_keep_outermost(&h->frames, sure);

@@ -100,7 +100,7 @@ static const struct trace traces[] = {
      .os_thread_id = 200,
      .thread_name = "\" onload=",
      STACK(stack_sleep)},
-    {.process = &worker, .thread_id = 0x7f0000005000, .os_thread_id = 201, .thread_name = NULL},
+    {.process = &worker, .thread_id = 0x7f0000005000, .os_thread_id = 201, .thread_name = NULL, .waits_for_gil = true},
 };
 
 static const struct out_options plain = {
@@ -467,6 +467,11 @@ static void test_dump_text(void)
     for (const char *s = w.text; *s != '\0'; s++)
         if (*s < ' ' && *s > 0 && *s != '\n')
             CHECK(!"a control byte in dump's text");
+    free(w.text);
+    written_open(&w);
+    dump_text(&worker, traces + 4, 1, &(struct dump_options){.as_py_spy = true}, true, w.file);
+    written_close(&w);
+    CHECK(strstr(w.text, "Thread 201 (idle)\n") != NULL);
     free(w.text);
 }
 

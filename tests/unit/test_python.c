@@ -6,6 +6,7 @@
 #include "fake_python.h"
 #include "python/debug_offsets.h"
 #include "python/detect.h"
+#include "python/gil.h"
 #include "python/names.h"
 #include "python/objects.h"
 #include "python/search.h"
@@ -89,6 +90,92 @@ static void test_threads_bad(void)
         threads_free(&threads);
         fake_python_free(&p);
     }
+}
+
+static addr_t gil_start(const struct fake_python *p, const struct fake_thread *t)
+{
+    const struct layout *l = &p->py.layout;
+
+    return l->in_gil == NO ? p->runtime + (addr_t)l->rt_gil_locked
+                           : fake_mem_get(p->mem, t->interp + (addr_t)l->in_gil) + (addr_t)l->gil_locked;
+}
+
+/* 3.7 and later: the condition variables and mutexes that follow `locked` and `switch_number`. */
+static void test_gil_locks(void)
+{
+    for (size_t i = fake_version_index(3, 7); i < N_VERSIONS; i++) {
+        struct fake_python p;
+        struct fake_thread t;
+        struct gil_locks locks;
+        addr_t start, size = 2 * (48 + 40);
+
+        fake_python_init_nth(&p, i, ROOM);
+        t = fake_thread_add(&p, fake_interp_add(&p), 1, 11);
+        start = gil_start(&p, &t) + 16;
+        CHECK(gil_find(&p.py, t.interp, &locks));
+        CHECK_INT(locks.cond, start);
+        for (addr_t at = 0; at < size; at += 4)
+            CHECK(gil_has_futex(&p.py, &locks, start + at, FAKE_C));
+        CHECK(!gil_has_futex(&p.py, &locks, start - 4, FAKE_C));
+        CHECK(!gil_has_futex(&p.py, &locks, start + size, FAKE_C));
+        CHECK(!gil_has_futex(&p.py, &locks, 0, FAKE_C));
+        if (p.py.layout.in_gil != NO) {
+            fake_mem_put(p.mem, t.interp + (addr_t)p.py.layout.in_gil, 0);
+            CHECK(!gil_find(&p.py, t.interp, &locks));
+        }
+        fake_python_free(&p);
+    }
+}
+
+/* 2.7 and 3.6: static variables, which only .symtab has. */
+static void test_gil_variables(void)
+{
+    struct fake_python p;
+    struct gil_locks locks;
+    addr_t lock;
+
+    fake_python_init(&p, 3, 6, ROOM);
+    CHECK(!gil_find(&p.py, 0, &locks));
+    p.py.gil = (struct gil_locks){.cond = 0x5000, .mutex = 0x6000}; /* the compiler chooses their order */
+    CHECK(gil_find(&p.py, 0, &locks));
+    CHECK(gil_has_futex(&p.py, &locks, 0x5000 + 44, FAKE_C) && gil_has_futex(&p.py, &locks, 0x6000, FAKE_C));
+    CHECK(!gil_has_futex(&p.py, &locks, 0x5000 + 48, FAKE_C) && !gil_has_futex(&p.py, &locks, 0, FAKE_C));
+    fake_python_free(&p);
+
+    fake_python_init(&p, 2, 7, ROOM);
+    CHECK(!gil_find(&p.py, 0, &locks));
+    lock = p.py.interpreter_lock = fake_alloc(&p, 8);
+    CHECK(!gil_find(&p.py, 0, &locks)); /* no thread has been started */
+    fake_mem_put(p.mem, lock, 0x5000);
+    CHECK(gil_find(&p.py, 0, &locks));
+    CHECK(gil_has_futex(&p.py, &locks, 0x5000, FAKE_C));
+    CHECK(!gil_has_futex(&p.py, &locks, 0x5030, FAKE_C)); /* the next lock in the heap */
+    fake_python_free(&p);
+}
+
+/* musl: a list of waiters, each on the stack of its thread. */
+static void test_gil_musl(void)
+{
+    struct fake_python p;
+    addr_t cond, stack;
+    struct gil_locks locks;
+
+    fake_python_init(&p, 3, 12, ROOM);
+    cond = fake_alloc(&p, 48);
+    stack = fake_alloc(&p, 256);
+    locks = (struct gil_locks){.cond = cond};
+    CHECK(!gil_has_futex(&p.py, &locks, stack + 64 + 20, stack));
+    fake_mem_put(p.mem, cond + 8, stack + 128);
+    fake_mem_put(p.mem, stack + 128 + 8, stack + 64);
+    CHECK(gil_has_futex(&p.py, &locks, stack + 128 + 20, stack));
+    CHECK(gil_has_futex(&p.py, &locks, stack + 64 + 20, stack));
+    CHECK(!gil_has_futex(&p.py, &locks, stack + 64 + 24, stack));      /* another word of the stack */
+    CHECK(!gil_has_futex(&p.py, &locks, stack + 64 + 20, stack + 96)); /* of another thread */
+    fake_mem_put(p.mem, stack + 64 + 8, stack + 128);                  /* an endless cycle */
+    CHECK(!gil_has_futex(&p.py, &locks, stack + 20, stack));
+    fake_mem_put(p.mem, stack + 64 + 8, 0x10);
+    CHECK(!gil_has_futex(&p.py, &locks, stack + 20, stack));
+    fake_python_free(&p);
 }
 
 static void test_gil(void)
@@ -522,6 +609,9 @@ int main(int argc, char **argv)
     TEST_RUN(test_threads);
     TEST_RUN(test_threads_bad);
     TEST_RUN(test_gil);
+    TEST_RUN(test_gil_locks);
+    TEST_RUN(test_gil_variables);
+    TEST_RUN(test_gil_musl);
     TEST_RUN(test_tid_offset);
     TEST_RUN(test_names);
     TEST_RUN(test_names_wanted);

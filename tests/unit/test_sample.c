@@ -12,8 +12,10 @@
 #include "test.h"
 
 #include <fcntl.h>
+#include <linux/futex.h>
 #include <signal.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -274,20 +276,43 @@ static void test_ran_only_before(void)
     CHECK(!ran_only_before(1, 1000, 0, 5000)); /* with a complete run in the middle of it */
 }
 
-/* A child that blocks in a system call. */
-static pid_t start_blocked(struct task *task)
+/* A child that blocks in a system call: on `futex`, if it is not NULL. */
+static pid_t start_blocked(struct task *task, int *futex)
 {
     struct task_look look = {0};
     pid_t pid = fork();
 
-    if (pid == 0)
-        for (;;)
+    while (pid == 0)
+        if (futex)
+            syscall(SYS_futex, futex, FUTEX_WAIT, *futex, NULL);
+        else
             pause();
     CHECK(pid > 0);
     task_open(task, pid, pid);
     while (task_look(task, &look) == 0 && look.state != 'S')
         clock_sleep_ns(NS_PER_MS);
     return pid;
+}
+
+static void test_sleeps_on(void)
+{
+    static int word;
+
+    for (int i = 0; i < 2; i++) {
+        struct task task;
+        pid_t pid = start_blocked(&task, i ? &word : NULL);
+        uint64_t futex = 0, sp, sp2, pc;
+        int r = task_sleeps_on(&task, &futex, &sp);
+
+        if (task_waits_at(&task, &sp2, &pc) == 0) { /* the kernel lets us read /proc/PID/syscall */
+            CHECK_INT(r, i ? 0 : ERR_UNSUPPORTED);
+            CHECK(!i || (futex == (uintptr_t)&word && sp == sp2));
+        }
+        kill(pid, SIGKILL);
+        CHECK_INT(waitpid(pid, NULL, 0), pid);
+        CHECK_INT(task_sleeps_on(&task, &futex, &sp), ERR_UNSUPPORTED);
+        task_close(&task);
+    }
 }
 
 /* Whether emit_unchanged() concludes that the thread is in the call that ptrace interrupted, if the kernel has scheduled
@@ -343,7 +368,7 @@ static void test_blocked_again(void)
     p.py = fake.py;
     p.py.mem = snapshot_mem(p.snapshot);
     th.tstate = t.tstate;
-    th.os.tid = start_blocked(&th.os.task);
+    th.os.tid = start_blocked(&th.os.task, NULL);
     CHECK(!stack_is_same(&p.stack, &src, &th)); /* there is no last stack */
     th.last.key = p.stack.key;
 
@@ -371,6 +396,7 @@ int main(int argc, char **argv)
     TEST_RUN(test_thread_churn);
     TEST_RUN(test_process_tree);
     TEST_RUN(test_ran_only_before);
+    TEST_RUN(test_sleeps_on);
     TEST_RUN(test_blocked_again);
     return test_finish("test_sample");
 }
