@@ -332,18 +332,18 @@ static int attach(struct record *rec)
     struct err_note note = {0};
     int r;
 
-    rec->sampler = sampler_new(&(struct sampler_options){.nonblocking = o->nonblocking,
-                                                         .mode = mode,
-                                                         .include_idle = o->idle || mode == SAMPLER_WALL ||
-                                                                         mode == SAMPLER_WAIT || mode == SAMPLER_GIL,
-                                                         .gil_only = gil_only,
-                                                         .find_gil_holder = gil_only,
-                                                         .same_core = !o->nonblocking,
-                                                         .native = o->native || o->native_all,
-                                                         .native_all = o->native_all,
-                                                         .patience_ns = PAUSE_PATIENCE_NS,
-                                                         .recording = true,
-                                                         .known_keys = profile_known_keys(rec->profile)});
+    rec->sampler = sampler_new(&(struct sampler_options){
+        .nonblocking = o->nonblocking,
+        .mode = mode,
+        .include_idle = o->idle || mode == SAMPLER_WALL || mode == SAMPLER_WAIT || mode == SAMPLER_GIL,
+        .gil_only = gil_only,
+        .find_gil_holder = gil_only || mode == SAMPLER_WALL || mode == SAMPLER_WAIT,
+        .same_core = !o->nonblocking,
+        .native = o->native || o->native_all,
+        .native_all = o->native_all,
+        .patience_ns = PAUSE_PATIENCE_NS,
+        .recording = true,
+        .known_keys = profile_known_keys(rec->profile)});
     rec->tree = (struct process_tree){.sampler = rec->sampler,
                                       .subprocesses = o->subprocesses,
                                       .max_depth = o->subprocess_depth,

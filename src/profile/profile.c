@@ -216,12 +216,17 @@ bool profile_is_contiguous(const struct profile *p, uint64_t end_ns, uint64_t ti
     return time_ns <= end_ns + p->options.interval_ns / 2;
 }
 
+static uint64_t profile_weight(const struct profile *p, const struct trace *trace)
+{
+    return trace->weight_ns > 0 ? trace->weight_ns : p->options.interval_ns;
+}
+
 /* A tick that comes late stands for the time before it as well, so a gap is filled if only the sampler was late. */
 static int profile_span_add(struct profile *p, struct profile_thread *t, uint32_t node, const struct trace *trace,
                             uint64_t time_ns)
 {
     struct profile_span *last = t->n_spans > 0 ? &t->spans[t->n_spans - 1] : NULL;
-    uint64_t interval = p->options.interval_ns, weight = trace->weight_ns ? trace->weight_ns : interval;
+    uint64_t interval = p->options.interval_ns, weight = profile_weight(p, trace);
     uint64_t late_ns = trace->tick_ns > interval ? trace->tick_ns - interval : 0;
 
     if (last != NULL && time_ns > last->end_ns && profile_is_contiguous(p, last->end_ns + late_ns, time_ns))
@@ -434,7 +439,7 @@ int profile_add_unattributed(struct profile *p, uint64_t ns)
 
 int profile_add(struct profile *p, const struct trace *trace, uint64_t time_ns)
 {
-    uint64_t value = p->options.measure != NULL ? trace->weight_ns : 1;
+    uint64_t value = p->options.measure != NULL ? profile_weight(p, trace) : 1;
     struct profile_thread *thread;
     uint32_t node;
     int r;

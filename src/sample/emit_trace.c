@@ -6,6 +6,7 @@
 #include "base/hash.h"
 #include "sample/process_private.h"
 #include "sample/shorten.h"
+#include "sample/wait_state.h"
 
 static const struct func *func_of(struct process *p, const struct code *code)
 {
@@ -83,12 +84,32 @@ static int emit_part(struct process *p, struct trace *trace, enum trace_state st
     return sink(trace, arg);
 }
 
+/* --mode wall does not tell the reasons apart. */
+static enum trace_state coarse_state(enum trace_state state)
+{
+    return state == TRACE_WAITING_FOR_GIL || state == TRACE_WAITING_FOR_DISK ? state : TRACE_SLEEPING;
+}
+
+static enum trace_state wait_state(const struct process *p, struct sampled_thread *th)
+{
+    enum sampler_mode mode = p->sampler->options.mode;
+
+    if (p->stack.waits_for_gil)
+        return TRACE_WAITING_FOR_GIL;
+    return th->os.tid && (mode == SAMPLER_WALL || mode == SAMPLER_WAIT)
+               ? wait_state_read(&th->os.task, p->stack.kernel_state)
+               : TRACE_SLEEPING;
+}
+
 /* Passes the stack on with the time that it stands for. */
 static int emit(struct process *p, struct sampled_thread *th, struct trace *trace, const struct time_parts *parts,
                 process_sink sink, void *arg)
 {
     struct sampler *s = p->sampler;
-    uint64_t busy = parts->run_ns + parts->core_ns, core;
+    uint64_t busy = parts->run_ns + parts->core_ns;
+    /* A runnable thread has either run or waited for a core in all of that time. */
+    uint64_t core =
+        busy ? (uint64_t)((double)parts->elapsed_ns * (double)parts->core_ns / (double)busy) : parts->elapsed_ns;
     int r;
 
     switch (s->options.mode) {
@@ -96,14 +117,14 @@ static int emit(struct process *p, struct sampled_thread *th, struct trace *trac
         s->attributed_ns += parts->run_ns;
         return emit_part(p, trace, TRACE_RUNNING, parts->run_ns, sink, arg);
     case SAMPLER_WALL:
+        if (!trace->active)
+            return emit_part(p, trace, coarse_state(th->last.state), parts->elapsed_ns, sink, arg);
+        r = emit_part(p, trace, TRACE_RUNNING, parts->elapsed_ns - core, sink, arg);
+        return r == 0 ? emit_part(p, trace, TRACE_WAITING_FOR_CORE, core, sink, arg) : r;
     case SAMPLER_WAIT:
         if (!trace->active)
             return emit_part(p, trace, th->last.state, parts->elapsed_ns, sink, arg);
-        core = busy ? (uint64_t)((double)parts->elapsed_ns * (double)parts->core_ns / (double)busy) : 0;
-        r = emit_part(p, trace, TRACE_WAITING_FOR_CORE, core, sink, arg);
-        if (r == 0 && s->options.mode == SAMPLER_WALL)
-            r = emit_part(p, trace, TRACE_RUNNING, parts->elapsed_ns - core, sink, arg);
-        return r;
+        return emit_part(p, trace, TRACE_WAITING_FOR_CORE, core, sink, arg);
     case SAMPLER_COUNT:
     case SAMPLER_GIL:
         break;
@@ -175,6 +196,8 @@ int emit_stack(struct process *p, struct sampled_thread *th, bool active, proces
     struct time_parts parts = take_time(p, th);
     struct trace trace = trace_of(p, th);
 
+    if (!active)
+        th->last.state = wait_state(p, th);
     trace.active = active;
     trace.owns_gil = p->stack.owns_gil;
     trace.waits_for_gil = p->stack.waits_for_gil;

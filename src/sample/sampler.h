@@ -60,7 +60,7 @@ struct sampler {
     /* State. */
     uint64_t tick_ns;     /* time that the current tick stands for */
     uint64_t since_ticks; /* when the session began, in clock ticks since boot */
-    unsigned gil_looks;              /* at threads that may be about to wait for the GIL; bounded */
+    unsigned gil_looks;   /* at threads that may be about to wait for the GIL; bounded */
     struct func_table *funcs;
 };
 

@@ -51,6 +51,9 @@ uint64_t task_times_blocked(const struct task *t);
 /* Stack pointer and program counter of a thread that sleeps in a system call. */
 int task_waits_at(struct task *t, uint64_t *ret_sp, uint64_t *ret_pc);
 
+/* The number of the system call that a thread sleeps in, and its first argument. -1 if it is awake, or if we may not know. */
+long task_syscall(struct task *t, uint64_t *ret_argument);
+
 /* The address of the futex that a thread sleeps on, and its stack pointer. ERR_TORN if it is awake; ERR_UNSUPPORTED if it
  * sleeps for another reason, or if we may not know: this needs the same permission as reading the memory. */
 int task_sleeps_on(struct task *t, uint64_t *ret_futex, uint64_t *ret_sp);

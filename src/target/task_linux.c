@@ -171,6 +171,16 @@ int task_waits_at(struct task *t, uint64_t *ret_sp, uint64_t *ret_pc)
     return 0;
 }
 
+long task_syscall(struct task *t, uint64_t *ret_argument)
+{
+    char buf[256];
+    long number;
+
+    if (read_syscall(t, buf, sizeof(buf)) < 0 || sscanf(buf, "%ld %" SCNx64, &number, ret_argument) != 2)
+        return -1;
+    return number;
+}
+
 /* restart_syscall(2) resumes a futex call with a timeout that a signal or ptrace has interrupted. The registers still
  * contain the arguments. */
 int task_sleeps_on(struct task *t, uint64_t *ret_futex, uint64_t *ret_sp)

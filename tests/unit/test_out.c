@@ -357,6 +357,20 @@ static void test_goldens_with_roots(void)
     profile_free(p);
 }
 
+/* Seconds instead of samples, and gaps where a thread was not seen. */
+static void test_goldens_of_time(void)
+{
+    struct profile *p = make_profile((struct profile_options){.timeline = true, .threads = true, .measure = "CPU time"});
+    struct out_options options = plain;
+
+    options.gaps = true;
+    CHECK_INT(profile_add_unattributed(p, 7 * MS), 0);
+    check_format("raw", p, &options, "time.raw");
+    check_format("speedscope", p, &options, "time.speedscope.json");
+    check_format("flamegraph", p, &options, "time.svg");
+    profile_free(p);
+}
+
 /* No order in the output comes from a hash table. */
 static void test_goldens_with_seeds(void)
 {
@@ -678,6 +692,7 @@ int main(int argc, char **argv)
     TEST_RUN(test_lookups);
     TEST_RUN(test_goldens);
     TEST_RUN(test_goldens_with_roots);
+    TEST_RUN(test_goldens_of_time);
     TEST_RUN(test_goldens_with_seeds);
     TEST_RUN(test_pruned_with_seeds);
     TEST_RUN(test_nothing_sampled);

@@ -133,6 +133,54 @@ static void test_spans(void)
     profile_free(p);
 }
 
+/* A tick that is late stands for the ticks that were missed, and leaves no gap. */
+static void test_late_ticks(void)
+{
+    struct frame f[] = {{.func = &func_f, .line = 1}};
+    struct trace in_f = make_trace(&parent, 1, NULL, f, 1);
+    struct profile *p = profile_new(&(struct profile_options){.interval_ns = 10 * MS, .timeline = true});
+    struct profile_thread *t;
+
+    CHECK_INT(profile_add(p, &in_f, 0), 0);
+    in_f.weight_ns = in_f.tick_ns = 200 * MS;
+    CHECK_INT(profile_add(p, &in_f, 200 * MS), 0);
+    in_f.weight_ns = in_f.tick_ns = 10 * MS;
+    CHECK_INT(profile_add(p, &in_f, 400 * MS), 0); /* not late: the thread was idle in between */
+    t = &p->threads[0];
+    CHECK_INT(t->n_spans, 2);
+    CHECK_INT(t->spans[0].time_ns, 0);
+    CHECK_INT(t->spans[0].end_ns, 210 * MS);
+    CHECK_INT(t->spans[0].weight_ns, 210 * MS);
+    CHECK_INT(t->spans[1].time_ns, 400 * MS);
+    profile_free(p);
+}
+
+/* With a measure, nodes count nanoseconds, and what the thread did is below its stack. */
+static void test_weights(void)
+{
+    struct frame f[] = {{.func = &func_f, .line = 1}};
+    struct trace in_f = make_trace(&parent, 1, NULL, f, 1);
+    struct profile *p =
+        profile_new(&(struct profile_options){.interval_ns = 10 * MS, .measure = "CPU time", .by_state = true});
+
+    in_f.weight_ns = 3 * MS;
+    CHECK_INT(profile_add(p, &in_f, 0), 0);
+    in_f.weight_ns = 4 * MS;
+    in_f.state = TRACE_WAITING_FOR_GIL;
+    CHECK_INT(profile_add(p, &in_f, 10 * MS), 0);
+    CHECK_INT(profile_add_unattributed(p, 5 * MS), 0);
+    CHECK_INT(p->samples, 2);
+    CHECK_INT(p->total, 12 * MS);
+    CHECK_STR(p->frames[p->nodes[2].frame].func->name, "[running]");
+    CHECK_INT(p->nodes[2].self, 3 * MS);
+    CHECK_STR(p->frames[p->nodes[3].frame].func->name, "[waiting for the GIL]");
+    CHECK_INT(p->nodes[3].parent, p->nodes[2].parent);
+    CHECK_INT(p->nodes[3].self, 4 * MS);
+    CHECK_STR(p->frames[p->nodes[4].frame].func->name, "[unattributed CPU time]");
+    CHECK_INT(p->nodes[4].parent, 0);
+    profile_free(p);
+}
+
 static void test_threads_apart(void)
 {
     struct frame f[] = {{.func = &func_f, .line = 1}};
@@ -324,6 +372,8 @@ int main(int argc, char **argv)
     TEST_RUN(test_roots);
     TEST_RUN(test_cycle_of_parents);
     TEST_RUN(test_spans);
+    TEST_RUN(test_late_ticks);
+    TEST_RUN(test_weights);
     TEST_RUN(test_threads_apart);
     TEST_RUN(test_path_without_roots);
     TEST_RUN(test_tree_merges_and_sorts);
