@@ -12,6 +12,8 @@ from ._errors import SpyglassError, error_event, error_from
 from ._ptracer import allow_children
 from ._status import run
 
+_WAITS_FOR_GIL = "waiting for the GIL"  # as the program words it
+
 
 @dataclass(frozen=True)
 class Local:
@@ -60,10 +62,13 @@ class Thread:
     owns_gil: bool
     frames: Tuple[Frame, ...]
     process: Optional[Process]  # None for the requested process
+    waits_for_gil: bool = False  # asleep until it gets the GIL
 
     @property
     def status(self) -> str:
-        """`idle`, `active` or `active+gil`."""
+        """`idle`, `waiting for the GIL`, `active` or `active+gil`."""
+        if self.waits_for_gil:
+            return _WAITS_FOR_GIL
         if not self.active:
             return "idle"
         return "active+gil" if self.owns_gil else "active"
@@ -101,7 +106,8 @@ def _thread(fields: Dict[str, Any]) -> Thread:
         active=fields["active"],
         owns_gil=fields["owns_gil"],
         frames=tuple(_frame(f) for f in fields["frames"]),
-        process=_process(fields.get("process_info")))
+        process=_process(fields.get("process_info")),
+        waits_for_gil=fields.get("state") == _WAITS_FOR_GIL)
 
 
 def dump(

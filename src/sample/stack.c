@@ -460,7 +460,10 @@ int stack_read(struct stack *st, const struct stack_source *src, struct sampled_
 {
     int r = read_with_retries(st, src, th, include_idle);
 
-    return r == 0 && goes_back_to_wait(st, src, th) ? read_with_retries(st, src, th, include_idle) : r;
+    if (r < 0 || !goes_back_to_wait(st, src, th))
+        return r;
+    th->os.running_until_ns = 0; /* unpaused: read its state again */
+    return read_with_retries(st, src, th, include_idle);
 }
 
 int stack_read_native(struct stack *st, const struct stack_source *src, struct sampled_thread *th, bool include_idle)

@@ -95,6 +95,20 @@ def test_no_process_is_left(host, way, inside):
         os.kill(sleeper, signal.SIGKILL)
 
 
+def test_waits_for_gil(spawn):
+    """The status is the one that the command line shows."""
+    target = spawn(DEBIAN, "gil_waiters.py")
+    at_rest(target.pid)
+    target.resume()
+
+    def reached():
+        threads = spyglass.dump(target.pid)
+        assert all(t.waits_for_gil == (t.status == "waiting for the GIL") for t in threads), threads
+        return {t.name for t in threads if t.waits_for_gil} == {"MainThread", "waits"}
+
+    wait_until(reached, "two threads that wait for the GIL")
+
+
 # ---- errors ----
 
 def test_missing_program(tmp_path, monkeypatch):
