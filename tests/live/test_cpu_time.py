@@ -25,7 +25,7 @@ def spin(seconds):
             pass
 def much(): spin(0.006)
 def little(): spin(0.002)
-while cpu() < 1.5:
+while cpu() < 0.8:
     much()
     little()
     %s
