@@ -360,7 +360,8 @@ static void test_goldens_with_roots(void)
 /* Seconds instead of samples, and gaps where a thread was not seen. */
 static void test_goldens_of_time(void)
 {
-    struct profile *p = make_profile((struct profile_options){.timeline = true, .threads = true, .measure = "CPU time"});
+    struct profile *p =
+        make_profile((struct profile_options){.timeline = true, .threads = true, .measure = "CPU time"});
     struct out_options options = plain;
 
     options.gaps = true;
