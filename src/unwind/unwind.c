@@ -53,11 +53,14 @@ static void entries_clear(struct unwind *u)
     u->n = u->n_jit = 0;
 }
 
-static void entries_clear_jit_names(struct unwind *u)
+/* What is known about generated code may be stale. */
+static void entries_clear_generated(struct unwind *u)
 {
     for (size_t i = 0; u->n_jit && i < u->n; i++)
-        if (!u->entries[i]->module->is_elf)
+        if (!u->entries[i]->module->is_elf) {
             u->entries[i]->user = NULL;
+            u->entries[i]->code_was_read = false;
+        }
 }
 
 struct unwind *unwind_new(void)
@@ -106,7 +109,7 @@ int unwind_update(struct unwind *u, struct mem *m, const struct proc_maps *maps,
         entries_clear(u);
         module_identity_update(&u->identities, u->modules.items, u->modules.n);
     } else {
-        entries_clear_jit_names(u);
+        entries_clear_generated(u);
     }
     return r;
 }
@@ -259,9 +262,28 @@ static void skip_bad_call(struct walk *w, struct native_stack *s)
         w->pc_is_exact = false;
 }
 
-static int step_to_caller(struct walk *w, const struct pc_entry *p, uint64_t *ret_cfa)
+/* Steps to the caller of generated code without a row. The stack is full of return addresses of calls that are over, so
+ * the walk ends unless the instructions show where the right one is. */
+static int step_by_code(struct walk *w, struct pc_entry *p, bool pc_is_exact, uint64_t *ret_cfa)
 {
     struct cpu_guess guess = make_guess(w);
+
+    if (cpu_unwind_generated_code(&guess, &w->env, pc_is_exact, ret_cfa) == 0)
+        return 0;
+    if (!p->code_was_read) {
+        p->has_frame_pointer = cpu_has_frame_pointer(w->m, w->env.regs[REGS_PC]);
+        p->code_was_read = true;
+    }
+    if (!p->has_frame_pointer || cpu_follow_frame_pointer(&guess, &w->env, ret_cfa) < 0)
+        return ERR_READ;
+    w->env.known = 1u << REGS_PC | 1u << REGS_SP | 1u << REGS_BP; /* it may have saved and changed the others */
+    return 0;
+}
+
+static int step_to_caller(struct walk *w, struct pc_entry *p, uint64_t *ret_cfa)
+{
+    struct cpu_guess guess = make_guess(w);
+    bool was_exact = w->pc_is_exact;
 
     if (p->has_row && p->row.is_signal) {
         w->pc_is_exact = true; /* the signal interrupted this instruction */
@@ -269,7 +291,9 @@ static int step_to_caller(struct walk *w, const struct pc_entry *p, uint64_t *re
         return w->signals++ < MAX_SIGNALS ? cpu_unwind_signal_frame(&w->env) : ERR_READ;
     }
     w->pc_is_exact = false;
-    return p->has_row ? step_by_row(w, p, ret_cfa) : cpu_guess_caller(&guess, &w->env, ret_cfa);
+    if (p->has_row)
+        return step_by_row(w, p, ret_cfa);
+    return p->module->is_elf ? cpu_guess_caller(&guess, &w->env, ret_cfa) : step_by_code(w, p, was_exact, ret_cfa);
 }
 
 /* True for _start and clone: their unwind tables mark the return address as undefined. */

@@ -34,7 +34,9 @@ struct pc_entry {
     bool has_row;
     struct cfi_row row;
     const struct cfi_section *section; /* holds the DWARF expressions of `row` */
-    const void *user;                  /* for the caller; initially NULL */
+    bool code_was_read;                /* for generated code without a row: has_frame_pointer is set */
+    bool has_frame_pointer;
+    const void *user; /* for the caller; initially NULL */
 };
 
 struct native_frame {
