@@ -42,6 +42,11 @@ int cpu_guess_caller(const struct cpu_guess *g, struct cfi_expr_env *env, uint64
  * instructions show where the return address is. Returns 0 or ERR_READ. */
 int cpu_unwind_generated_code(const struct cpu_guess *g, struct cfi_expr_env *env, bool pc_is_exact, uint64_t *ret_cfa);
 
+/* Finds the caller of generated code in the function that starts at `start`, by what the prologue pushes and reserves.
+ * Returns 0 or ERR_READ. */
+int cpu_unwind_by_prologue(const struct cpu_guess *g, struct cfi_expr_env *env, uint64_t start, bool pc_is_exact,
+                           uint64_t *ret_cfa);
+
 /* True if the instructions before `pc` set up a frame pointer. */
 bool cpu_has_frame_pointer(struct mem *m, uint64_t pc);
 

@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-#define EPILOGUE_BYTES  64
+#define EPILOGUE_BYTES  64 /* of a prologue, too */
 #define EPILOGUE_STEPS  16
 #define PROLOGUE_SEARCH 8192 /* bytes before the pc */
 #define PAGE            4096ull
@@ -52,10 +52,17 @@ static bool move_sp(struct epilogue *e, unsigned base, int64_t offset, size_t le
     return true;
 }
 
-static bool pop(struct epilogue *e, unsigned number, size_t len)
+/* The DWARF number of the register that instructions encode as `number`. */
+static unsigned dwarf_reg(unsigned number)
 {
     static const uint8_t dwarf[] = {REGS_AX, REGS_CX, REGS_DX, REGS_BX, REGS_SP, REGS_BP, REGS_SI, REGS_DI};
-    unsigned reg = number < 8 ? dwarf[number] : number;
+
+    return number < 8 ? dwarf[number] : number;
+}
+
+static bool pop(struct epilogue *e, unsigned number, size_t len)
+{
+    unsigned reg = dwarf_reg(number);
 
     if (reg == REGS_SP || e->env.read_word(e->env.arg, e->env.regs[REGS_SP], &e->env.regs[reg]) < 0)
         return false;
@@ -160,6 +167,128 @@ static int by_entry(const struct cpu_guess *g, const unsigned char *code, struct
     from.regs[REGS_SP] += 8;
     return return_to_caller(g, &from, env, ret_cfa);
 }
+
+/* ---- a function whose start is known ---- */
+
+/* What the prologue has done to the stack before `pc`. */
+struct prologue {
+    uint64_t depth;          /* bytes pushed and reserved below the return address */
+    bool has_fp;             /* rbp points to the caller's rbp, right below the return address */
+    uint64_t saved[REGS_N_]; /* per DWARF register: its distance below the return address; 0 if it was not pushed */
+};
+
+static void push(struct prologue *p, unsigned reg)
+{
+    p->depth += 8;
+    if (!p->saved[reg])
+        p->saved[reg] = p->depth;
+}
+
+/* Executes one instruction of a prologue and returns its length, or 0 if it belongs to the body. */
+static size_t execute_prologue(struct prologue *p, const unsigned char *at, const unsigned char *end)
+{
+    if (end - at < 8)
+        return 0;
+    if (at[0] >= 0x50 && at[0] <= 0x57) {
+        push(p, dwarf_reg(at[0] - 0x50u));
+        return 1;
+    }
+    if (at[0] == 0x41 && at[1] >= 0x50 && at[1] <= 0x57) {
+        push(p, at[1] - 0x50u + 8);
+        return 2;
+    }
+    if (STARTS_WITH(at, end, "\x48\x83\xec") && at[3] < 0x80) { /* sub $imm8, %rsp */
+        p->depth += at[3];
+        return 4;
+    }
+    if (STARTS_WITH(at, end, "\x48\x81\xec") && signed_word(at + 3) > 0) { /* sub $imm32, %rsp */
+        p->depth += (uint64_t)signed_word(at + 3);
+        return 7;
+    }
+    if ((STARTS_WITH(at, end, "\x48\x89\xe5") || STARTS_WITH(at, end, "\x48\x8b\xec")) && p->saved[REGS_BP] == 8 &&
+        p->depth == 8) { /* mov %rsp, %rbp */
+        p->has_fp = true;
+        return 3;
+    }
+    return STARTS_WITH(at, end, "\xf3\x0f\x1e\xfa") ? 4 : 0; /* endbr64 */
+}
+
+/* Reads the prologue of the function at `start`, as far as it was executed before `pc`. */
+static bool read_prologue(struct mem *m, uint64_t start, uint64_t pc, struct prologue *ret)
+{
+    unsigned char code[EPILOGUE_BYTES];
+    size_t at = 0, len;
+
+    *ret = (struct prologue){0};
+    if (!read_code(m, start, code))
+        return false;
+    while (start + at < pc && (len = execute_prologue(ret, code + at, code + EPILOGUE_BYTES)) > 0)
+        at += len;
+    return true;
+}
+
+/* True if the call that returns to `pc` called the function at `start`: directly, or with its address as a constant. */
+static bool calls_function(struct mem *m, uint64_t pc, uint64_t start)
+{
+    unsigned char code[EPILOGUE_BYTES];
+    int32_t offset;
+
+    if (pc < sizeof(code) || mem_read(m, pc - sizeof(code), code, sizeof(code)) < 0)
+        return false;
+    memcpy(&offset, code + sizeof(code) - 4, sizeof(offset));
+    if (code[sizeof(code) - 5] == 0xe8 && pc + (uint64_t)(int64_t)offset == start)
+        return true;
+    for (size_t i = 0; i + 10 <= sizeof(code); i++)
+        if ((code[i] == 0x48 || code[i] == 0x49) && (code[i + 1] & 0xf8) == 0xb8 &&
+            memcmp(code + i + 2, &start, 8) == 0)
+            return true; /* movabs $start, %reg */
+    return false;
+}
+
+/* True if the instruction at the pc may be part of an epilogue that ends in a jump instead of `ret`: some of the frame is
+ * already popped. */
+static bool may_be_tail_call(const struct cpu_guess *g, const struct cfi_expr_env *env)
+{
+    unsigned char code[EPILOGUE_BYTES];
+    struct epilogue e = {.env = *env, .at = code, .end = code + EPILOGUE_BYTES};
+    uint64_t sp = env->regs[REGS_SP];
+
+    if (!read_code(g->mem, env->regs[REGS_PC], code))
+        return true;
+    if (code[0] == 0xe9 || (code[0] == 0xff && (code[1] & 0x38) == 0x20) ||
+        (code[0] == 0x41 && code[1] == 0xff && (code[2] & 0x38) == 0x20))
+        return true;
+    return execute(&e) && e.env.regs[REGS_SP] != sp;
+}
+
+int cpu_unwind_by_prologue(const struct cpu_guess *g, struct cfi_expr_env *env, uint64_t start, bool pc_is_exact,
+                           uint64_t *ret_cfa)
+{
+    struct cfi_expr_env from = *env, next;
+    struct prologue p;
+    uint64_t at;
+
+    if (!read_prologue(g->mem, start, env->regs[REGS_PC], &p) || (pc_is_exact && may_be_tail_call(g, env)))
+        return ERR_READ;
+    if (p.has_fp && !(env->known >> REGS_BP & 1))
+        return ERR_READ;
+    at = p.has_fp ? env->regs[REGS_BP] + 8 : env->regs[REGS_SP] + p.depth; /* of the return address */
+    if (at < env->regs[REGS_SP])
+        return ERR_READ;
+    for (unsigned reg = 0; reg < REGS_N_; reg++)
+        if (p.saved[reg] && from.read_word(from.arg, at - p.saved[reg], &from.regs[reg]) < 0)
+            return ERR_READ;
+    from.regs[REGS_SP] = at;
+    if (return_to_caller(g, &from, &next, ret_cfa) < 0)
+        return ERR_READ;
+    /* Some functions set up their frame later than at their start. Those that call others have one. */
+    if (!p.depth && (!pc_is_exact || !calls_function(g->mem, next.regs[REGS_PC], start)))
+        return ERR_READ;
+    *env = next;
+    return 0;
+}
+
+/* ---- a function whose start is unknown ---- */
 
 /* True for `ret` and the padding behind the last instruction of a function. */
 static bool is_function_end(const unsigned char *at, const unsigned char *end)

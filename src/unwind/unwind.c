@@ -9,8 +9,10 @@
 #include "base/hash.h"
 #include "base/hash_table.h"
 #include "base/log.h"
+#include "elf/jit_object.h"
 #include "unwind/cfi_expr.h"
 #include "unwind/cpu.h"
+#include "unwind/jit_code.h"
 #include "unwind/module_tables.h"
 
 #include <stdlib.h>
@@ -24,6 +26,7 @@
 
 struct unwind {
     struct modules modules;
+    struct jit_code jit_code;
     struct module_identities identities;
     bool has_new_entries; /* places were made since the marks were read: by what was in memory later */
     uint64_t round;
@@ -80,6 +83,7 @@ struct unwind *unwind_free(struct unwind *u)
     free(u->entries);
     hash_table_free(&u->by_pc);
     free(u->first_pages);
+    jit_code_free(&u->jit_code, &u->modules);
     modules_free(&u->modules);
     free(u);
     return NULL;
@@ -103,9 +107,10 @@ void unwind_set_files(struct unwind *u, const struct module_files *files)
 int unwind_update(struct unwind *u, struct mem *m, const struct proc_maps *maps, bool *ret_changed)
 {
     int r = modules_update(&u->modules, m, maps, ret_changed);
+    bool jit_changed = jit_code_update(&u->jit_code, &u->modules, m);
 
     /* Entries in an ELF file stay valid as long as the file is mapped. */
-    if (u->modules.any_unloaded) {
+    if (u->modules.any_unloaded || jit_changed) {
         entries_clear(u);
         module_identity_update(&u->identities, u->modules.items, u->modules.n);
     } else {
@@ -118,10 +123,16 @@ int unwind_update(struct unwind *u, struct mem *m, const struct proc_maps *maps,
 static struct pc_entry *entry_new(struct unwind *u, struct mem *m, addr_t pc)
 {
     struct pc_entry found = {.pc = pc, .module = modules_find(&u->modules, pc)}, *p;
+    struct module *object;
 
     if (!found.module) {
         u->unmapped = found;
         return &u->unmapped;
+    }
+    object = found.module->is_elf ? NULL : jit_code_find(&u->jit_code, &u->modules, m, pc);
+    if (object) {
+        found.module = object;
+        jit_object_function(object->image, object->image_len, pc, &found.function);
     }
     found.has_row = module_tables_row(&u->modules, found.module, m, pc, &found.row, &found.section) == 0;
     if (hash_table_reserve_item(&u->by_pc, (void **)&u->entries, &u->cap, u->n, sizeof(struct pc_entry *)) < 0)
@@ -268,8 +279,11 @@ static int step_by_code(struct walk *w, struct pc_entry *p, bool pc_is_exact, ui
 {
     struct cpu_guess guess = make_guess(w);
 
+    w->u->jit_code.missed = true;
     if (cpu_unwind_generated_code(&guess, &w->env, pc_is_exact, ret_cfa) == 0)
         return 0;
+    if (p->function)
+        return cpu_unwind_by_prologue(&guess, &w->env, p->function, pc_is_exact, ret_cfa);
     if (!p->code_was_read) {
         p->has_frame_pointer = cpu_has_frame_pointer(w->m, w->env.regs[REGS_PC]);
         p->code_was_read = true;

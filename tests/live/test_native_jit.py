@@ -2,6 +2,7 @@
 import json
 
 import pytest
+from core_files import by_gcore, gcore, roots
 from native_stacks import directory
 from processes import at_rest
 from program import run
@@ -40,3 +41,25 @@ def test_no_tables(stack_of, python, kind):
 def test_no_tables_needed(stack_of, python, kind):
     """The code itself shows where the return address is."""
     assert names_of(stack_of(python, kind)) == ["jit_wait", UNNAMED, "jit_run", *PYTHON]
+
+
+@pytest.mark.parametrize("kind", ["registered", "hostile"])
+@pytest.mark.parametrize("library", ["spy_jit", "spy_jit_local"])
+def test_registered(stack_of, python, library, kind):
+    """Names, lines and unwind tables come from the list for GDB, also if most of its entries are wrong and it never ends."""
+    frames = stack_of(python, kind, library)
+    assert names_of(frames) == ["jit_wait", "jit_inner", "jit_outer", "jit_run", *PYTHON]
+    for frame in frames[1:3]:
+        assert frame["module"] == "[JIT]" and frame["short_filename"] == "spy_jit_code.c" and frame["line"], frame
+
+
+@by_gcore
+def test_registered_core(spawn, scratch, python):
+    """The same in a core file, which contains the list."""
+    target = spawn(python, "native_jit.py", directory(python, "spy_jit"), "spy_jit", "registered")
+    core = gcore(target, scratch)
+    target.kill()
+    text = run("dump", "--core", core, "--native", "--json", *roots(python)).check().out
+    names = [f["name"] for f in json.loads(text)[0]["frames"]]
+    at = names.index("jit_wait")
+    assert names[at:at + 4] == ["jit_wait", "jit_inner", "jit_outer", "jit_run"] and names[-3:] == PYTHON, names
