@@ -221,3 +221,11 @@ __attribute__((noinline)) int jit_run(const char *kind, const char *line, const 
 
     return result;
 }
+
+/* Called from a loop that the JIT compiler of CPython compiles: blocks at the end of it. */
+__attribute__((noinline)) int jit_step(const char *line, int left)
+{
+    volatile int result = left ? 0 : jit_wait(line);
+
+    return result;
+}
