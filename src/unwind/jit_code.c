@@ -23,8 +23,8 @@
 #define MAX_ENTRIES 16384
 #define MAX_OBJECTS 1024
 #define MAX_FILE    ((uint64_t)16 << 20)
-#define MAX_BYTES   ((uint64_t)256 << 20) /* of all files */
-#define MAX_HEADERS ((size_t)16 << 20)    /* bytes of section headers read in one update */
+#define MAX_BYTES   ((uint64_t)64 << 20) /* of all files */
+#define MAX_HEADERS ((size_t)16 << 20)   /* bytes of section headers read in one update */
 
 /* struct jit_descriptor and struct jit_code_entry, as GDB documents them. */
 struct descriptor {
