@@ -115,7 +115,10 @@ void summary_write(const struct account *a)
     double elapsed = (double)l->elapsed_ns / (double)NS_PER_S;
     double held = elapsed > 0 ? (double)l->ticks / elapsed : 0;
 
-    if (l->missed && held < a->o->rate * BEHIND_SHARE)
+    if (l->spared > l->ticks / 2 && held < a->o->rate * BEHIND_SHARE)
+        say(a, "Sampled %.1f of %g times per second, the most that leaves the program 90%% of its speed.", held,
+            a->o->rate);
+    else if (l->missed && held < a->o->rate * BEHIND_SHARE)
         say(a, "Sampled %.1f of %g times per second; dropped %llu late samples. Try a lower --rate.", held, a->o->rate,
             (unsigned long long)l->missed);
     if (l->late > l->ticks / LATE_SHARE && a->sampler->pauser.affinity.realtime_refused)

@@ -11,6 +11,8 @@
 #define MAX_SLEEP_NS           (100 * NS_PER_MS)
 #define MIN_SLEEP_NS           (2 * NS_PER_US)
 #define BURST_NS               (40 * NS_PER_US) /* how long the sampler stays on the target's core without a break */
+#define PACE                   12               /* the target runs this much longer than it is paused */
+#define PAUSE_COST_NS          (4 * NS_PER_US)  /* of a pause besides its length: context switches, cold caches */
 #define REALTIME_INTERVAL_NS   (500 * NS_PER_US)
 #define LATE_SHARE             50 /* one tick in this many */
 #define LATE_NS                (300 * NS_PER_US)
@@ -143,12 +145,33 @@ static int64_t pause_correction(struct loop *l, uint64_t took_ns)
     return (int64_t)diff;
 }
 
+/* The earliest time of the next tick that leaves the target its pace: it was paused in this tick, and must run for a multiple
+ * of that time before the next pause. */
+static uint64_t spare_target(struct loop *l, uint64_t now)
+{
+    const struct pauser *ps = &l->tree->sampler->pauser;
+    uint64_t pauses = ps->pauses - l->pauses, paused_ns = ps->paused_ns - l->paused_ns;
+
+    l->pauses = ps->pauses;
+    l->paused_ns = ps->paused_ns;
+    if (!pauses)
+        return 0;
+    if (ps->affinity.cpu >= 0 && now - l->woke_ns > paused_ns) /* all the time that we occupied its core */
+        paused_ns = now - l->woke_ns;
+    return now + PACE * (paused_ns + pauses * PAUSE_COST_NS);
+}
+
 /* The next tick after now. Ticks in between are missed. */
 static uint64_t next_tick(struct loop *l, uint64_t due)
 {
     uint64_t now = clock_now_ns(), next = due + l->interval_ns + (uint64_t)pause_correction(l, now - l->woke_ns);
-    uint64_t skipped = now > next ? (now - next) / l->interval_ns + 1 : 0;
+    uint64_t spare = spare_target(l, now), skipped;
 
+    if (next < spare) {
+        l->spared++;
+        next = spare;
+    }
+    skipped = now > next ? (now - next) / l->interval_ns + 1 : 0;
     l->missed += skipped;
     l->tree->sampler->tick_ns = (skipped + 1) * l->interval_ns;
     return next + skipped * l->interval_ns;
