@@ -114,7 +114,7 @@ static int emit(struct process *p, struct sampled_thread *th, struct trace *trac
 
     switch (s->options.mode) {
     case SAMPLER_CPU:
-        s->attributed_ns += parts->run_ns;
+        *(trace->n_frames ? &s->attributed_ns : &s->lost_ns) += parts->run_ns;
         return emit_part(p, trace, TRACE_RUNNING, parts->run_ns, sink, arg);
     case SAMPLER_WALL:
         if (!trace->active)
