@@ -225,7 +225,7 @@ static int prepare(struct merge *m)
     r = open_place(m);
     if (r < 0)
         return r;
-    m->messages = output_file_is_stdout(m->place) ? stderr : stdout;
+    m->messages = report_stream(o, output_file_is_stdout(m->place));
     m->profile = profile_new(&options);
     m->folded = m->profile ? folded_new(m->profile) : NULL;
     return m->folded ? 0 : ERR_NOMEM;
@@ -261,7 +261,7 @@ static int write_result(struct merge *m)
 int cmd_merge(const struct options *o)
 {
     struct error_text text = {0};
-    struct merge m = {.o = o, .text = &text, .messages = stdout};
+    struct merge m = {.o = o, .text = &text, .messages = stderr};
     int r = prepare(&m);
 
     if (r == 0)

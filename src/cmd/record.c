@@ -343,7 +343,7 @@ static int prepare(struct record *rec)
         return r;
     log_info("output", "%s to %s%s%s", rec->format->name, output_file_path(rec->place),
              rec->o->output ? "" : ", the default name", rec->has_caller ? ", owned by the caller of sudo" : "");
-    rec->messages = output_file_is_stdout(rec->place) ? stderr : stdout;
+    rec->messages = report_stream(o, output_file_is_stdout(rec->place));
     rec->profile = profile_new(&options);
     if (!rec->profile)
         return ERR_NOMEM;
@@ -605,7 +605,7 @@ static int exit_status(struct record *rec, int status)
 int cmd_record(const struct options *o)
 {
     struct error_text text = {0};
-    struct record rec = {.o = o, .text = &text, .messages = stdout, .launch = {.output = -1, .pidfd = -1}};
+    struct record rec = {.o = o, .text = &text, .messages = stderr, .launch = {.output = -1, .pidfd = -1}};
     int r = report_contradiction(o, &text), status;
 
     if (r == 0 && !o->pid && !o->program) {

@@ -8,22 +8,50 @@
 #include "target/access.h"
 #include "target/container.h"
 
+#include <errno.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#define LISTED_MAX 4
+#define LISTED_MAX    4
+#define WRITE_WAIT_MS 200
 
+FILE *report_stream(const struct options *o, bool output_is_stdout)
+{
+    return o->as_py_spy && !output_is_stdout ? stdout : stderr;
+}
+
+/* False if a pipe is full and nobody reads it: that must not stop a recording. */
+static bool is_writable(FILE *out)
+{
+    struct pollfd p = {.fd = fileno(out), .events = POLLOUT};
+    int n;
+
+    if (out != stderr || isatty(p.fd)) /* Ctrl-S stops output to a terminal on purpose */
+        return true;
+    do
+        n = poll(&p, 1, WRITE_WAIT_MS);
+    while (n < 0 && errno == EINTR);
+    return n != 0;
+}
+
+/* Standard error is not buffered, and a launched program may write to it, too: write the line in one piece. */
 void report_line(FILE *out, const struct options *o, const char *fmt, va_list args)
 {
-    char *line = NULL;
+    char *text = NULL, *line = NULL;
+    size_t len = 0;
+    FILE *whole = open_memstream(&line, &len);
 
-    fputs(args_prefix(o), out);
-    if (vasprintf(&line, fmt, args) >= 0) {
-        text_print_safe(out, line); /* it may hold paths */
-        free(line);
+    if (whole && vasprintf(&text, fmt, args) >= 0) {
+        fputs(args_prefix(o), whole);
+        text_print_safe(whole, text); /* it may hold paths */
+        fputc('\n', whole);
+        free(text);
     }
-    fputc('\n', out);
+    if (whole && fclose(whole) == 0 && is_writable(out))
+        fwrite(line, 1, len, out);
+    free(line);
     fflush(out);
 }
 

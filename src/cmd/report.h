@@ -9,6 +9,10 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+/* Where record and merge print their messages. Standard output belongs to the launched program and to `-o -`; but callers
+ * of py-spy read its messages there. */
+FILE *report_stream(const struct options *o, bool output_is_stdout);
+
 /* Prints one line with the prefix "spyglass> " or "py-spy> ". */
 __attribute__((format(printf, 3, 0))) void report_line(FILE *out, const struct options *o, const char *fmt,
                                                        va_list args);

@@ -103,11 +103,11 @@ def test_partial_reads(files):
 
 def test_messages(files):
     result = merge(files, "-o", "all.svg", "a.txt", "b.txt").check()
-    assert result.out == "spyglass> Wrote flamegraph data to 'all.svg'. Samples: 108\nspyglass> Open it in a browser: all.svg\n"
+    assert not result.out and result.err == "spyglass> Wrote flamegraph data to 'all.svg'. Samples: 108\nspyglass> Open it in a browser: all.svg\n"
     result = merge(files, "-o", "all.svg", "--title", "<b>", "a.txt", program=PY_SPY).check()
     assert result.out.startswith("py-spy> Wrote ") and "<title>&lt;b&gt;</title>" in (files / "all.svg").read_text()
     result = merge(files, "a.txt").check()
-    assert re.search(r"Wrote flamegraph data to 'merged-\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d.svg'", result.out), result
+    assert re.search(r"Wrote flamegraph data to 'merged-\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d.svg'", result.err), result
     shown = json.loads(merge(files, "-o", "-", "-f", "speedscope", "-r", "50", "b.txt").check().out)
     assert shown["profiles"][0]["endValue"] == 7 / 50 and shown["name"] == "1 profile"
 
@@ -197,6 +197,6 @@ def test_ends_with_its_parent(spawn, tmp_path):
 def test_parent_already_gone(spawn, tmp_path):
     target = spawn(DEBIAN, "busy.py")
     result = run("record", "--pid", target.pid, "-o", tmp_path / "x.txt", "--with-parent", "1").check()
-    assert "because the parent process exited" in result.out
+    assert "because the parent process exited" in result.err
     _, result = record_enough(lambda text: "root" in text, "--pid", target.pid, "--with-parent", os.getpid(), out=tmp_path / "y.txt")
-    assert "because" not in result.out
+    assert "because" not in result.err

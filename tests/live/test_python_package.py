@@ -218,6 +218,14 @@ def test_program_hangs_or_crashes(tmp_path, monkeypatch):
     assert recording._process.returncode == -9
 
 
+def test_killed_profiler(spawn):
+    """The messages that are no errors do not hide why the recording failed."""
+    recording = spyglass.record(spawn(DEBIAN, "busy.py").pid).start()
+    recording._process.kill()
+    with pytest.raises(spyglass.SpyglassError, match="killed by signal 9"):
+        recording.stop()
+
+
 def test_another_program(tmp_path):
     """An older spyglass, or py-spy itself, has no --status-fd."""
     program = tmp_path / "program"
