@@ -54,6 +54,10 @@ enum err_reason {
     REASON_SECURITY_MODULE,
     REASON_SETUID_KEPT, /* we could not drop the privileges of the setuid bit */
 
+    /* ERR_UNSUPPORTED */
+    REASON_PROC_MISSING,
+    REASON_PROC_FOREIGN,
+
     /* A process that we can read but not pause */
     REASON_PAUSE_SECCOMP,
     REASON_PAUSE_TRACED, /* pid: the tracer */

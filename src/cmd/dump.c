@@ -268,6 +268,8 @@ int cmd_dump(const struct options *o)
         r = dump_core(o, &text);
         return r < 0 ? fail(o, r, &text) : 0;
     }
+    if (r == 0)
+        r = error_text_explain(&text, access_check_proc(&note), &note.facts);
     if (r == 0 && !o->pid) {
         status_error(o->status, ERR_USAGE, NULL, true);
         return report_missing_target(o);
@@ -286,7 +288,8 @@ int cmd_dump(const struct options *o)
         r = dump_tree(o, &tree, &text);
     if (r == 0)
         note_errors(tree.sampler, o->pid);
-    if (r == ERR_NO_PROCESS || r == ERR_NOT_PYTHON)
+    if (r == ERR_NO_PROCESS ||
+        (r == ERR_NOT_PYTHON && (o->subprocesses || !report_hint_python_below(&text, o, o->pid))))
         report_hint_container_pid(&text, o->pid);
     if (r < 0)
         log_error("dump", "pid %d: %s: %s", (int)o->pid, err_name(r), text.what);

@@ -104,6 +104,10 @@ static const struct reason_row {
                                 "Look for the denial in the kernel log: dmesg | tail"},
     [REASON_SETUID_KEPT] = {"spyglass is installed setuid but cannot drop its privileges",
                             "Remove the setuid bit: chmod u-s,g-s PROGRAM"},
+    [REASON_PROC_MISSING] = {"/proc is not mounted", "Mount it: mount -t proc proc /proc"},
+    [REASON_PROC_FOREIGN] = {"/proc belongs to another PID namespace than spyglass, so its PIDs are not ours",
+                             "Mount the /proc of this namespace, as unshare --fork --pid --mount-proc does, or run "
+                             "spyglass outside of it."},
     [REASON_PAUSE_SECCOMP] = {"a seccomp filter blocks ptrace; docker run --cap-add SYS_PTRACE … allows it"},
     [REASON_PAUSE_TRACED] = {"process {pid} is tracing it"},
     [REASON_PAUSE_UNKNOWN] = {"another tracer is attached, or ptrace is not permitted"},

@@ -4,7 +4,7 @@
 #include "cmd/report.h"
 
 #include "base/text.h"
-#include "sample/process.h"
+#include "sample/sampled_tree.h"
 #include "target/access.h"
 #include "target/container.h"
 
@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #define LISTED_MAX    4
+#define SEARCHED_MAX  256
 #define WRITE_WAIT_MS 200
 
 FILE *report_stream(const struct options *o, bool output_is_stdout)
@@ -88,6 +89,27 @@ void report_hint_container_pid(struct error_text *text, pid_t pid)
             snprintf(list + used, sizeof(list) - used, "%s%d", i ? ", " : "", (int)pids[i]);
     if (n)
         error_text_hint(text, "PID %d in the container is PID %s on this host.", (int)pid, list);
+}
+
+bool report_hint_python_below(struct error_text *text, const struct options *o, pid_t pid)
+{
+    struct sampler *s = sampler_new(&(struct sampler_options){0});
+    struct process_tree tree = {.sampler = s, .subprocesses = true, .manual_attach = true};
+    bool found = false;
+
+    if (s && sampled_tree_add_root(&tree, pid, 0, false, NULL) == 0 && sampled_tree_refresh(&tree) == 0)
+        for (size_t i = 1; i < tree.n && i <= SEARCHED_MAX && !found; i++) {
+            found = sampled_tree_attach(&tree, &tree.items[i], 0) == 0;
+            if (found)
+                error_text_hint(
+                    text,
+                    "Process %d, which it started, runs Python: %s %s --pid %d (or add --subprocesses for all "
+                    "processes that it started)",
+                    (int)tree.items[i].pid, args_name(o), args_command_row(o->command)->name, (int)tree.items[i].pid);
+        }
+    process_tree_free(&tree);
+    sampler_free(s);
+    return found;
 }
 
 #define COMMAND_COLUMNS 100
