@@ -323,8 +323,9 @@ static void say_cost(struct record *rec)
     summary_write(&account);
 }
 
-/* Explains an empty profile and names the flag that helps. */
-static void explain_no_samples(struct record *rec)
+/* Explains an empty profile and names the flag that helps. Returns ERR_NO_SAMPLES if the recording failed, 0 if there was
+ * nothing to sample. */
+static int explain_no_samples(struct record *rec)
 {
     const struct sampler *s = rec->sampler;
     struct proc_stat st;
@@ -347,8 +348,10 @@ static void explain_no_samples(struct record *rec)
         error_text_what(rec->text, ERR_NO_SAMPLES, "none of the %llu stacks could be read",
                         (unsigned long long)sampler_errors(s));
         error_text_hint(rec->text, "See why with: %s doctor", args_name(rec->o));
+        return ERR_NO_SAMPLES;
     } else if (!rec->tree.has_python) {
-        error_text_what(rec->text, ERR_NO_SAMPLES, "neither process %d nor its descendants ran Python", (int)pid);
+        return error_text_what(rec->text, ERR_NO_SAMPLES, "neither process %d nor its descendants ran Python",
+                               (int)pid);
     } else if (rec->launch.pid) {
         error_text_what(rec->text, ERR_NO_SAMPLES, "the program ended before the first sample, after %.0f ms",
                         (double)(clock_now_ns() - rec->launched_ns) / (double)NS_PER_MS);
@@ -358,6 +361,7 @@ static void explain_no_samples(struct record *rec)
         error_text_hint(rec->text, "Use a higher --rate, or launch the program with: %s record -- PROGRAM",
                         args_name(rec->o));
     }
+    return 0;
 }
 
 /* format->look has at most one %s, which stands for the path. */
@@ -375,13 +379,16 @@ static void say_look(struct record *rec)
 static int write_result(struct record *rec)
 {
     struct err_note note = {0};
-    int r;
+    int r = 0;
 
     rec->profile->duration_ns = rec->loop.elapsed_ns;
     if (!rec->profile->samples) {
-        explain_no_samples(rec);
-        /* A file that explains this is more useful than an error, unless the process was never sampled. */
-        if (rec->sampler->idle || rec->sampler->no_gil)
+        r = explain_no_samples(rec);
+        /* Callers of py-spy expect an error, but only for a flame graph. */
+        if (r < 0 && !rec->o->as_py_spy)
+            return r;
+        /* A file that explains this is more useful than an error. */
+        if (!rec->o->as_py_spy || rec->sampler->idle || rec->sampler->no_gil)
             snprintf(rec->remark, sizeof(rec->remark), "No stack counts found: %s. %s", rec->text->what,
                      rec->text->hint);
     }

@@ -7,7 +7,7 @@ import threading
 
 import pytest
 from processes import process_state
-from profiles import WORK_UNTIL_INPUT, Recording, read_raw, seen, wait_samples
+from profiles import FORMATS, READ, WORK_UNTIL_INPUT, Recording, read_raw, seen, wait_samples
 from program import PY_SPY, SPYGLASS, WAIT, finish, run, start, wait_until
 from pythons import DEBIAN
 
@@ -218,12 +218,32 @@ def test_signal_before_python(wrap, number):
     assert process_state(int((wrapper.place / "shell").read_text())) is None
 
 
-def test_ended_before_first_sample(tmp_path):
-    """At this rate, the first sample is taken at once or, just as likely, much later."""
-    result = ""
-    while "before the first sample" not in result:
-        result = run("record", "--rate", "0.001", "-f", "raw", "-o", tmp_path / "x", "--", PY, "-c", "")
-    assert "Use a higher --rate" in result and "record -- PROGRAM" not in result
+def record_nothing(out, format, program):
+    """Records a program that ends before the first sample. At this rate, the first sample is taken at once or, just as
+    likely, much later."""
+    while True:
+        result = run("record", "--rate", "0.001", "-f", format, "-o", out, "--", PY, "-c", "", program=program)
+        if "before the first sample" in result.messages:
+            return result
+        out.unlink()
+
+
+@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize("program", [SPYGLASS, PY_SPY], ids=["spyglass", "py-spy"])
+def test_ended_before_first_sample(tmp_path, format, program):
+    """The hint fits, and the file is valid. Callers of py-spy get an error instead of a flame graph."""
+    out = tmp_path / "x"
+    result = record_nothing(out, format, program)
+    assert "Use a higher --rate" in result.messages and "record -- PROGRAM" not in result.messages, result
+    if program is PY_SPY and format == "flamegraph":
+        assert result.check(1) and not out.exists()
+        return
+    result.check()
+    assert READ[format](out.read_text())[1] == 0
+    if program is SPYGLASS and format != "chrometrace":
+        assert "the program ended before the first sample" in out.read_text()
+    if format == "raw":
+        run("merge", "-o", tmp_path / "x.svg", out).check()
 
 
 def test_pid_of_a_shell(launch, tmp_path):
