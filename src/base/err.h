@@ -70,6 +70,10 @@ enum err_reason {
     REASON_OTHER_PROGRAM, /* pid, path */
     REASON_FREE_THREADED, /* version */
     REASON_VERSION,       /* version; other: its suffix */
+    REASON_PYPY,          /* pid, path */
+
+    /* ERR_STARTING */
+    REASON_NOT_INITIALIZED, /* pid, path, version */
 
     /* ERR_LAUNCH: error */
     REASON_PIPE,

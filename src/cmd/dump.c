@@ -85,7 +85,10 @@ static void note_skipped(const struct tree_entry *e, int error)
 {
     fprintf(stderr, "Note: skipped process %d (", (int)e->pid);
     text_print_safe(stderr, process_tree_entry_info(e)->command);
-    fprintf(stderr, "): %s\n", err_name(error));
+    if (e->reason == REASON_NOT_INITIALIZED)
+        fprintf(stderr, "): it has loaded Python but has not initialized it\n");
+    else
+        fprintf(stderr, "): %s\n", err_name(error));
 }
 
 /* Attaches to a child process. Children that are still starting share *patience_ns. */

@@ -119,6 +119,10 @@ static const struct reason_row {
     [REASON_FREE_THREADED] = {"{version} is a free-threaded build",
                               "Run the program with a GIL-enabled build of Python {minor_version}."},
     [REASON_VERSION] = {"{version}{other}"},
+    [REASON_PYPY] = {"process {pid} runs PyPy ({path}), which spyglass does not support"},
+    [REASON_NOT_INITIALIZED] = {"process {pid} has loaded Python {minor_version} ({path}) but has not initialized it",
+                                "If its children run Python, as with Apache and mod_wsgi, add --subprocesses. If it is "
+                                "about to start Python, try again."},
     [REASON_PIPE] = {"{error}"},
     [REASON_EXEC] = {"'{path}': {error}", "Put the program and its arguments after --, as in a shell."},
     [REASON_ROOT_OPEN] = {"cannot open the directory {path}: {error}",

@@ -50,15 +50,18 @@ static int attach(struct process_tree *t, struct tree_entry *e, uint64_t patienc
 /* Attaches, and notes whether to retry after an error. Without a `note`, the caller only needs to handle ERR_NOMEM. */
 static int try_attach(struct process_tree *t, struct tree_entry *e, uint64_t patience_ns, struct err_note *note)
 {
+    struct err_note own = {0};
     struct proc_stat st;
     int r;
 
+    note = note ? note : &own;
     if (e->process || e->is_profiler)
         return 0;
     if (proc_stat_read(e->pid, 0, &st) == 0 && st.start_time == e->start_time)
         e->image = st.image; /* it may have called exec since it was added */
     r = attach(t, e, patience_ns, note);
     e->error = r;
+    e->reason = r < 0 ? note->facts.reason : REASON_NONE;
     if (r == 0 || r == ERR_NOMEM)
         return r;
     if (r == ERR_NO_PROCESS || r == ERR_GONE)
@@ -71,12 +74,19 @@ static int try_attach(struct process_tree *t, struct tree_entry *e, uint64_t pat
     return process_node_read_command(e->node) < 0 ? ERR_NOMEM : r;
 }
 
+/* True when it is worth while to wait for the interpreter. A server may load Python and leave it to its children to
+ * initialize it (Apache with mod_wsgi). */
+static bool is_starting(const struct tree_entry *e, int r)
+{
+    return r == ERR_STARTING && (e->reason != REASON_NOT_INITIALIZED || access_is_starting(e->pid));
+}
+
 int sampled_tree_attach(struct process_tree *t, struct tree_entry *e, uint64_t patience_ns)
 {
     uint64_t deadline = clock_now_ns() + patience_ns;
     int r = try_attach(t, e, 0, NULL);
 
-    while (r == ERR_STARTING && clock_now_ns() < deadline) {
+    while (is_starting(e, r) && clock_now_ns() < deadline) {
         clock_sleep_ns(POLL_NS);
         r = try_attach(t, e, 0, NULL);
     }
@@ -103,7 +113,7 @@ int sampled_tree_add_root(struct process_tree *t, pid_t pid, uint64_t patience_n
     if (must_be_python)
         return try_attach(t, &t->items[0], patience_ns, note);
     r = try_attach(t, &t->items[0], 0, note);
-    if (r == ERR_STARTING)
+    if (is_starting(&t->items[0], r))
         r = sampled_tree_attach(t, &t->items[0], patience_ns);
     return r == ERR_NOT_PYTHON || r == ERR_STARTING ? 0 : r;
 }

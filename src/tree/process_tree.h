@@ -30,6 +30,7 @@ struct tree_entry {
     bool dead;                 /* drop it at the next refresh */
     bool recheck;              /* reading failed, or it called exec: check it at the next refresh */
     int error;                 /* why it was rejected or is not attached yet */
+    enum err_reason reason;    /* of `error` */
     uint64_t retry_ns;
 };
 
