@@ -6,10 +6,10 @@ import subprocess
 import threading
 
 import pytest
-from processes import process_state
+from processes import age, descendants, process_state
 from profiles import FORMATS, READ, WORK_UNTIL_INPUT, Recording, read_raw, seen, wait_samples
 from program import PY_SPY, SPYGLASS, WAIT, finish, run, start, wait_until
-from pythons import DEBIAN
+from pythons import DEBIAN, HOSTS
 
 PY = DEBIAN.command[0] if DEBIAN else ""
 # Works in a function of the given name until the file NAME.end exists. Writes its PID to NAME.pid.
@@ -163,6 +163,41 @@ def test_late_exec(wrap):
     messages = wrapper.finish(0)
     assert followed(messages) == [wrapper.pid("first"), wrapper.pid("second")], messages
     assert "Following the program itself (PID %d), which now runs Python" % wrapper.pid("second") in messages
+
+
+EMBEDS_LATE = """
+#include <dlfcn.h>
+#include <unistd.h>
+int main(int argc, char **argv)
+{
+    char c;
+    void *python;
+    read(0, &c, 1);
+    python = dlopen(argv[1], RTLD_NOW | RTLD_GLOBAL);
+    ((void (*)(int))dlsym(python, "Py_InitializeEx"))(0);
+    return ((int (*)(const char *))dlsym(python, "PyRun_SimpleString"))(argv[2]);
+}
+"""
+
+
+@pytest.mark.parametrize("shared", [p for p in HOSTS if p.library_dir], ids=repr)
+def test_program_that_loads_python_late(wrap, tmp_path, shared):
+    """It embeds Python, and looks like any other program for its first seconds."""
+    library, = shared.library_dir.glob("libpython%d.%d*.so" % shared.version)
+    (tmp_path / "embeds.c").write_text(EMBEDS_LATE)
+    subprocess.run(["gcc", "-w", tmp_path / "embeds.c", "-o", tmp_path / "embeds", "-ldl"], check=True)
+    code = WORKER.replace("sys.argv[1:]", "%r, 'first'" % str(tmp_path))
+    (tmp_path / "code.py").write_text(code)
+    wrapper = wrap("PYTHONHOME=%s exec %s/embeds %s 'exec(open(\"%s/code.py\").read())'"
+                   % (shared.library_dir.parent, tmp_path, library, tmp_path))
+    wrapper.wait_message(b"runs no Python yet")
+    program, = descendants(wrapper.process.pid)
+    wait_until(lambda: age(program) > 4, "the program looks like another one")
+    wrapper.tell()
+    wrapper.until("first")
+    wrapper.end("first")
+    wrapper.finish(0)
+    assert wrapper.pid("first") == program
 
 
 def test_daemon(wrap):
