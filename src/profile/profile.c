@@ -9,6 +9,7 @@
 #include "base/err.h"
 #include "base/grow.h"
 #include "base/hash.h"
+#include "profile/process_label.h"
 #include "profile/profile_private.h"
 #include "profile/prune.h"
 
@@ -78,6 +79,7 @@ static int profile_frame_process(struct profile *p, const struct proc_info *proc
     uint64_t hash = hash_mix((uintptr_t)process->command, (uint32_t)process->pid);
     uint32_t id;
     struct profile_frame frame = {.process = process};
+    char *command;
     size_t step = 0;
     int r;
 
@@ -89,7 +91,12 @@ static int profile_frame_process(struct profile *p, const struct proc_info *proc
             return 0;
         }
     }
-    if (asprintf(&frame.label, "process %d:\"%s\"", (int)process->pid, process->command ? process->command : "") < 0)
+    command = process_label(process->command ? process->command : "");
+    if (command == NULL)
+        return ERR_NOMEM;
+    r = asprintf(&frame.label, "process %d:\"%s\"", (int)process->pid, command);
+    free(command);
+    if (r < 0)
         return ERR_NOMEM;
     r = profile_frame_append(p, &frame, hash, true, ret_frame);
     if (r < 0)

@@ -28,6 +28,10 @@
  * or stay forever (a server). Wait this long. */
 #define NO_PYTHON_NS (10 * NS_PER_S)
 
+/* For a program that was just started to become Python. */
+#define WAIT_POLL_NS  (2 * NS_PER_MS)
+#define WAIT_OFTEN_NS (5 * NS_PER_S)
+
 struct tick_context {
     struct loop *loop;
     uint64_t elapsed_ns;
@@ -50,7 +54,9 @@ static bool is_finished(struct loop *l)
         l->python_seen_ns = now;
         return false;
     }
-    return process_tree_has_only_root(t) || (!l->duration_ns && now - l->python_seen_ns >= NO_PYTHON_NS);
+    if (process_tree_has_only_root(t) || (t->one_at_a_time && t->has_python))
+        return true;
+    return (!l->duration_ns || t->one_at_a_time) && now - l->python_seen_ns >= NO_PYTHON_NS;
 }
 
 /* A process that has ended may have left children that are not in the tree yet. Refresh before giving up. Returns
@@ -211,6 +217,25 @@ static void leave_core_if_late(struct loop *l)
         cpu_affinity_move_away(&s->pauser.affinity);
         s->pauser.avoid_cores = true;
     }
+}
+
+int loop_wait(struct loop *l)
+{
+    uint64_t start = clock_now_ns(), now = start;
+
+    l->python_seen_ns = start;
+    while (!l->tree->has_python) {
+        l->error = sampled_tree_refresh(l->tree);
+        now = clock_now_ns();
+        if (l->error < 0 || l->tree->has_python || check_ended(l))
+            break;
+        if (!l->tick(l->arg, now - start)) {
+            l->end = LOOP_STOPPED;
+            break;
+        }
+        clock_sleep_ns(now - start < WAIT_OFTEN_NS ? WAIT_POLL_NS : REFRESH_NS);
+    }
+    return l->error;
 }
 
 static int sample(struct loop *l, uint64_t start)

@@ -41,6 +41,10 @@ struct loop {
     int error;                             /* from a refresh; it ends the loop */
 };
 
+/* Waits until a process of the tree is attached (tree->has_python), calling `tick` meanwhile. Otherwise l->end says why not:
+ * LOOP_STOPPED or LOOP_GONE. 0 or an error. */
+int loop_wait(struct loop *l);
+
 /* 0 or an error. */
 int loop_run(struct loop *l);
 

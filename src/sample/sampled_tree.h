@@ -13,7 +13,7 @@
 #include "sample/process.h"
 #include "tree/process_tree.h"
 
-/* Adds the root and attaches to it. Unless `must_be_python`, a root that is not Python is not an error. */
+/* Adds the root and attaches to it; with one_at_a_time, the first refresh does that. Unless `must_be_python`, a root that is not Python is not an error. */
 int sampled_tree_add_root(struct process_tree *t, pid_t pid, uint64_t patience_ns, bool must_be_python,
                           struct err_note *note);
 

@@ -509,6 +509,17 @@ uint64_t proc_cpu_ns(pid_t pid)
     return (uint64_t)ts.tv_sec * NS_PER_S + (uint64_t)ts.tv_nsec;
 }
 
+bool proc_is_ours(void)
+{
+    char link[32];
+    ssize_t len = readlink("/proc/self", link, sizeof(link) - 1);
+
+    if (len <= 0)
+        return false;
+    link[len] = '\0';
+    return strtol(link, NULL, 10) == getpid();
+}
+
 /* ADDR_NO_RANDOMIZE of personality(2), or kernel.randomize_va_space. */
 bool proc_is_randomized(pid_t pid)
 {

@@ -196,7 +196,7 @@ def test_signal_ends_recording(tmp_path, program, status):
     try:
         launcher.wait_works(process)
         (tmp_path / "out").unlink()
-        for line in iter(process.stdout.readline, b""):
+        for line in iter((process.stdout if program is PY_SPY else process.stderr).readline, b""):
             if b"exited with status 7; still sampling" in line:
                 break
         process.send_signal(signal.SIGTERM)

@@ -2,6 +2,7 @@
  * The profile: the tree, its synthetic roots, the timeline, and the tree as it is shown.
  */
 #include "base/err.h"
+#include "profile/process_label.h"
 #include "profile/profile.h"
 #include "profile/tree.h"
 #include "test.h"
@@ -95,6 +96,45 @@ static void test_roots(void)
     CHECK_STR(p->frames[p->nodes[5].frame].label, "thread (0x7F07)");
     CHECK_INT(p->nodes[5].parent, 1);
     profile_free(p);
+}
+
+static void test_process_labels(void)
+{
+    static const char *const cases[][2] = {
+        {"", ""},
+        {"python a.py", "python a.py"},
+        {"python -c from m import main; main(5, 6, ['__main__'], **{'sys_path': ['/a', '/b', '/c', '/d']}) -x",
+         "python -c from m import main; main(...) -x"},
+        {"python -c f(tracker_fd=5, pipe_handle=7) --multiprocessing-fork",
+         "python -c f(tracker_fd=5, pipe_handle=7) --multiprocessing-fork"},
+        {"a) [1, 2] {x", "a) [1, 2] {x"},
+        {"((((", "(((("},
+        {"[1234567890123456789012345678901234567890]", "[1234567890123456789012345678901234567890]"},
+        {"[12345678901234567890123456789012345678901]", "[...]"},
+    };
+    char command[2000], *label;
+
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        label = process_label(cases[i][0]);
+        CHECK_STR(label, cases[i][1]);
+        free(label);
+    }
+    memset(command, 'x', sizeof(command));
+    for (size_t n = PROCESS_LABEL_COLUMNS - 1; n <= PROCESS_LABEL_COLUMNS + 4; n++) {
+        command[n] = '\0';
+        label = process_label(command);
+        CHECK_INT(strlen(label), n < PROCESS_LABEL_COLUMNS ? n : PROCESS_LABEL_COLUMNS);
+        CHECK(n <= PROCESS_LABEL_COLUMNS ? strcmp(label, command) == 0
+                                         : strcmp(label + PROCESS_LABEL_COLUMNS - 4, "x...") == 0);
+        free(label);
+        command[n] = 'x';
+    }
+    strcpy(command, "(");
+    for (size_t i = 0; i < 300; i++)
+        strcat(command, "\u6f22"); /* two columns, three bytes */
+    label = process_label(command);
+    CHECK_INT(strlen(label), 1 + 3 * ((PROCESS_LABEL_COLUMNS - 4) / 2) + 3);
+    free(label);
 }
 
 static void test_cycle_of_parents(void)
@@ -382,5 +422,6 @@ int main(int argc, char **argv)
     TEST_RUN(test_pruning);
     TEST_RUN(test_coarsening);
     TEST_RUN(test_keys);
+    TEST_RUN(test_process_labels);
     return test_finish("test_profile");
 }
