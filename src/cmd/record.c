@@ -58,6 +58,7 @@ struct record {
     struct output_file *place;
     struct progress *progress;
     struct loop loop;
+    struct cpu_use cpu; /* of the target, after the loop */
     struct error_text *text;
     char remark[2 * sizeof(struct error_text)]; /* why the profile is empty; "" otherwise */
 };
@@ -106,6 +107,8 @@ static struct status_counts count_all(const struct record *rec, uint64_t elapsed
                                   .samples = rec->profile->samples,
                                   .errors = sampler_errors(rec->sampler),
                                   .missed = rec->loop.missed,
+                                  .cpu_ns = rec->cpu.total_ns,
+                                  .native_cpu_ns = rec->cpu.native_ns,
                                   .processes = count_processes(&rec->tree)};
 }
 
@@ -421,6 +424,7 @@ static void say_cost(struct record *rec)
                               .loop = &rec->loop,
                               .sampler = rec->sampler,
                               .profile = rec->profile,
+                              .cpu = rec->cpu,
                               .pid = rec->tree.n ? rec->tree.items[0].pid : 0};
 
     progress_erase(rec->progress);
@@ -438,8 +442,9 @@ static void explain_no_samples(struct record *rec)
         error_text_what(rec->text, ERR_NO_SAMPLES, "process %d is stopped (by SIGSTOP or a debugger)", (int)pid);
         error_text_hint(rec->text, "Resume it with: kill -CONT %d", (int)pid);
     } else if (s->idle) {
-        error_text_what(rec->text, ERR_NO_SAMPLES, "all %llu stacks were idle: the process was sleeping or waiting",
-                        (unsigned long long)s->idle);
+        error_text_what(rec->text, ERR_NO_SAMPLES, "all %llu stacks were idle: the %s sleeping or waiting",
+                        (unsigned long long)s->idle,
+                        summary_native_percent(rec->o, &rec->cpu) ? "Python threads were" : "process was");
         error_text_hint(rec->text,
                         "Add --idle to see where it waits, or print its current stacks with: %s dump --pid %d",
                         args_name(rec->o), (int)pid);
@@ -538,6 +543,7 @@ static int run(struct record *rec)
         return r;
     if (ended_without_python(rec))
         return gone_without_python(rec);
+    rec->cpu = sampled_tree_cpu_use(&rec->tree);
     say_end(rec);
     say_cost(rec);
     return write_result(rec);

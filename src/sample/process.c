@@ -40,6 +40,7 @@ struct process *process_free(struct process *p)
     merge_frames_free(&p->merged);
     native_threads_free(p);
     running_threads_free(&p->running);
+    native_cpu_free(&p->native_cpu, &p->sampler->cpu_of_ended);
     run_as_user_free(p->user);
     if (p->own_files.pid)
         files_close(&p->own_files);

@@ -5,12 +5,14 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "sample/native_cpu.h"
 #include "target/access.h"
 
 #include <stdlib.h>
 
-#define RETRY_NS (20 * NS_PER_MS)
-#define POLL_NS  (2 * NS_PER_MS)
+#define RETRY_NS      (20 * NS_PER_MS)
+#define POLL_NS       (2 * NS_PER_MS)
+#define CPU_BUDGET_NS (NS_PER_MS / 2) /* how long one refresh may spend on measuring CPU time */
 
 /* ---- attaching ---- */
 
@@ -127,11 +129,42 @@ static int attach_new(struct process_tree *t)
     return r == ERR_NOMEM ? r : 0;
 }
 
+/* Starts where the last refresh stopped, like attach_new. */
+static void update_cpu_use(struct process_tree *t)
+{
+    uint64_t begin = clock_now_ns(), now = begin;
+    size_t from = t->next_cpu % t->n;
+
+    for (size_t i = 0; i < t->n && now - begin < CPU_BUDGET_NS; i++) {
+        struct tree_entry *e = &t->items[(from + i) % t->n];
+
+        t->next_cpu = from + i + 1;
+        if (!e->process || e->dead)
+            continue;
+        native_cpu_update(e->process, now);
+        now = clock_now_ns();
+    }
+}
+
+struct cpu_use sampled_tree_cpu_use(struct process_tree *t)
+{
+    struct cpu_use use = t->sampler->cpu_of_ended;
+
+    for (size_t i = 0; i < t->n; i++)
+        if (t->items[i].process)
+            native_cpu_finish(t->items[i].process, &use);
+    return use;
+}
+
 int sampled_tree_refresh(struct process_tree *t)
 {
     int r = process_tree_refresh(t);
 
-    return r == 0 && !t->manual_attach ? attach_new(t) : r;
+    if (r == 0 && !t->manual_attach)
+        r = attach_new(t);
+    if (r == 0 && t->sampler->options.recording)
+        update_cpu_use(t);
+    return r;
 }
 
 /* ---- sampling ---- */

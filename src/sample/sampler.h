@@ -7,6 +7,7 @@
 #include "base/err.h"
 #include "base/intern.h"
 #include "pause/pause.h"
+#include "sample/native_cpu.h"
 #include "sample/trace.h"
 
 struct sampler_options {
@@ -42,6 +43,7 @@ struct sampler {
     uint64_t native_cut;             /* native stacks not unwound to the start of the thread */
     uint64_t native_failed;          /* stacks with Python frames that match no native frame */
     uint64_t errors[SAMPLER_ERRORS]; /* by code - ERR_NOMEM */
+    struct cpu_use cpu_of_ended;     /* of processes that are no longer sampled */
     struct func_table *funcs;
 };
 
