@@ -307,6 +307,7 @@ static int attach(struct record *rec)
                                                          .same_core = !o->nonblocking,
                                                          .native = o->native || o->native_all,
                                                          .native_all = o->native_all,
+                                                         .kernel_names = !o->as_py_spy,
                                                          .patience_ns = PAUSE_PATIENCE_NS,
                                                          .recording = true,
                                                          .known_keys = profile_known_keys(rec->profile)});

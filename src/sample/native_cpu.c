@@ -16,39 +16,6 @@
 #define MAX_WAIT_NS NS_PER_S
 #define COST_SHARE  500 /* spend at most one part in this many on a process with many threads */
 
-/* Sorted, so that has_tid can use a binary search. */
-struct tid_list {
-    pid_t *items;
-    size_t n;
-    bool complete; /* the kernel thread of every Python thread is known */
-};
-
-static int compare_tids(const void *a, const void *b)
-{
-    pid_t x = *(const pid_t *)a, y = *(const pid_t *)b;
-
-    return (x > y) - (x < y);
-}
-
-static bool has_tid(const struct tid_list *l, pid_t tid)
-{
-    return l->n && bsearch(&tid, l->items, l->n, sizeof(tid), compare_tids);
-}
-
-static int python_tids(const struct thread_table *t, struct tid_list *ret)
-{
-    free(ret->items);
-    *ret = (struct tid_list){.items = calloc(t->n + 1, sizeof(pid_t))};
-    if (!ret->items)
-        return ERR_NOMEM;
-    for (size_t i = 0; i < t->n; i++)
-        if (t->items[i].os.tid)
-            ret->items[ret->n++] = t->items[i].os.tid;
-    ret->complete = ret->n == t->n;
-    qsort(ret->items, ret->n, sizeof(pid_t), compare_tids);
-    return 0;
-}
-
 /* The kernel lists threads in the same order each time: `from` is the position after the last match. */
 static const struct native_cpu_thread *find_thread(const struct native_cpu *c, pid_t tid, size_t *from)
 {
@@ -73,7 +40,7 @@ static size_t read_run_times(pid_t pid, const pid_t *tids, size_t n, const struc
     for (size_t i = 0; i < n; i++) {
         struct task task = {.pid = pid, .tid = tids[i], .stat_fd = -1, .sched_fd = -1};
         struct sched_stats stats = {0};
-        bool has_python = has_tid(python, tids[i]);
+        bool has_python = tid_list_has(python, tids[i]);
 
         *ret_others |= !has_python;
         if (has_python || task_sched_stats(&task, &stats) == 0)
@@ -114,7 +81,7 @@ static int list_again(struct process *p, uint64_t now, struct tid_list *python)
     int r = process_list_threads(p, now);
 
     if (r == 0)
-        r = python_tids(&p->table, python);
+        r = thread_table_tids(&p->table, python);
     return r == 0 && !python->complete ? ERR_BOUNDS : r;
 }
 
@@ -128,7 +95,7 @@ static int measure_threads(struct process *p, uint64_t now)
     int r = proc_tasks_read(p->pid, &tids, &n);
 
     if (r == 0)
-        r = python_tids(&p->table, &python);
+        r = thread_table_tids(&p->table, &python);
     if (r == 0 && !(items = calloc(n + 1, sizeof(*items))))
         r = ERR_NOMEM;
     if (r == 0)
@@ -136,7 +103,7 @@ static int measure_threads(struct process *p, uint64_t now)
     if (r == 0 && others)
         r = list_again(p, now, &python);
     for (size_t i = 0; r == 0 && i < kept; i++)
-        items[i].has_python |= has_tid(&python, items[i].tid);
+        items[i].has_python |= tid_list_has(&python, items[i].tid);
     if (r == 0)
         replace_items(&p->native_cpu, items, kept);
     else

@@ -247,6 +247,7 @@ static struct process *process_new(struct sampler *s, pid_t pid)
     files_open_live(pid, &p->own_files);
     p->files = &p->own_files;
     p->info = &p->own_info;
+    p->table.kernel_names = s->options.kernel_names ? s->names : NULL;
     p->pidfd = -1;
     p->user = run_as_user_of(pid);
     return p;

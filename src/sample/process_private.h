@@ -39,9 +39,10 @@ struct process {
     size_t cap_locals;
     struct native native; /* opened at the first stack that needs it */
     struct merged_frames merged;
-    struct sampled_thread *native_threads; /* threads without Python (--native-all) */
+    struct sampled_thread *native_threads; /* all kernel threads; those without Python are sampled (--native-all) */
     size_t n_native_threads, cap_native_threads;
     uint64_t native_threads_listed_ns; /* when `native_threads` were listed */
+    uint64_t native_threads_marked_ns; /* `listed_ns` when those with Python were marked */
     struct native_cpu native_cpu;
     size_t n_failed; /* consecutive samples that failed */
     uint64_t detected_ns;
@@ -49,6 +50,7 @@ struct process {
     struct running_threads running;
     uint64_t now_ns;           /* start of this sample */
     uint64_t heads_checked_ns; /* when the heads of the thread lists were last checked for new threads */
+    bool listed_after;         /* the threads were listed again after this sample had read them */
     bool check_heads;          /* check them with the next stack, in the same read */
     bool has_execed;           /* the process called exec: what we know about it is stale */
 };

@@ -279,6 +279,7 @@ static int sample_and_note_idle(struct process *p, process_sink sink, void *arg)
     if (holder && is_unlisted(p, holder))
         p->listed_ns = 0;
     changed = r == 0 && threads_changed(p);
+    p->listed_after = changed;
     if (changed)
         r = sample_new_threads(p, sink, arg);
     if (is_idle && !changed && !s->options.native_all && s->no_gil == no_gil)

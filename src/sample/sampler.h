@@ -17,6 +17,7 @@ struct sampler_options {
     bool find_gil_holder; /* report which thread holds the GIL */
     bool native;          /* include native frames */
     bool native_all;      /* also those of the interpreter, and threads without Python */
+    bool kernel_names;    /* show the kernel's name of a thread that has none in Python */
     bool same_core;       /* read running threads from their own core instead of with ptrace */
     unsigned locals;      /* read local variables: 0 none, 1 short values, 2 and more longer ones */
     bool show_secrets;

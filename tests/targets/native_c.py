@@ -143,6 +143,19 @@ def in_turn():
     spy.burn(0.05)
 
 
+def named_by_turns():
+    """The same with a name in Python, which differs from the kernel's."""
+    import threading
+    threading.current_thread()
+
+    def in_named_turn():
+        threading.current_thread().name = "named-in-python"
+        spy.burn(0.05)
+
+    spy.thread_by_turns(in_named_turn)
+    rest(ROOT + [truth.python("named_by_turns")])
+
+
 def thread_with_python():
     """A thread that C started and that calls Python; the main thread waits in C without the GIL."""
     spy.thread_with_python(in_thread)
