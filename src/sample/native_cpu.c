@@ -14,36 +14,34 @@
 #define LOST_SHARE  16
 #define MIN_WAIT_NS (20 * NS_PER_MS)
 #define MAX_WAIT_NS NS_PER_S
-#define COST_SHARE  500 /* spend at most one part in this many on a process with many threads */
+#define MAX_OTHERS  1000 /* threads without Python that are measured; the rest do not count */
+#define COST_SHARE  500  /* spend at most one part in this many on a process with many threads */
 
-/* The kernel lists threads in the same order each time: `from` is the position after the last match. */
-static const struct native_cpu_thread *find_thread(const struct native_cpu *c, pid_t tid, size_t *from)
+static int compare_threads(const void *a, const void *b)
 {
-    for (size_t i = 0; i < c->n; i++) {
-        size_t at = (*from + i) % c->n;
+    const struct native_cpu_thread *x = a, *y = b;
 
-        if (c->items[at].tid == tid) {
-            *from = at + 1;
-            return &c->items[at];
-        }
-    }
-    return NULL;
+    return (x->tid > y->tid) - (x->tid < y->tid);
+}
+
+static const struct native_cpu_thread *find_thread(const struct native_cpu *c, const struct native_cpu_thread *like)
+{
+    return c->n ? bsearch(like, c->items, c->n, sizeof(*like), compare_threads) : NULL;
 }
 
 /* Reads the run times of the threads that are not in `python`. `ret` has room for `n`. Returns how many it filled. */
 static size_t read_run_times(pid_t pid, const pid_t *tids, size_t n, const struct tid_list *python,
-                             struct native_cpu_thread *ret, bool *ret_others)
+                             struct native_cpu_thread *ret, size_t *ret_others)
 {
     size_t kept = 0;
 
-    *ret_others = false;
+    *ret_others = 0;
     for (size_t i = 0; i < n; i++) {
         struct task task = {.pid = pid, .tid = tids[i], .stat_fd = -1, .sched_fd = -1};
         struct sched_stats stats = {0};
         bool has_python = tid_list_has(python, tids[i]);
 
-        *ret_others |= !has_python;
-        if (has_python || task_sched_stats(&task, &stats) == 0)
+        if (has_python || ((*ret_others)++ < MAX_OTHERS && task_sched_stats(&task, &stats) == 0))
             ret[kept++] = (struct native_cpu_thread){tids[i], has_python, stats.run_ns, 0};
     }
     return kept;
@@ -53,12 +51,11 @@ static size_t read_run_times(pid_t pid, const pid_t *tids, size_t n, const struc
 static void replace_items(struct native_cpu *c, struct native_cpu_thread *items, size_t n)
 {
     uint64_t before = 0, kept = 0;
-    size_t from = 0;
 
     for (size_t i = 0; i < c->n; i++)
         before += c->items[i].has_python ? 0 : c->items[i].sum_ns;
     for (size_t i = 0; i < n; i++) {
-        const struct native_cpu_thread *old = find_thread(c, items[i].tid, &from);
+        const struct native_cpu_thread *old = find_thread(c, &items[i]);
 
         if (!old)
             continue;
@@ -89,9 +86,8 @@ static int measure_threads(struct process *p, uint64_t now)
 {
     struct native_cpu_thread *items = NULL;
     struct tid_list python = {0};
-    bool others = false;
     pid_t *tids = NULL;
-    size_t n = 0, kept = 0;
+    size_t n = 0, kept = 0, others = 0;
     int r = proc_tasks_read(p->pid, &tids, &n);
 
     if (r == 0)
@@ -104,10 +100,12 @@ static int measure_threads(struct process *p, uint64_t now)
         r = list_again(p, now, &python);
     for (size_t i = 0; r == 0 && i < kept; i++)
         items[i].has_python |= tid_list_has(&python, items[i].tid);
-    if (r == 0)
+    if (r == 0) {
+        qsort(items, kept, sizeof(*items), compare_threads);
         replace_items(&p->native_cpu, items, kept);
-    else
+    } else {
         free(items);
+    }
     free(python.items);
     free(tids);
     return r;

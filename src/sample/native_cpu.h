@@ -25,7 +25,7 @@ struct native_cpu_thread {
 
 /* Zeroed at first. */
 struct native_cpu {
-    struct native_cpu_thread *items; /* in the order of the kernel's list */
+    struct native_cpu_thread *items; /* sorted by `tid` */
     size_t n;
     uint64_t ended_ns;           /* CPU time of threads without Python that have ended */
     uint64_t begin_ns, total_ns; /* process CPU clock at the first measurement, and its advance until the last */
