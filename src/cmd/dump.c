@@ -213,6 +213,7 @@ static struct sampler *new_sampler(const struct options *o)
                                                  .same_core = !o->nonblocking,
                                                  .native = o->native || o->native_all,
                                                  .native_all = o->native_all,
+                                                 .kernel_names = !o->as_py_spy,
                                                  .locals = o->locals,
                                                  .show_secrets = o->show_secrets,
                                                  .patience_ns = PAUSE_PATIENCE_NS});

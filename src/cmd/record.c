@@ -75,6 +75,8 @@ static struct status_counts count_all(const struct record *rec, uint64_t elapsed
                                   .samples = rec->profile->samples,
                                   .errors = sampler_errors(rec->sampler),
                                   .missed = rec->loop.missed,
+                                  .cpu_ns = rec->cpu.total_ns,
+                                  .native_cpu_ns = rec->cpu.native_ns,
                                   .processes = count_processes(&rec->tree)};
 }
 
@@ -234,6 +236,7 @@ static int attach(struct record *rec)
         .same_core = !o->nonblocking,
         .native = o->native || o->native_all,
         .native_all = o->native_all,
+        .kernel_names = !o->as_py_spy,
         .patience_ns = PAUSE_PATIENCE_NS,
         .recording = true,
         .known_keys = profile_known_keys(rec->profile)});
@@ -355,6 +358,7 @@ static void say_cost(struct record *rec)
                               .loop = &rec->loop,
                               .sampler = rec->sampler,
                               .profile = rec->profile,
+                              .cpu = rec->cpu,
                               .pid = target_pid(rec),
                               .throttled_ns = cpu_limit_throttled_ns(&rec->cpu_limit)};
 
@@ -374,8 +378,9 @@ static int explain_no_samples(struct record *rec)
         error_text_what(rec->text, ERR_NO_SAMPLES, "process %d is stopped (by SIGSTOP or a debugger)", (int)pid);
         error_text_hint(rec->text, "Resume it with: kill -CONT %d", (int)pid);
     } else if (s->idle) {
-        error_text_what(rec->text, ERR_NO_SAMPLES, "all %llu stacks were idle: the process was sleeping or waiting",
-                        (unsigned long long)s->idle);
+        error_text_what(rec->text, ERR_NO_SAMPLES, "all %llu stacks were idle: the %s sleeping or waiting",
+                        (unsigned long long)s->idle,
+                        summary_native_percent(rec->o, &rec->cpu) ? "Python threads were" : "process was");
         error_text_hint(rec->text,
                         "Add --idle to see where it waits, or print its current stacks with: %s dump --pid %d",
                         args_name(rec->o), (int)pid);
@@ -450,6 +455,17 @@ static int write_result(struct record *rec)
     return 0;
 }
 
+/* The processes have used more CPU time than their threads that are known: that of threads that have ended since they were
+ * last seen. */
+static void count_unattributed(struct record *rec)
+{
+    struct sampler *s = rec->sampler;
+    uint64_t known_ns = s->attributed_ns + (s->options.native_all ? 0 : rec->cpu.native_ns);
+
+    if (rec->cpu.total_ns > known_ns && rec->cpu.total_ns - known_ns > s->lost_ns)
+        s->lost_ns = rec->cpu.total_ns - known_ns;
+}
+
 static int run(struct record *rec)
 {
     int r = prepare(rec);
@@ -472,6 +488,8 @@ static int run(struct record *rec)
     r = record_program_ran_python(rec);
     if (r < 0)
         return r;
+    rec->cpu = sampled_tree_cpu_use(&rec->tree);
+    count_unattributed(rec);
     say_end(rec);
     say_cost(rec);
     return write_result(rec);

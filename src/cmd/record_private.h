@@ -38,6 +38,7 @@ struct record {
     struct progress *progress;
     struct loop loop;
     struct cpu_limit cpu_limit; /* of the root process */
+    struct cpu_use cpu;         /* of the target, after the loop */
     struct error_text *text;
     char remark[2 * sizeof(struct error_text)]; /* why the profile is empty; "" otherwise */
 };

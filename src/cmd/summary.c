@@ -11,6 +11,7 @@
 #include <sys/resource.h>
 
 #define BEHIND_SHARE 0.9 /* warn below this share of the requested rate */
+#define NATIVE_SHARE 0.1 /* mention the CPU time of threads without Python from this share on */
 #define LATE_SHARE   20  /* warn if more than one sample in this many is late */
 #define WAIT_SHARE   10  /* say that threads waited for a core if it is more than this part of their CPU time, */
 #define MIN_WAIT_NS  (100 * NS_PER_MS)
@@ -109,6 +110,25 @@ static void say_native(const struct account *a)
             (unsigned long long)s->native_none);
 }
 
+/* Only --native-all samples threads without Python. With --gil, they are not wanted. */
+unsigned summary_native_percent(const struct options *o, const struct cpu_use *cpu)
+{
+    double share = cpu->total_ns ? (double)cpu->native_ns / (double)cpu->total_ns : 0;
+
+    if (o->as_py_spy || o->native_all || o->gil || (double)cpu->native_ns * o->rate < (double)NS_PER_S)
+        return 0;
+    return share < NATIVE_SHARE ? 0 : share >= 1 ? 100 : (unsigned)(share * 100);
+}
+
+static void say_native_cpu(const struct account *a)
+{
+    unsigned percent = summary_native_percent(a->o, &a->cpu);
+
+    if (percent)
+        say(a, "At least %u%% of the CPU time was in threads that run no Python. %s --native-all to include them.",
+            percent, a->o->nonblocking ? "Replace --nonblocking with" : "Add");
+}
+
 void summary_write(const struct account *a)
 {
     const struct loop *l = a->loop;
@@ -131,6 +151,7 @@ void summary_write(const struct account *a)
             say(a, "Could not read %llu stack(s): %s", (unsigned long long)a->sampler->errors[i],
                 err_name(ERR_NOMEM + i));
     say_native(a);
+    say_native_cpu(a);
     if (a->sampler->unsure)
         say(a, "%llu stack(s) changed while being read: their innermost frames are shown as [unverified].",
             (unsigned long long)a->sampler->unsure);

@@ -155,7 +155,8 @@ static int profile_thread_add(struct profile *p, const struct trace *trace, uint
     struct profile_thread thread = {.process = trace->process,
                                     .thread_id = trace->thread_id,
                                     .os_thread_id = trace->os_thread_id,
-                                    .name = trace->thread_name};
+                                    .name = trace->thread_name,
+                                    .is_kernel_name = trace->is_kernel_name};
     struct profile_index *index = p->index;
     int r;
 
@@ -173,15 +174,17 @@ static int profile_thread_add(struct profile *p, const struct trace *trace, uint
     return 0;
 }
 
-/* Programs often name a thread after it has started, so its root shows the latest name. */
-static int profile_thread_rename(struct profile *p, struct profile_thread *t, const char *name)
+/* Programs often name a thread after it has started, so its root shows the latest name. A thread that C code started may
+ * have a name in Python only while it calls Python. */
+static int profile_thread_rename(struct profile *p, struct profile_thread *t, const struct trace *trace)
 {
-    const char *old = t->name;
+    const char *old = t->name, *name = trace->thread_name;
     char *label;
 
-    if (name == NULL || name == old)
+    if (name == NULL || name == old || (old != NULL && trace->is_kernel_name && !t->is_kernel_name))
         return 0;
     t->name = name;
+    t->is_kernel_name = trace->is_kernel_name;
     if (!p->options.threads)
         return 0;
     label = profile_thread_label(t);
@@ -194,10 +197,11 @@ static int profile_thread_rename(struct profile *p, struct profile_thread *t, co
     return 0;
 }
 
+/* The pthread_t identifies a thread only if its kernel thread is unknown: a thread that runs no Python has none. */
 static int profile_thread_find(struct profile *p, const struct trace *trace, struct profile_thread **ret_thread)
 {
     uint64_t ids = (uint64_t)(uint32_t)trace->process->pid << 32 | (uint32_t)trace->os_thread_id;
-    uint64_t hash = hash_mix(ids, trace->thread_id);
+    uint64_t hash = hash_mix(ids, trace->os_thread_id ? 0 : trace->thread_id);
     uint32_t id;
     size_t step = 0;
     int r;
@@ -206,7 +210,7 @@ static int profile_thread_find(struct profile *p, const struct trace *trace, str
         struct profile_thread *t = &p->threads[id];
 
         if (t->process->pid == trace->process->pid && t->process->command == trace->process->command &&
-            t->thread_id == trace->thread_id && t->os_thread_id == trace->os_thread_id)
+            t->os_thread_id == trace->os_thread_id && (t->os_thread_id || t->thread_id == trace->thread_id))
             break;
     }
     if (id == HASH_TABLE_NONE) {
@@ -215,7 +219,7 @@ static int profile_thread_find(struct profile *p, const struct trace *trace, str
             return r;
     }
     *ret_thread = &p->threads[id];
-    return profile_thread_rename(p, *ret_thread, trace->thread_name);
+    return profile_thread_rename(p, *ret_thread, trace);
 }
 
 bool profile_is_contiguous(const struct profile *p, uint64_t end_ns, uint64_t time_ns)

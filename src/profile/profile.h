@@ -57,9 +57,10 @@ struct profile_thread {
     const struct proc_info *process;
     uint64_t thread_id;
     pid_t os_thread_id;
-    const char *name; /* the latest name, or NULL if unknown */
-    uint32_t root;    /* the node above its outermost frames */
-    uint32_t frame;   /* with options.threads: the frame of its synthetic root */
+    const char *name; /* the latest name, or NULL if unknown; the kernel's only if Python has none */
+    bool is_kernel_name;
+    uint32_t root;  /* the node above its outermost frames */
+    uint32_t frame; /* with options.threads: the frame of its synthetic root */
     struct profile_span *spans;
     size_t n_spans, cap_spans;
 };

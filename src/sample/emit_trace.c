@@ -31,8 +31,11 @@ static bool is_known(const struct process *p, uint64_t key)
 
 static struct trace trace_of(const struct process *p, const struct sampled_thread *th)
 {
-    return (struct trace){
-        .process = p->info, .thread_id = th->thread_id, .os_thread_id = th->os.tid, .thread_name = th->name};
+    return (struct trace){.process = p->info,
+                          .thread_id = th->thread_id,
+                          .os_thread_id = th->os.tid,
+                          .thread_name = th->name ? th->name : th->kernel_name,
+                          .is_kernel_name = !th->name};
 }
 
 /* A thread that has been woken and waits for a core does not have the GIL. One that was preempted in Python code has. */

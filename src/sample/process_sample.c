@@ -174,7 +174,7 @@ static int sample_thread(struct process *p, struct sampled_thread *th, process_s
 }
 
 /* The list is read while the target runs. Retry when it changed in the meantime. */
-static int list_threads(struct process *p, uint64_t now)
+int process_list_threads(struct process *p, uint64_t now)
 {
     int r = ERR_TORN;
 
@@ -206,7 +206,7 @@ static int update_threads(struct process *p)
         return ERR_GONE;
     if (p->listed_ns && now - p->listed_ns < LIST_AGE_NS && threads_heads_same(&p->py, &p->threads))
         return 0;
-    return list_threads(p, now);
+    return process_list_threads(p, now);
 }
 
 /* First the thread that received the fatal signal, then the main thread, then the others. */
@@ -260,7 +260,7 @@ static bool threads_changed(struct process *p)
 
 static int sample_new_threads(struct process *p, process_sink sink, void *arg)
 {
-    int r = list_threads(p, p->now_ns);
+    int r = process_list_threads(p, p->now_ns);
 
     if (r < 0) { /* the next sample finds out why */
         p->listed_ns = 0;
@@ -297,6 +297,7 @@ static int sample_and_note_idle(struct process *p, process_sink sink, void *arg)
     if (holder && is_unlisted(p, holder))
         p->listed_ns = 0;
     changed = r == 0 && threads_changed(p);
+    p->listed_after = changed;
     if (changed)
         r = sample_new_threads(p, sink, arg);
     if (is_idle && !changed && !s->options.native_all && s->no_gil == no_gil)

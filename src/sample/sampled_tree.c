@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "sample/native_cpu.h"
 #include "target/access.h"
 
 #include <stdlib.h>
@@ -14,6 +15,7 @@
 /* Of one process at a time: */
 #define RETRY_REJECTED_NS (500 * NS_PER_MS)
 #define HELPERS_NS        (200 * NS_PER_MS) /* for helpers of a process to end after it */
+#define CPU_BUDGET_NS     (NS_PER_MS / 2)   /* how long one refresh may spend on measuring CPU time */
 
 /* ---- attaching ---- */
 
@@ -215,13 +217,44 @@ static int attach_one(struct process_tree *t)
     return r;
 }
 
+/* ---- CPU time ---- */
+
+/* Starts where the last refresh stopped, like attach_new. */
+static void update_cpu_use(struct process_tree *t)
+{
+    uint64_t begin = clock_now_ns(), now = begin;
+    size_t from = t->next_cpu % t->n;
+
+    for (size_t i = 0; i < t->n && now - begin < CPU_BUDGET_NS; i++) {
+        struct tree_entry *e = &t->items[(from + i) % t->n];
+
+        t->next_cpu = from + i + 1;
+        if (!e->process || e->dead)
+            continue;
+        native_cpu_update(e->process, now);
+        now = clock_now_ns();
+    }
+}
+
+struct cpu_use sampled_tree_cpu_use(struct process_tree *t)
+{
+    struct cpu_use use = t->sampler->cpu_of_ended;
+
+    for (size_t i = 0; i < t->n; i++)
+        if (t->items[i].process)
+            native_cpu_finish(t->items[i].process, &use);
+    return use;
+}
+
 int sampled_tree_refresh(struct process_tree *t)
 {
     int r = process_tree_refresh(t);
 
-    if (r < 0 || t->manual_attach)
-        return r;
-    return t->one_at_a_time && t->subprocesses ? attach_one(t) : attach_new(t);
+    if (r == 0 && !t->manual_attach)
+        r = t->one_at_a_time && t->subprocesses ? attach_one(t) : attach_new(t);
+    if (r == 0 && t->sampler->options.recording)
+        update_cpu_use(t);
+    return r;
 }
 
 /* ---- sampling ---- */

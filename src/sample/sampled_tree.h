@@ -26,6 +26,9 @@ int sampled_tree_sample(struct process_tree *t, process_sink sink, void *arg);
 /* At the end of a recording: counts the CPU time that was not attributed to any stack. */
 void sampled_tree_settle(struct process_tree *t);
 
+/* The CPU time of all processes during the recording, and the part of it in threads without Python. */
+struct cpu_use sampled_tree_cpu_use(struct process_tree *t);
+
 /* Attaches to one process, with manual_attach. Waits up to `patience_ns` for an interpreter that is starting. 0, or
  * the reason to skip the process. */
 int sampled_tree_attach(struct process_tree *t, struct tree_entry *e, uint64_t patience_ns);

@@ -7,6 +7,7 @@
 #include "base/err.h"
 #include "base/intern.h"
 #include "pause/pause.h"
+#include "sample/native_cpu.h"
 #include "sample/trace.h"
 
 /* What a stack counts for. */
@@ -26,6 +27,7 @@ struct sampler_options {
     bool find_gil_holder; /* report which thread holds the GIL, and which wait for it */
     bool native;          /* include native frames */
     bool native_all;      /* also those of the interpreter, and threads without Python */
+    bool kernel_names;    /* show the kernel's name of a thread that has none in Python */
     bool same_core;       /* read running threads from their own core instead of with ptrace */
     unsigned locals;      /* read local variables: 0 none, 1 short values, 2 and more longer ones */
     bool show_secrets;
@@ -58,9 +60,10 @@ struct sampler {
     uint64_t lost_ns;       /* CPU time without a stack */
     uint64_t core_wait_ns;  /* time spent waiting for a CPU */
     /* State. */
-    uint64_t tick_ns;     /* time that the current tick stands for */
-    uint64_t since_ticks; /* when the session began, in clock ticks since boot */
-    unsigned gil_looks;   /* at threads that may be about to wait for the GIL; bounded */
+    uint64_t tick_ns;            /* time that the current tick stands for */
+    uint64_t since_ticks;        /* when the session began, in clock ticks since boot */
+    unsigned gil_looks;          /* at threads that may be about to wait for the GIL; bounded */
+    struct cpu_use cpu_of_ended; /* of processes that are no longer sampled */
     struct func_table *funcs;
 };
 

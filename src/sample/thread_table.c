@@ -9,6 +9,7 @@
 #include "base/hash.h"
 #include "base/hash_table.h"
 #include "base/log.h"
+#include "base/utf8.h"
 #include "target/core_file.h"
 #include "target/proc.h"
 
@@ -19,9 +20,10 @@
 #define MAX_WANTED   8 /* if more names are missing, read all */
 /* A thread sets its name when it first runs. Look for missing names again after this time, then after ten times as
  * long, and so on. Threads created by C code never get a name. */
-#define NAMES_RETRY_NS (10 * NS_PER_MS)
-#define NAMES_TRIES    3
-#define LEFT_MIN       64
+#define NAMES_RETRY_NS  (10 * NS_PER_MS)
+#define NAMES_TRIES     3
+#define MAX_KERNEL_NAME 64
+#define LEFT_MIN        64
 
 /* Threads that have no name yet. */
 struct unnamed_threads {
@@ -78,6 +80,49 @@ static void thread_begin_time(struct thread_table *t, struct sampled_thread *th,
         thread_time_begin(&th->time, &th->os.task, st.start_time >= t->since_ticks, clock_now_ns());
 }
 
+static int compare_tids(const void *a, const void *b)
+{
+    pid_t x = *(const pid_t *)a, y = *(const pid_t *)b;
+
+    return (x > y) - (x < y);
+}
+
+bool tid_list_has(const struct tid_list *l, pid_t tid)
+{
+    return l->n && bsearch(&tid, l->items, l->n, sizeof(tid), compare_tids);
+}
+
+int thread_table_tids(const struct thread_table *t, struct tid_list *ret)
+{
+    free(ret->items);
+    *ret = (struct tid_list){.items = calloc(t->n + 1, sizeof(pid_t))};
+    if (!ret->items)
+        return ERR_NOMEM;
+    for (size_t i = 0; i < t->n; i++)
+        if (t->items[i].os.tid)
+            ret->items[ret->n++] = t->items[i].os.tid;
+    ret->complete = ret->n == t->n;
+    qsort(ret->items, ret->n, sizeof(pid_t), compare_tids);
+    return 0;
+}
+
+/* The name may contain any bytes. */
+const char *thread_kernel_name(struct intern *names, pid_t pid, pid_t tid)
+{
+    char *text = NULL, clean[3 * MAX_KERNEL_NAME];
+    const char *name = NULL;
+    size_t len = 0;
+
+    if (proc_read_file(pid, tid, "comm", &text, &len) == 0) {
+        len -= len && text[len - 1] == '\n';
+        if (len > MAX_KERNEL_NAME)
+            len = MAX_KERNEL_NAME;
+        name = intern_bytes(names, clean, utf8_clean(text, len, clean));
+    }
+    free(text);
+    return name;
+}
+
 /* Frees what a slot owns. */
 static void thread_drop(struct sampled_thread *th)
 {
@@ -95,7 +140,7 @@ void thread_table_free(struct thread_table *t)
     free(t->names.items);
     free(t->tids);
     free(t->left);
-    *t = (struct thread_table){.core = t->core, .since_ticks = t->since_ticks};
+    *t = (struct thread_table){.core = t->core, .kernel_names = t->kernel_names, .since_ticks = t->since_ticks};
 }
 
 struct sampled_thread *thread_table_find(struct thread_table *t, addr_t tstate)
@@ -282,7 +327,14 @@ static uint64_t names_wait_ns(const struct thread_table *t)
     return wait_ns;
 }
 
-static int read_names(struct thread_table *t, const struct python *py, const struct py_threads *threads,
+/* The main thread's is that of the process. */
+static void read_kernel_name(const struct thread_table *t, pid_t pid, struct sampled_thread *th)
+{
+    if (t->kernel_names && th->os.tid && th->os.tid != pid)
+        th->kernel_name = thread_kernel_name(t->kernel_names, pid, th->os.tid);
+}
+
+static int read_names(struct thread_table *t, const struct python *py, pid_t pid, const struct py_threads *threads,
                       const struct unnamed_threads *unnamed)
 {
     uint64_t begin = clock_now_ns(), begin_cpu = clock_cpu_ns();
@@ -313,6 +365,8 @@ static int read_names(struct thread_table *t, const struct python *py, const str
             log_changed(LOG_LEVEL_DEBUG, "threads", th->tstate, th->os.tid, "tid %d: named %s", (int)th->os.tid, name);
         if (th && name)
             th->name = name;
+        if (th && !th->name)
+            read_kernel_name(t, pid, th);
         if (th && !th->name && t->name_tries < NAMES_TRIES)
             t->names_retry_ns = begin + names_wait_ns(t);
     }
@@ -366,5 +420,5 @@ int thread_table_update(struct thread_table *t, const struct python *py, pid_t p
     }
     if (r == 0 && t->n > threads->n)
         table_drop_unseen(t, pid);
-    return r == 0 ? read_names(t, py, threads, &unnamed) : r;
+    return r == 0 ? read_names(t, py, pid, threads, &unnamed) : r;
 }

@@ -88,6 +88,7 @@ struct trace {
     uint64_t thread_id;      /* threading.get_ident(), a pthread_t */
     pid_t os_thread_id;      /* 0 when unknown */
     const char *thread_name; /* NULL when unknown */
+    bool is_kernel_name;     /* `thread_name` is the kernel's name of a thread that has none in Python */
     bool active;             /* the thread was in state R before it was paused */
     bool owns_gil;
     bool waits_for_gil; /* asleep until it gets the GIL; not active */

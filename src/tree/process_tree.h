@@ -75,6 +75,7 @@ struct process_tree {
     struct proc_connector connector; /* reports forks and execs; where it works, new_pids is not read */
     size_t next_check;               /* index of the next entry to check for an exec and for children */
     size_t next_attach;              /* index of the entry to attach first in the next refresh */
+    size_t next_cpu;                 /* index of the entry whose CPU time to measure first in the next refresh */
     struct past_process past[PROCESS_TREE_PAST];
     size_t n_past;
     pid_t ancestors[PROCESS_TREE_ANCESTORS]; /* of the root, its parent first: they may adopt its orphans */

@@ -137,6 +137,28 @@ static void test_process_labels(void)
     free(label);
 }
 
+/* A thread that C code started has a Python thread state, a pthread_t and a name in Python only while it calls Python. */
+static void test_root_of_native_thread(void)
+{
+    struct frame frames[] = {{.func = &func_f, .line = 12}};
+    struct trace with = make_trace(&parent, 7, NULL, frames, 1), without = with;
+    struct profile *p = profile_new(&(struct profile_options){.threads = true});
+
+    without.thread_id = 0;
+    without.thread_name = "comm";
+    without.is_kernel_name = true;
+    CHECK_INT(profile_add(p, &without, 0), 0);
+    CHECK_STR(p->frames[p->nodes[1].frame].label, "thread (7): comm");
+    CHECK_INT(profile_add(p, &with, 0), 0);
+    CHECK_STR(p->frames[p->nodes[1].frame].label, "thread (7): comm");
+    with.thread_name = "worker";
+    CHECK_INT(profile_add(p, &with, 0), 0);
+    CHECK_INT(profile_add(p, &without, 0), 0);
+    CHECK_STR(p->frames[p->nodes[1].frame].label, "thread (7): worker");
+    CHECK_INT(p->n_threads, 1);
+    profile_free(p);
+}
+
 static void test_cycle_of_parents(void)
 {
     struct proc_info a = {.pid = 5, .command = "a"}, b = {.pid = 6, .command = "b", .parent_info = &a};
@@ -410,6 +432,7 @@ int main(int argc, char **argv)
     TEST_RUN(test_same_stack_is_one_node);
     TEST_RUN(test_lines_by_option);
     TEST_RUN(test_roots);
+    TEST_RUN(test_root_of_native_thread);
     TEST_RUN(test_cycle_of_parents);
     TEST_RUN(test_spans);
     TEST_RUN(test_late_ticks);
