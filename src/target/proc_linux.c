@@ -73,12 +73,17 @@ static int read_and_close(int fd, char **ret_text, size_t *ret_len)
 int proc_read_file(pid_t pid, pid_t tid, const char *name, char **ret_text, size_t *ret_len)
 {
     char path[128];
+    int fd;
 
     if (tid)
         snprintf(path, sizeof(path), "/proc/%d/task/%d/%s", (int)pid, (int)tid, name);
     else
         snprintf(path, sizeof(path), "/proc/%d/%s", (int)pid, name);
-    return read_and_close(open(path, O_RDONLY | O_CLOEXEC), ret_text, ret_len);
+    /* A signal interrupts open(2) where a seccomp supervisor decides about it. */
+    do
+        fd = open(path, O_RDONLY | O_CLOEXEC);
+    while (fd < 0 && errno == EINTR);
+    return read_and_close(fd, ret_text, ret_len);
 }
 
 /* Parses the numbers of a stat line after the state; ignores signs. */

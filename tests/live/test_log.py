@@ -18,8 +18,8 @@ FREE_PID = 2 ** 22 + 5  # beyond the largest PID
 
 
 def log_of(result):
-    """The lines of the log, all of them well-formed."""
-    lines = result.err.splitlines()
+    """The lines of the log, all of them well-formed. The messages of record are there, too."""
+    lines = [line for line in result.err.splitlines() if not line.startswith("spyglass> ")]
     assert lines and all(LINE.fullmatch(line) for line in lines), result
     return lines
 
