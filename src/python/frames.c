@@ -298,6 +298,12 @@ static bool is_complete(const struct frames *f, const struct walk *w, struct fra
     return f->n == 0 || (w->ends_in_entry && (!w->ends_in_generator || state->accepted == f->root));
 }
 
+/* The root _PyCFrame is part of the thread state; its current_frame is not used. All others are on the C stack. */
+static bool is_root_cframe(addr_t tstate, addr_t cframe)
+{
+    return cframe - tstate < STATE_MAX;
+}
+
 /*
  * 3.11 and 3.12 enter the interpreter in two steps (Python/ceval.c): the new _PyCFrame becomes current before its
  * current_frame is set. In between, current_frame holds whatever was on the C stack. It is right if its entry frame was
@@ -327,9 +333,9 @@ static int walk_from_cframe(struct frames *f, const struct python *py, struct sn
         before = frames_addr_at(bytes, l->cf_frame);
     }
     state->cframe = cframe;
-    if (!previous && cframe - tstate >= STATE_MAX) /* on the C stack, and its `previous` is not set yet either */
+    if (!before && !is_root_cframe(tstate, previous ? previous : cframe)) /* `previous` is not set yet either */
         return ERR_TORN;
-    if (!previous) /* the root _PyCFrame: its current_frame is not used */
+    if (!previous)
         frame = 0;
     r = walk_frames(f, py, snap, frame, &w);
     if (r == 0 && (frame ? w.has_entry && w.below_entry == before && is_complete(f, &w, state) : !before))

@@ -155,8 +155,12 @@ static void test_cframe_unset(void)
         /* A frame that C did not just call: it may as well be the current one of this _PyCFrame, with a stale caller. */
         fake_mem_put(p.mem, cframe + (addr_t)p.py.layout.cf_frame, t.frame);
         CHECK_INT(read_fresh(&p, t.tstate, &f), ERR_TORN);
-        fake_mem_put(p.mem, cframe + (addr_t)p.py.layout.cf_previous, 0); /* not the root _PyCFrame: not set yet */
-        CHECK_INT(read_fresh(&p, t.tstate, &f), ERR_TORN);
+        /* `previous` is not set yet: not the root _PyCFrame, nor is what it refers to. */
+        for (int k = 0; k < 2; k++) {
+            fake_mem_put(p.mem, cframe + (addr_t)p.py.layout.cf_previous, k ? garbage[2] : 0);
+            fake_mem_put(p.mem, cframe + (addr_t)p.py.layout.cf_frame, 0);
+            CHECK_INT(read_fresh(&p, t.tstate, &f), ERR_TORN);
+        }
         frames_free(&f);
         fake_python_free(&p);
     }
