@@ -28,6 +28,7 @@
 
 #define ATTACH_PATIENCE_NS (1000 * NS_PER_MS)
 #define PAUSE_PATIENCE_NS  NS_PER_S        /* in total, for threads that get no CPU time to stop on */
+#define UNATTRIBUTED_SHARE 100              /* show this part of the CPU time or more, if it belongs to no stack */
 #define ATTACH_BUDGET_NS   (5 * NS_PER_MS) /* per tick: a thousand new children must not delay sampling */
 
 void record_say(struct record *rec, const char *fmt, ...)
@@ -426,7 +427,8 @@ static int write_result(struct record *rec)
     int r = 0;
 
     rec->profile->duration_ns = rec->loop.elapsed_ns;
-    if (rec->sampler->lost_ns && rec->sampler->options.mode == SAMPLER_CPU && rec->profile->samples &&
+    if (rec->sampler->lost_ns >= rec->profile->total / UNATTRIBUTED_SHARE &&
+        rec->sampler->options.mode == SAMPLER_CPU && rec->profile->samples &&
         profile_add_unattributed(rec->profile, rec->sampler->lost_ns) < 0)
         return ERR_NOMEM;
     if (!rec->profile->samples) {

@@ -12,7 +12,7 @@
 #define MIN_SLEEP_NS           (2 * NS_PER_US)
 #define BURST_NS               (40 * NS_PER_US) /* how long the sampler stays on the target's core without a break */
 #define PACE                   12               /* the target runs this much longer than it is paused */
-#define PAUSE_COST_NS          (4 * NS_PER_US)  /* of a pause besides its length: context switches, cold caches */
+#define PAUSE_COST_NS          (15 * NS_PER_US) /* of a pause besides its length: timer, context switches, cold caches */
 #define REALTIME_INTERVAL_NS   (500 * NS_PER_US)
 #define LATE_SHARE             50 /* one tick in this many */
 #define LATE_NS                (300 * NS_PER_US)

@@ -22,6 +22,8 @@ def read(text):
     """The stacks of a raw profile: (function names, samples)."""
     for line in text.splitlines():
         stack, _, n = line.rpartition(" ")
+        if stack == "[unattributed CPU time]":
+            continue
         yield [part.partition(" (")[0].rpartition(".")[2] for part in stack.split(";")], int(n)
 
 

@@ -69,7 +69,7 @@ def pinned(*allowed):
 
 def ways(result):
     """How the stacks were read, from the --verbose line."""
-    match = re.search(r"same core (\d+), ptrace (\d+), asleep (\d+), unpaused (\d+)", result.out)
+    match = re.search(r"same core (\d+), ptrace (\d+), asleep (\d+), unpaused (\d+)", result.messages)
     return dict(zip(("core", "held", "asleep", "unheld"), map(int, match.groups())))
 
 
