@@ -330,8 +330,14 @@ static uint64_t names_wait_ns(const struct thread_table *t)
 /* The main thread's is that of the process. */
 static void read_kernel_name(const struct thread_table *t, pid_t pid, struct sampled_thread *th)
 {
-    if (t->kernel_names && th->os.tid && th->os.tid != pid)
-        th->kernel_name = thread_kernel_name(t->kernel_names, pid, th->os.tid);
+    const char *before = th->kernel_name;
+
+    if (!t->kernel_names || !th->os.tid || th->os.tid == pid)
+        return;
+    th->kernel_name = thread_kernel_name(t->kernel_names, pid, th->os.tid);
+    if (log_is_on(LOG_LEVEL_DEBUG) && th->kernel_name && th->kernel_name != before)
+        log_changed(LOG_LEVEL_DEBUG, "threads", th->tstate, th->os.tid, "tid %d: named %s by the kernel",
+                    (int)th->os.tid, th->kernel_name);
 }
 
 static int read_names(struct thread_table *t, const struct python *py, pid_t pid, const struct py_threads *threads,
