@@ -28,7 +28,7 @@
 
 #define ATTACH_PATIENCE_NS (1000 * NS_PER_MS)
 #define PAUSE_PATIENCE_NS  NS_PER_S        /* in total, for threads that get no CPU time to stop on */
-#define UNATTRIBUTED_SHARE 100              /* show this part of the CPU time or more, if it belongs to no stack */
+#define UNATTRIBUTED_SHARE 100             /* show this part of the CPU time or more, if it belongs to no stack */
 #define ATTACH_BUDGET_NS   (5 * NS_PER_MS) /* per tick: a thousand new children must not delay sampling */
 
 void record_say(struct record *rec, const char *fmt, ...)

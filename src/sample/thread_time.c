@@ -33,7 +33,7 @@ uint64_t thread_time_left(const struct thread_time *t, const struct sched_stats 
 }
 
 /* Sums that forget: each call adds what is new, and drops a part of the old. */
-static bool competes_for_cores(struct thread_time *t, const struct sched_stats *stats)
+bool thread_time_competes(struct thread_time *t, const struct sched_stats *stats)
 {
     uint64_t own_ns = minus(stats->run_count, t->seen.run_count) * OWN_NS;
 
@@ -41,16 +41,6 @@ static bool competes_for_cores(struct thread_time *t, const struct sched_stats *
     t->recent_wait_ns += minus(minus(stats->wait_ns, t->seen.wait_ns), own_ns) - t->recent_wait_ns / DECAY;
     t->seen = *stats;
     return t->recent_wait_ns > t->recent_run_ns / CONTEND;
-}
-
-bool thread_time_was_woken(struct thread_time *t, const struct sched_stats *stats, const struct task *task)
-{
-    uint64_t before = t->times_blocked;
-
-    if (!competes_for_cores(t, stats))
-        return false;
-    t->times_blocked = task_times_blocked(task);
-    return t->times_blocked != before;
 }
 
 struct time_parts thread_time_take(struct thread_time *t, const struct sched_stats *stats, bool is_exact,

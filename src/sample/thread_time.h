@@ -14,10 +14,10 @@ struct thread_time {
     bool was_elsewhere;       /* before that, it ran for a while without Python */
     uint64_t run_ns, core_ns; /* of sched_stats */
     uint64_t at_ns;           /* on the clock of clock_now_ns() */
-    /* Of thread_time_was_woken(). */
+    /* Of thread_time_competes(). */
     struct sched_stats seen;
     uint64_t recent_run_ns, recent_wait_ns; /* decaying sums */
-    uint64_t times_blocked;
+    uint64_t blocked;                       /* how often it had blocked at the last look; kept by the caller */
 };
 
 /* The time since the last sample, and how much of it the thread ran or waited for a CPU. */
@@ -31,11 +31,8 @@ struct time_parts {
 /* Begins at zero for a thread that started during the recording, else with what it has used up to now. */
 void thread_time_begin(struct thread_time *t, struct task *task, bool during_recording, uint64_t now_ns);
 
-/*
- * The thread is runnable. True if it may be waiting for a core and not have run since it was woken. Its CPU time then
- * belongs to what it did before it blocked. False if it rarely waits for a core, or has not blocked since the last call.
- */
-bool thread_time_was_woken(struct thread_time *t, const struct sched_stats *stats, const struct task *task);
+/* True if the thread often waits for a core. Call it at each sample. */
+bool thread_time_competes(struct thread_time *t, const struct sched_stats *stats);
 
 /*
  * Takes the time since the last call. `stats` are current; they are exact if the thread has been descheduled since it last

@@ -45,8 +45,13 @@ static inline bool sched_stats_equal(const struct sched_stats *a, const struct s
     return a->run_count == b->run_count && a->run_ns == b->run_ns;
 }
 
-/* How often the thread has blocked; 0 when unknown. */
-uint64_t task_times_blocked(const struct task *t);
+/* How often the kernel has taken the thread off a CPU: because it blocked, or to run another one. While the thread runs, the
+ * sum is one less than its run count. ERR_UNSUPPORTED when unknown. */
+struct task_switches {
+    uint64_t blocked, preempted;
+};
+
+int task_switches(const struct task *t, struct task_switches *ret);
 
 /* Stack pointer and program counter of a thread that sleeps in a system call. */
 int task_waits_at(struct task *t, uint64_t *ret_sp, uint64_t *ret_pc);

@@ -127,18 +127,25 @@ int task_sched_stats(struct task *t, struct sched_stats *ret)
     return 0;
 }
 
-uint64_t task_times_blocked(const struct task *t)
+static uint64_t number_after(const char *text, const char *name)
+{
+    const char *p = proc_status_field(text, name);
+
+    p += strspn(p, " \t");
+    return parse_number(&p);
+}
+
+int task_switches(const struct task *t, struct task_switches *ret)
 {
     char buf[4096];
-    const char *p;
     ssize_t got = read_file(t, -1, "status", buf, sizeof(buf) - 1);
 
     if (got <= 0)
-        return 0;
+        return ERR_UNSUPPORTED;
     buf[got] = '\0';
-    p = proc_status_field(buf, "voluntary_ctxt_switches");
-    p += strspn(p, " \t");
-    return parse_number(&p);
+    ret->blocked = number_after(buf, "voluntary_ctxt_switches");
+    ret->preempted = number_after(buf, "nonvoluntary_ctxt_switches");
+    return 0;
 }
 
 /* "NR ARG1 … ARG6 SP PC", or "running": proc_pid_syscall(5). */

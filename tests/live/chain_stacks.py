@@ -2,6 +2,8 @@
 import re
 import subprocess
 
+from program import UNATTRIBUTED
+
 KINDS = ["plain", "method", "nested", "generator", "coroutine", "exec", "callback", "mixed"]
 NOT_SURE = "[unverified]"
 
@@ -22,7 +24,7 @@ def read(text):
     """The stacks of a raw profile: (function names, samples)."""
     for line in text.splitlines():
         stack, _, n = line.rpartition(" ")
-        if stack == "[unattributed CPU time]":
+        if stack == UNATTRIBUTED:
             continue
         yield [part.partition(" (")[0].rpartition(".")[2] for part in stack.split(";")], int(n)
 

@@ -13,7 +13,7 @@ import time
 import xml.etree.ElementTree as xml
 
 from processes import descendants, exe, parents
-from program import SPYGLASS, WAIT, finish, run, start, wait_until
+from program import SPYGLASS, UNATTRIBUTED, WAIT, finish, run, start, wait_until
 
 FORMATS = ["raw", "flamegraph", "speedscope", "chrometrace"]
 EXTENSION = {"raw": "txt", "flamegraph": "svg", "speedscope": "json", "chrometrace": "json"}
@@ -99,6 +99,8 @@ def raw_stacks(text):
     stacks = collections.Counter()
     for line in text.splitlines():
         stack, _, n = line.rpartition(" ")
+        if stack == UNATTRIBUTED:
+            continue
         stacks[tuple(part.rpartition(" (")[0] if part.endswith(")") else part for part in stack.split(";"))] += int(n)
     return stacks
 

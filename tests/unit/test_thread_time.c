@@ -94,28 +94,44 @@ static void test_begin(void)
     task_close(&task);
 }
 
-/* With free cores, a runnable thread runs. If it competes for cores, it may just have been woken. */
-static void test_woken(void)
+static void test_competes(void)
 {
-    struct task task = {.pid = getpid(), .tid = getpid(), .stat_fd = -1, .sched_fd = -1};
     struct thread_time t = {.is_known = true};
     struct sched_stats stats = {.run_count = 1};
 
+    /* With free cores, a thread waits only while we pause it. */
     for (int i = 0; i < 100; i++) {
         stats.run_count++;
         stats.run_ns += 5 * MS;
         stats.wait_ns += 40 * NS_PER_US;
-        CHECK(!thread_time_was_woken(&t, &stats, &task));
+        CHECK(!thread_time_competes(&t, &stats));
     }
     stats.wait_ns += 100 * MS;
-    CHECK(task_times_blocked(&task) == 0 || thread_time_was_woken(&t, &stats, &task));
-    /* It has blocked since. */
-    clock_sleep_ns(NS_PER_MS);
-    CHECK(task_times_blocked(&task) == 0 || thread_time_was_woken(&t, &stats, &task));
-    /* It has not, unless a read of /proc blocks. */
-    t.times_blocked = task_times_blocked(&task);
-    if (t.times_blocked == task_times_blocked(&task))
-        CHECK(!thread_time_was_woken(&t, &stats, &task) || t.times_blocked != task_times_blocked(&task));
+    CHECK(thread_time_competes(&t, &stats));
+    /* That is forgotten in time. */
+    for (int i = 0; i < 1000; i++) {
+        stats.run_count++;
+        stats.run_ns += 5 * MS;
+        thread_time_competes(&t, &stats);
+    }
+    CHECK(!thread_time_competes(&t, &stats));
+}
+
+/* This thread runs, so it has been taken off a CPU once less often than put on one. */
+static void test_switches(void)
+{
+    struct task task = {.pid = getpid(), .tid = getpid(), .stat_fd = -1, .sched_fd = -1};
+    struct task_switches before, after;
+    struct sched_stats stats;
+
+    for (int i = 0; i < 10000; i++) {
+        if (task_switches(&task, &before) < 0 || task_sched_stats(&task, &stats) < 0 ||
+            task_switches(&task, &after) < 0)
+            return;
+        if (before.blocked == after.blocked && before.preempted == after.preempted)
+            break;
+    }
+    CHECK_INT(stats.run_count, before.blocked + before.preempted + 1);
 }
 
 int main(int argc, char **argv)
@@ -126,6 +142,7 @@ int main(int argc, char **argv)
     TEST_RUN(test_sums);
     TEST_RUN(test_new_thread);
     TEST_RUN(test_begin);
-    TEST_RUN(test_woken);
+    TEST_RUN(test_competes);
+    TEST_RUN(test_switches);
     return test_finish("test_thread_time");
 }
