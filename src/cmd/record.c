@@ -389,6 +389,9 @@ static int explain_no_samples(struct record *rec)
         error_text_what(rec->text, ERR_NO_SAMPLES, "no thread held the GIL in any of the %llu stacks",
                         (unsigned long long)s->no_gil);
         error_text_hint(rec->text, "Remove --gil.");
+    } else if (s->unweighted && !sampler_errors(s)) {
+        error_text_what(rec->text, ERR_NO_SAMPLES, "no thread has run during the recording: they waited for a core");
+        error_text_hint(rec->text, "Record for a longer --duration, or see where they wait with --mode wait.");
     } else if (sampler_errors(s)) {
         error_text_what(rec->text, ERR_NO_SAMPLES, "none of the %llu stacks could be read",
                         (unsigned long long)sampler_errors(s));

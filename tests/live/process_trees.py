@@ -33,7 +33,7 @@ def read_tree(text):
     rows = []
     for line in text.splitlines():
         stack, _, count = line.rpartition(" ")
-        if stack == UNATTRIBUTED:
+        if stack == UNATTRIBUTED or count == "0":  # a remark
             continue
         chain = []
         while True:

@@ -99,7 +99,7 @@ def raw_stacks(text):
     stacks = collections.Counter()
     for line in text.splitlines():
         stack, _, n = line.rpartition(" ")
-        if stack == UNATTRIBUTED:
+        if stack == UNATTRIBUTED or n == "0":  # a remark
             continue
         stacks[tuple(part.rpartition(" (")[0] if part.endswith(")") else part for part in stack.split(";"))] += int(n)
     return stacks
@@ -161,15 +161,22 @@ STACKS = {"raw": raw_stacks, "speedscope": speedscope_stacks, "chrometrace": chr
 
 # ---- recording ----
 
+def read_none(result):
+    """True if a short recording on a busy machine had a few ticks, and each came while the interpreter was changing."""
+    return result.status == 1 and "stacks could be read" in result.err
+
+
 def record_enough(enough, *args, out, program=SPYGLASS, wrapper=(), first=0.3, **options):
     """Records with -d, doubling the duration, until enough(text of the file) holds. Returns the text and the Result.
     `wrapper` is a command that runs the program."""
     seconds = first
     while True:
         command = [*wrapper, program, "record", *args, "-d", seconds, "-o", out]
-        result = run(*command[1:], program=command[0], **options).check()
-        text = pathlib.Path(out).read_text(encoding="utf-8")
-        if enough(text):
+        result = run(*command[1:], program=command[0], **options)
+        if not read_none(result):
+            result.check()
+        text = "" if read_none(result) else pathlib.Path(out).read_text(encoding="utf-8")
+        if not read_none(result) and enough(text):
             return text, result
         seconds *= 2
         assert seconds < WAIT, "not enough samples: %s\n%s" % (result, text[-2000:])
@@ -212,9 +219,10 @@ def record_native(target, out, format, enough, *flags):
     Returns the stacks and the number of samples."""
     stacks, samples, seconds = collections.Counter(), 0, 0.3
     while True:
-        result = run("record", "--native", "--pid", target.pid, "-d", seconds, "-f", format, "-o", out, *flags).check()
-        samples += int(re.search(r"Samples: (\d+)", result.messages).group(1))
-        stacks.update(STACKS[format](out.read_text()))
+        result = run("record", "--native", "--pid", target.pid, "-d", seconds, "-f", format, "-o", out, *flags)
+        if not read_none(result):
+            samples += int(re.search(r"Samples: (\d+)", result.check().messages).group(1))
+            stacks.update(STACKS[format](out.read_text()))
         if samples and (enough(stacks) if callable(enough) else samples >= enough):
             return stacks, samples
         seconds *= 2

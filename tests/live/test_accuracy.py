@@ -144,7 +144,7 @@ def test_unpaused_if_ptrace_is_refused(apart, tmp_path):
         tracer.terminate()
         tracer.wait()
     assert found["core"] == found["held"] == 0, result
-    assert "Could not pause the process" in result.out
+    assert "Could not pause the process" in result.messages
 
 
 # ---- deterministic versions of the statistical tests ----
