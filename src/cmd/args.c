@@ -51,7 +51,7 @@ static const struct args_flag flags[] = {
     {"subprocess-depth", 0, ARGS_DEPTH, IN_RECORD_AND_DUMP, FIELD(subprocess_depth), "N",
      "Include N generations of child processes: 1 is the children, 2 adds their children"},
     {"mode", 0, ARGS_MODE, IN_RECORD, FIELD(mode), "MODE",
-     "What to measure: cpu, wall, gil (holding the GIL) or wait (off the CPU) [default: cpu]"},
+     "What to measure: cpu or wall time, gil (time held) or wait (time off the CPU) [default: cpu]"},
     {"idle", 'i', ARGS_BOOL, IN_RECORD, FIELD(idle), NULL, "Include idle threads, and count samples instead of time"},
     {"gil", 'g', ARGS_BOOL, IN_RECORD, FIELD(gil), NULL,
      "Include only the thread that holds the GIL, and count samples instead of time"},

@@ -382,13 +382,15 @@ static int explain_no_samples(struct record *rec)
         error_text_what(rec->text, ERR_NO_SAMPLES, "all %llu stacks were idle: the %s sleeping or waiting",
                         (unsigned long long)s->idle,
                         summary_native_percent(rec->o, &rec->cpu) ? "Python threads were" : "process was");
-        error_text_hint(rec->text,
-                        "Add --idle to see where it waits, or print its current stacks with: %s dump --pid %d",
-                        args_name(rec->o), (int)pid);
+        error_text_hint(rec->text, "%s to see where it waits, or print its current stacks with: %s dump --pid %d",
+                        rec->o->mode ? "Use --mode wait" : "Add --idle", args_name(rec->o), (int)pid);
     } else if (s->no_gil) {
         error_text_what(rec->text, ERR_NO_SAMPLES, "no thread held the GIL in any of the %llu stacks",
                         (unsigned long long)s->no_gil);
-        error_text_hint(rec->text, "Remove --gil.");
+        error_text_hint(rec->text, "Remove %s.", rec->o->gil ? "--gil" : "--mode gil");
+    } else if (s->unweighted && s->options.mode == SAMPLER_WAIT) {
+        error_text_what(rec->text, ERR_NO_SAMPLES, "no thread waited during the recording");
+        error_text_hint(rec->text, "Remove --mode wait.");
     } else if (s->unweighted && !sampler_errors(s)) {
         error_text_what(rec->text, ERR_NO_SAMPLES, "no thread has run during the recording: they waited for a core");
         error_text_hint(rec->text, "Record for a longer --duration, or see where they wait with --mode wait.");

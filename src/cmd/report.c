@@ -60,7 +60,8 @@ int report_contradiction(const struct options *o, struct error_text *text)
 {
     if (o->mode && (o->idle || o->gil)) {
         error_text_what(text, ERR_USAGE, "--mode and %s cannot be combined", o->idle ? "--idle" : "--gil");
-        error_text_hint(text, o->idle ? "Use --mode wall, which includes idle threads." : "Use --mode gil.");
+        error_text_hint(text, o->idle ? "Remove --idle: --mode wall includes idle threads."
+                                      : "Remove --gil: --mode gil measures the time that the GIL is held.");
         return ERR_USAGE;
     }
     if (!o->nonblocking || !(o->native || o->native_all))

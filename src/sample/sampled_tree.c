@@ -120,7 +120,7 @@ int sampled_tree_add_root(struct process_tree *t, pid_t pid, uint64_t patience_n
     r = try_attach(t, &t->items[0], 0, note);
     if (is_starting(&t->items[0], r))
         r = sampled_tree_attach(t, &t->items[0], patience_ns);
-    return r == ERR_NOT_PYTHON || r == ERR_STARTING ? 0 : r;
+    return r == ERR_NOT_PYTHON || (r != ERR_NOMEM && !t->items[0].rejected) ? 0 : r;
 }
 
 /* Starts where the last refresh stopped: processes that are tried again and again without success must not use up the
