@@ -316,7 +316,7 @@ static int walk_from_cframe(struct frames *f, const struct python *py, struct sn
 {
     const struct layout *l = &py->layout;
     const unsigned char *bytes = snapshot_view(snap, cframe, CFRAME_BYTES, SNAPSHOT_PIVOT);
-    addr_t frame, previous, before = 0;
+    addr_t frame, previous, outer = 0, before = 0;
     struct walk w;
     int r;
 
@@ -331,9 +331,12 @@ static int walk_from_cframe(struct frames *f, const struct python *py, struct sn
             return ERR_TORN;
         f->start_unplanned |= !snapshot_was_planned(snap);
         before = frames_addr_at(bytes, l->cf_frame);
+        outer = frames_addr_at(bytes, l->cf_previous);
     }
     state->cframe = cframe;
-    if (!before && !is_root_cframe(tstate, previous ? previous : cframe)) /* `previous` is not set yet either */
+    /* Nothing is before the first _PyCFrame but the root, and in a greenlet one that the greenlet made, without a frame.
+     * If it is neither, `previous` is not set yet either. */
+    if (!before && !is_root_cframe(tstate, previous ? previous : cframe) && !is_root_cframe(tstate, outer))
         return ERR_TORN;
     if (!previous)
         frame = 0;
