@@ -378,7 +378,7 @@ static int explain_no_samples(struct record *rec)
     if (s->idle && proc_stat_read(pid, 0, &st) == 0 && st.state == 'T') {
         error_text_what(rec->text, ERR_NO_SAMPLES, "process %d is stopped (by SIGSTOP or a debugger)", (int)pid);
         error_text_hint(rec->text, "Resume it with: kill -CONT %d", (int)pid);
-    } else if (s->idle) {
+    } else if (s->idle > s->unweighted) {
         error_text_what(rec->text, ERR_NO_SAMPLES, "all %llu stacks were idle: the %s sleeping or waiting",
                         (unsigned long long)s->idle,
                         summary_native_percent(rec->o, &rec->cpu) ? "Python threads were" : "process was");
@@ -392,7 +392,7 @@ static int explain_no_samples(struct record *rec)
         error_text_what(rec->text, ERR_NO_SAMPLES, "no thread waited during the recording");
         error_text_hint(rec->text, "Remove --mode wait.");
     } else if (s->unweighted && !sampler_errors(s)) {
-        error_text_what(rec->text, ERR_NO_SAMPLES, "no thread has run during the recording: they waited for a core");
+        error_text_what(rec->text, ERR_NO_SAMPLES, "no thread was on a core when it was sampled: all waited for one");
         error_text_hint(rec->text, "Record for a longer --duration, or see where they wait with --mode wait.");
     } else if (sampler_errors(s)) {
         error_text_what(rec->text, ERR_NO_SAMPLES, "none of the %llu stacks could be read",

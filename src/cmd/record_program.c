@@ -54,8 +54,8 @@ static int gone_without_python(struct record *rec)
 
 int record_program_failed(struct record *rec, int r)
 {
-    /* The main thread may exit before the others; the exit status is available only after the last one. */
-    if (r == ERR_GONE || r == ERR_NO_PROCESS)
+    /* A process that is exiting fails in many ways before its exit status is available. */
+    if (r != ERR_NOMEM)
         launch_wait(&rec->launch, LOOK_NS);
     if (!launch_poll(&rec->launch))
         return r;

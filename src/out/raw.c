@@ -21,21 +21,25 @@ struct raw_line {
     char *text;
     size_t cap;
     size_t *ends;
-    uint64_t carry; /* of raw_count */
 };
 
-/* The number of samples that a time corresponds to. What is left over counts for the next line, so that the sum of all lines,
- * and of each function, is right within one. */
-static uint64_t raw_count(const struct profile *p, struct raw_line *line, uint64_t value)
+/* FNV-1a: without a seed, so that the same profile gives the same file. */
+static uint64_t raw_hash(const char *s, size_t len)
 {
-    uint64_t interval = p->options.interval_ns, n;
+    uint64_t hash = 0xcbf29ce484222325ull;
 
-    if (p->options.measure == NULL)
-        return value;
-    line->carry += value;
-    n = line->carry / interval;
-    line->carry %= interval;
-    return n;
+    for (size_t i = 0; i < len; i++)
+        hash = (hash ^ (unsigned char)s[i]) * 0x100000001b3ull;
+    return hash ^ hash >> 32;
+}
+
+/* The number of samples that the time of a line corresponds to. Whether it is rounded up depends on the hash of the line: so
+ * the sums of many lines are right, and a line that was in a snapshot does not vanish later. */
+static uint64_t raw_count(const struct profile *p, const struct raw_line *line, size_t end, uint64_t value)
+{
+    uint64_t interval = p->options.interval_ns;
+
+    return p->options.measure == NULL ? value : (value + raw_hash(line->text, end) % interval) / interval;
 }
 
 static void raw_clean(char *s, size_t len)
@@ -81,7 +85,7 @@ static int raw_line_put(struct raw_line *line, uint32_t depth, const char *text)
 static int raw_write_tree(const struct profile *p, const struct tree *tree, const struct out_options *options,
                           struct raw_line *line, char **texts, FILE *out)
 {
-    uint64_t count = raw_count(p, line, tree->nodes[0].self);
+    uint64_t count = raw_count(p, line, 0, tree->nodes[0].self);
 
     if (count > 0) /* pruning removed whole stacks */
         fprintf(out, "[rare calls] %" PRIu64 "\n", count);
@@ -91,7 +95,7 @@ static int raw_write_tree(const struct profile *p, const struct tree *tree, cons
 
         if (text == NULL || raw_line_put(line, node->depth, text) < 0)
             return ERR_NOMEM;
-        count = raw_count(p, line, node->self);
+        count = raw_count(p, line, line->ends[node->depth], node->self);
         if (count == 0)
             continue;
         fwrite(line->text, 1, line->ends[node->depth], out);

@@ -157,13 +157,15 @@ static uint64_t spare_target(struct loop *l, uint64_t now)
 {
     const struct pauser *ps = &l->tree->sampler->pauser;
     uint64_t pauses = ps->pauses - l->pauses, paused_ns = ps->paused_ns - l->paused_ns;
+    uint64_t cpu_ns = clock_cpu_ns(), used_ns = cpu_ns - l->cpu_ns;
 
     l->pauses = ps->pauses;
     l->paused_ns = ps->paused_ns;
+    l->cpu_ns = cpu_ns;
     if (!pauses)
         return 0;
-    if (ps->affinity.cpu >= 0 && now - l->woke_ns > paused_ns) /* all the time that we occupied its core */
-        paused_ns = now - l->woke_ns;
+    if (ps->affinity.cpu >= 0 && used_ns > paused_ns) /* all of it on the target's core */
+        paused_ns = used_ns;
     return now + PACE * (paused_ns + pauses * PAUSE_COST_NS);
 }
 
@@ -267,6 +269,7 @@ int loop_run(struct loop *l)
     l->end = LOOP_DURATION;
     l->random = start | 1;
     l->woke_ns = start;
+    l->cpu_ns = clock_cpu_ns();
     l->python_seen_ns = start;
     l->tree->sampler->tick_ns = l->interval_ns;
     clock_set_min_timer_slack();

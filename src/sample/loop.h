@@ -34,6 +34,7 @@ struct loop {
     uint64_t n_reads;                      /* over this many ticks */
     uint64_t same_core_reads, other_reads; /* pauser.reads at the last tick: same core, and ptrace or unpaused */
     uint64_t pauses, paused_ns;            /* of the pauser, at the last tick */
+    uint64_t cpu_ns;                       /* our CPU time then */
     uint64_t root_checked_ns;              /* when the root was last checked */
     uint64_t python_seen_ns;               /* when the root or another Python process last existed */
     uint64_t housekept_ns;                 /* when signals and the target were last checked */

@@ -107,7 +107,7 @@ class OrphanLauncher:
                                       % (str(place), 7 if form == "exec" else 0))
         (place / "form.py").write_text(PYTHON.get(form, ""))
         script = place / "program"
-        script.write_text('#!/bin/sh\necho $PPID $$ > "$PLACE/root"\n%s\n%s\n' % (
+        script.write_text('#!/bin/sh\nexec >/dev/null 2>&1\necho $PPID $$ > "$PLACE/root"\n%s\n%s\n' % (
             "kill -STOP $PPID" if hold else "", SHELL.get(form) or 'exec %s "$PLACE/form.py"' % PY))
         script.chmod(script.stat().st_mode | file_modes.S_IXUSR)
         self.command = ["env", "PLACE=%s" % place, "HOLD=%s" % ("1" if hold else ""),
