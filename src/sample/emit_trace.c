@@ -8,8 +8,7 @@
 #include "sample/shorten.h"
 #include "sample/wait_state.h"
 
-#define PROBE_NS        (50 * NS_PER_US) /* how long to wait whether a thread goes on */
-#define PROBES_PER_TICK 4
+#define SWITCH_NS (20 * NS_PER_US) /* the longest time between switching to us and our first reading of a clock */
 
 static const struct func *func_of(struct process *p, const struct code *code)
 {
@@ -46,28 +45,21 @@ static struct trace trace_of(const struct process *p, const struct sampled_threa
  * waiting thread is not a random one: it was woken where it slept, or preempted when its time slice was over, which begins
  * when it is woken. Its CPU time is attributed to the next stack that is read while it runs.
  *
- * A thread that has been woken, but has not run since, does not have the GIL. A thread that we keep off its core ourselves goes
- * on as soon as we sleep, if it ran before.
+ * A thread on our own core does not run now. If it did until we came, it was last charged for CPU time when the kernel
+ * switched to us.
  */
-static bool was_on_cpu(struct process *p, struct sampled_thread *th, const struct sched_stats *stats)
+static bool was_on_cpu(struct process *p, struct sampled_thread *th)
 {
-    bool owns_gil = th->tstate && threads_gil_holder(&p->py, th->interp) == th->tstate, has_blocked;
-    struct task_switches switches;
-    struct sched_stats after;
+    uint64_t since_ns = clock_now_ns() - p->now_ns;
     struct task_look look;
+    struct task_run run, own;
+    struct sched_stats stats;
 
-    if (task_switches(&th->os.task, &switches) < 0)
+    if (task_last_run(&th->os.task, &run) < 0 || task_look(&th->os.task, &look) < 0)
         return true;
-    has_blocked = switches.blocked != th->time.blocked;
-    th->time.blocked = switches.blocked;
-    if (has_blocked && !owns_gil)
-        return false;
-    if (!th->last.off_cpu && task_look(&th->os.task, &look) == 0 && look.cpu != cpu_affinity_current())
-        return task_sched_stats(&th->os.task, &after) < 0 || after.run_count > switches.blocked + switches.preempted;
-    if (p->sampler->tick_ns < PROBES_PER_TICK * PROBE_NS || p->probes++ >= PROBES_PER_TICK)
-        return owns_gil;
-    clock_sleep_ns(PROBE_NS);
-    return task_sched_stats(&th->os.task, &after) == 0 && after.run_count > stats->run_count;
+    if (look.cpu != cpu_affinity_current())
+        return task_sched_stats(&th->os.task, &stats) < 0 || stats.run_count > run.switches;
+    return task_last_run(&p->sampler->self, &own) < 0 || run.until_ns + since_ns + SWITCH_NS >= own.until_ns;
 }
 
 /* The time since the last stack of the thread. */
@@ -81,7 +73,7 @@ static struct time_parts take_time(struct process *p, struct sampled_thread *th)
     /* A thread that was asleep or kept off its core has not run since; one that ptrace stopped has the stats of then. */
     if (!th->os.tid || !th->time.is_known || (!th->last.off_cpu && task_sched_stats(&th->os.task, &stats) < 0))
         return (struct time_parts){.elapsed_ns = s->tick_ns, .run_ns = s->tick_ns};
-    if (s->options.mode == SAMPLER_CPU && thread_time_competes(&th->time, &stats) && !was_on_cpu(p, th, &stats))
+    if (s->options.mode == SAMPLER_CPU && thread_time_competes(&th->time, &stats) && !was_on_cpu(p, th))
         return (struct time_parts){0};
     parts = thread_time_take(&th->time, &stats, th->last.has_stack, now, s->tick_ns);
     s->lost_ns += parts.lost_ns;

@@ -52,7 +52,6 @@ struct process {
     uint64_t heads_checked_ns; /* when the heads of the thread lists were last checked for new threads */
     bool listed_after;         /* the threads were listed again after this sample had read them */
     bool check_heads;          /* check them with the next stack, in the same read */
-    unsigned probes;           /* in this sample: see was_on_cpu in emit_trace.c */
     bool has_execed;           /* the process called exec: what we know about it is stale */
 };
 

@@ -347,7 +347,6 @@ int process_sample(struct process *p, process_sink sink, void *arg)
     int r = 0;
 
     run_as_user_begin(p->user);
-    p->probes = 0;
     if (p->running.n == 0 && others_are_idle(p))
         p->sampler->idle += p->threads.n;
     else

@@ -9,6 +9,7 @@
 
 #include <stddef.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 struct func_table {
     struct func **items;
@@ -71,6 +72,7 @@ struct sampler *sampler_new(const struct sampler_options *options)
         return NULL;
     s->options = *options;
     s->since_ticks = proc_clock_ticks();
+    task_open(&s->self, getpid(), getpid()); /* the main thread samples */
     s->pauser = (struct pauser){.nonblocking = options->nonblocking,
                                 .use_same_core = options->same_core,
                                 .want_idle = options->include_idle,
@@ -89,6 +91,7 @@ struct sampler *sampler_free(struct sampler *s)
     tracer_sweep(&s->pauser.tracer);
     cpu_affinity_use_realtime(&s->pauser.affinity, false);
     cpu_affinity_unpin(&s->pauser.affinity);
+    task_close(&s->self);
     table_free(s->funcs);
     intern_free(s->names);
     free(s);

@@ -60,6 +60,7 @@ struct sampler {
     uint64_t lost_ns;       /* CPU time without a stack */
     uint64_t core_wait_ns;  /* time spent waiting for a CPU */
     /* State. */
+    struct task self;            /* the sampling thread */
     uint64_t tick_ns;            /* time that the current tick stands for */
     uint64_t since_ticks;        /* when the session began, in clock ticks since boot */
     unsigned gil_looks;          /* at threads that may be about to wait for the GIL; bounded */

@@ -17,7 +17,6 @@ struct thread_time {
     /* Of thread_time_competes(). */
     struct sched_stats seen;
     uint64_t recent_run_ns, recent_wait_ns; /* decaying sums */
-    uint64_t blocked;                       /* how often it had blocked at the last look; kept by the caller */
 };
 
 /* The time since the last sample, and how much of it the thread ran or waited for a CPU. */

@@ -45,13 +45,15 @@ static inline bool sched_stats_equal(const struct sched_stats *a, const struct s
     return a->run_count == b->run_count && a->run_ns == b->run_ns;
 }
 
-/* How often the kernel has taken the thread off a CPU: because it blocked, or to run another one. While the thread runs, the
- * sum is one less than its run count. ERR_UNSUPPORTED when unknown. */
-struct task_switches {
-    uint64_t blocked, preempted;
+struct task_run {
+    /* When the thread was last charged for CPU time, on the clock of its CPU. If it is off-CPU: when it last ran, or 0 if the
+     * kernel has moved it to another CPU since. */
+    uint64_t until_ns;
+    uint64_t switches; /* how often it was taken off a CPU: while it runs, this is one less than its run count */
 };
 
-int task_switches(const struct task *t, struct task_switches *ret);
+/* ERR_UNSUPPORTED if the kernel has no /proc/PID/task/TID/sched. */
+int task_last_run(const struct task *t, struct task_run *ret);
 
 /* Stack pointer and program counter of a thread that sleeps in a system call. */
 int task_waits_at(struct task *t, uint64_t *ret_sp, uint64_t *ret_pc);

@@ -1,12 +1,12 @@
 /*
- * /proc/PID/task/TID/stat, schedstat and syscall: state, CPU and run count of a thread, and what it waits for.
+ * /proc/PID/task/TID/stat, schedstat, sched and syscall: state, CPU and run count of a thread, and what it waits for.
  */
 #include "target/task.h"
 
+#include "base/clock.h"
 #include "base/err.h"
 #include "base/log.h"
 #include "target/descriptors.h"
-#include "target/proc.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -127,25 +127,35 @@ int task_sched_stats(struct task *t, struct sched_stats *ret)
     return 0;
 }
 
-static uint64_t number_after(const char *text, const char *name)
+/* The digits of the line "NAME : VALUE"; of a decimal fraction, without the point. False if there is no such line. */
+static bool sched_number(const char *text, const char *name, uint64_t *ret)
 {
-    const char *p = proc_status_field(text, name);
+    const char *p = strstr(text, name);
 
-    p += strspn(p, " \t");
-    return parse_number(&p);
+    p = p ? strchr(p, ':') : NULL;
+    if (!p)
+        return false;
+    p += 1 + strspn(p + 1, " ");
+    *ret = parse_number(&p);
+    if (*p == '.') {
+        p++;
+        *ret = *ret * NS_PER_MS + parse_number(&p);
+    }
+    return true;
 }
 
-int task_switches(const struct task *t, struct task_switches *ret)
+/* "se.exec_start : 1234.567890", in ms with six decimals, and "nr_switches : 12". */
+int task_last_run(const struct task *t, struct task_run *ret)
 {
-    char buf[4096];
-    ssize_t got = read_file(t, -1, "status", buf, sizeof(buf) - 1);
+    char buf[1024];
+    ssize_t got = read_file(t, -1, "sched", buf, sizeof(buf) - 1);
 
     if (got <= 0)
         return ERR_UNSUPPORTED;
     buf[got] = '\0';
-    ret->blocked = number_after(buf, "voluntary_ctxt_switches");
-    ret->preempted = number_after(buf, "nonvoluntary_ctxt_switches");
-    return 0;
+    return sched_number(buf, "\nse.exec_start ", &ret->until_ns) && sched_number(buf, "\nnr_switches ", &ret->switches)
+               ? 0
+               : ERR_UNSUPPORTED;
 }
 
 /* "NR ARG1 … ARG6 SP PC", or "running": proc_pid_syscall(5). */

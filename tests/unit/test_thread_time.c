@@ -118,20 +118,21 @@ static void test_competes(void)
 }
 
 /* This thread runs, so it has been taken off a CPU once less often than put on one. */
-static void test_switches(void)
+static void test_last_run(void)
 {
     struct task task = {.pid = getpid(), .tid = getpid(), .stat_fd = -1, .sched_fd = -1};
-    struct task_switches before, after;
+    struct task_run before, after;
     struct sched_stats stats;
 
     for (int i = 0; i < 10000; i++) {
-        if (task_switches(&task, &before) < 0 || task_sched_stats(&task, &stats) < 0 ||
-            task_switches(&task, &after) < 0)
+        if (task_last_run(&task, &before) < 0 || task_sched_stats(&task, &stats) < 0 ||
+            task_last_run(&task, &after) < 0)
             return;
-        if (before.blocked == after.blocked && before.preempted == after.preempted)
+        if (before.switches == after.switches)
             break;
     }
-    CHECK_INT(stats.run_count, before.blocked + before.preempted + 1);
+    CHECK_INT(stats.run_count, before.switches + 1);
+    CHECK(before.until_ns <= after.until_ns && after.until_ns - before.until_ns < NS_PER_S);
 }
 
 int main(int argc, char **argv)
@@ -143,6 +144,6 @@ int main(int argc, char **argv)
     TEST_RUN(test_new_thread);
     TEST_RUN(test_begin);
     TEST_RUN(test_competes);
-    TEST_RUN(test_switches);
+    TEST_RUN(test_last_run);
     return test_finish("test_thread_time");
 }
