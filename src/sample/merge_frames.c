@@ -221,6 +221,15 @@ static int add_marker(struct merged_frames *m, struct sampler *s, const char *na
     return f.func ? add(m, &f) : ERR_NOMEM;
 }
 
+/* True if frames are missing at the root that would be shown: what is outside of the outermost Python frame is mostly the
+ * interpreter's own, but generated code has callers. */
+static bool misses_shown_frames(const struct native *n)
+{
+    bool ends_in_generated_code = n->stack.n && !n->stack.items[n->stack.n - 1].pc_entry->module->is_elf;
+
+    return n->captured && !n->stack.complete && (n->sampler->options.native_all || ends_in_generated_code);
+}
+
 /* Adds the groups without a native frame, behind a marker. */
 static int add_unplaced_groups(struct merged_frames *m, struct sampler *s, size_t n_groups, size_t g,
                                const struct frames *f, const struct frame *shown, size_t *next)
@@ -269,7 +278,7 @@ int merge_frames(struct merged_frames *m, const struct native *n, const struct p
         if (r == 0 || (r > 0 && n->sampler->options.native_all))
             r = add_native(m, n, i, &position);
     }
-    if (r >= 0 && g == n_groups && !n->stack.complete && n->captured && n->sampler->options.native_all)
+    if (r >= 0 && g == n_groups && misses_shown_frames(n))
         r = add_marker(m, n->sampler, "[missing native frames]");
     return r < 0 ? r : add_unplaced_groups(m, n->sampler, n_groups, g, frames, shown, &next);
 }

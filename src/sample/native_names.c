@@ -110,7 +110,10 @@ static struct symbols *module_symbols(struct native_names *names, struct module 
 
     if (mod->user)
         return mod->user;
-    if (mod->path[0] == '/') {
+    if (mod->image) {
+        src.image = mod->image;
+        src.image_size = mod->image_len;
+    } else if (mod->path[0] == '/') {
         src.fd = native_names_open_module(names, mod, &src.path);
     } else if (mod->end - mod->start <= MAX_IMAGE && (image = malloc(mod->end - mod->start))) {
         if (mem_read(names->mem, mod->start, image, mod->end - mod->start) == 0) {
@@ -185,9 +188,17 @@ static const struct native_chain *chain_of(struct native_names *names, const str
     return c;
 }
 
+/* CPython names code that runs a Python frame "py::", which is shown anyway: the trampolines of -X perf (3.12 and later)
+ * and its JIT compiler's code. */
+static bool is_python_code(const struct module *mod, const char *name)
+{
+    return !mod->is_elf && strncmp(name, "py::", 4) == 0;
+}
+
 static bool is_hidden(const struct native_names *names, const struct module *mod, const struct symbols_name *name)
 {
-    return name->is_helper || hidden_functions_match(name->name, mod->path, mod->start == names->interpreter);
+    return name->is_helper || is_python_code(mod, name->name) ||
+           hidden_functions_match(name->name, mod->path, mod->start == names->interpreter);
 }
 
 static int fill_named(struct native_names *names, const struct module *mod, const struct symbols_name *found, size_t n,
@@ -273,13 +284,13 @@ static int resolve_place(struct native_names *names, struct pc_entry *p, struct 
     const char *perf;
     size_t n = 0;
 
-    if (p->module->is_elf) {
+    if (p->module->is_elf || p->module->image) {
         s = module_symbols(names, p->module);
         n = s ? look_up_symbols(names, p->module, s, p->pc, found) : 0;
-    } else if ((perf = look_up_perf_map(names, p->pc))) {
-        /* -X perf, 3.12 and later: "py::" is the trampoline of a Python frame, which is shown anyway. */
+    }
+    if (!n && !p->module->is_elf && (perf = look_up_perf_map(names, p->pc))) {
         *items = (struct native_func){.func = make_func(names, perf, NULL, "[JIT]"),
-                                      .hidden = strncmp(perf, "py::", 4) == 0};
+                                      .hidden = is_python_code(p->module, perf)};
         *ret_n = 1;
         return items->func ? 0 : ERR_NOMEM;
     }

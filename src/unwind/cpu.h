@@ -28,9 +28,27 @@ struct cpu_guess {
     struct mem *mem;
 };
 
-/* Finds the caller of a function without unwind tables: by the frame pointer, else by the nearest word on the stack
- * that looks like a return address. Returns 0 or ERR_READ. */
+/* True if `pc` follows a call instruction, or is the trampoline that a signal handler returns to. */
+bool cpu_is_return_address(const struct cpu_guess *g, uint64_t pc);
+
+/* Steps to the caller of a function that has set up a frame pointer. Returns ERR_READ if no return address is there. */
+int cpu_follow_frame_pointer(const struct cpu_guess *g, struct cfi_expr_env *env, uint64_t *ret_cfa);
+
+/* Finds the caller of a function of a program or library without unwind tables: by the frame pointer, else by the
+ * nearest word on the stack that looks like a return address. Returns 0 or ERR_READ. */
 int cpu_guess_caller(const struct cpu_guess *g, struct cfi_expr_env *env, uint64_t *ret_cfa);
+
+/* Finds the caller of generated code without unwind tables, at the start or the end of a function: there the
+ * instructions show where the return address is. Returns 0 or ERR_READ. */
+int cpu_unwind_generated_code(const struct cpu_guess *g, struct cfi_expr_env *env, bool pc_is_exact, uint64_t *ret_cfa);
+
+/* Finds the caller of generated code in the function that starts at `start`, by what the prologue pushes and reserves.
+ * Returns 0 or ERR_READ. */
+int cpu_unwind_by_prologue(const struct cpu_guess *g, struct cfi_expr_env *env, uint64_t start, bool pc_is_exact,
+                           uint64_t *ret_cfa);
+
+/* True if the instructions before `pc` set up a frame pointer. */
+bool cpu_has_frame_pointer(struct mem *m, uint64_t pc);
 
 /* Unwinds a call through a bad function pointer (NULL, for example): the call pushed its return address and did nothing
  * else. Returns 0 or ERR_READ. */

@@ -52,7 +52,7 @@ static bool is_after_call(struct mem *m, uint64_t pc)
            (b[1] == 0xff && (b[2] & 0x38) == 0x10);   /* call *disp32(base, index) */
 }
 
-static bool is_return_address(const struct cpu_guess *g, uint64_t pc)
+bool cpu_is_return_address(const struct cpu_guess *g, uint64_t pc)
 {
     return pc && g->is_code(g->arg, pc - 1) && (is_after_call(g->mem, pc) || g->is_signal_return(g->arg, pc));
 }
@@ -66,12 +66,12 @@ static int set_caller(struct cfi_expr_env *env, uint64_t pc, uint64_t cfa, uint6
     return 0;
 }
 
-static int follow_frame_pointer(const struct cpu_guess *g, struct cfi_expr_env *env, uint64_t *ret_cfa)
+int cpu_follow_frame_pointer(const struct cpu_guess *g, struct cfi_expr_env *env, uint64_t *ret_cfa)
 {
     uint64_t bp = env->regs[REGS_BP], saved, pc;
 
     if (!(env->known >> REGS_BP & 1) || bp < env->regs[REGS_SP] || bp & 7 || env->read_word(env->arg, bp, &saved) < 0 ||
-        env->read_word(env->arg, bp + 8, &pc) < 0 || !is_return_address(g, pc))
+        env->read_word(env->arg, bp + 8, &pc) < 0 || !cpu_is_return_address(g, pc))
         return ERR_READ;
     env->regs[REGS_BP] = saved;
     return set_caller(env, pc, bp + 16, ret_cfa);
@@ -81,11 +81,11 @@ int cpu_guess_caller(const struct cpu_guess *g, struct cfi_expr_env *env, uint64
 {
     uint64_t sp = env->regs[REGS_SP], pc;
 
-    if (follow_frame_pointer(g, env, ret_cfa) == 0)
+    if (cpu_follow_frame_pointer(g, env, ret_cfa) == 0)
         return 0;
     /* In a stub or without frame pointers, the return address is at the top of the stack or a few words above. */
     for (uint64_t i = 0; i < SCAN_WORDS; i++)
-        if (env->read_word(env->arg, sp + 8 * i, &pc) == 0 && is_return_address(g, pc))
+        if (env->read_word(env->arg, sp + 8 * i, &pc) == 0 && cpu_is_return_address(g, pc))
             return set_caller(env, pc, sp + 8 * i + 8, ret_cfa);
     return ERR_READ;
 }
@@ -94,7 +94,7 @@ int cpu_unwind_bad_call(const struct cpu_guess *g, struct cfi_expr_env *env)
 {
     uint64_t sp = env->regs[REGS_SP], pc;
 
-    if (env->read_word(env->arg, sp, &pc) < 0 || !is_return_address(g, pc))
+    if (env->read_word(env->arg, sp, &pc) < 0 || !cpu_is_return_address(g, pc))
         return ERR_READ;
     env->regs[REGS_PC] = pc;
     env->regs[REGS_SP] = sp + 8;

@@ -7,6 +7,7 @@
 #include "base/err.h"
 #include "base/log.h"
 #include "elf/frame_section.h"
+#include "elf/jit_object.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -180,10 +181,27 @@ static void load_debug_frame(struct modules *ms, struct module *mod)
     close(src.fd);
 }
 
+void module_tables_load_image(struct modules *ms, struct module *mod)
+{
+    struct jit_object_section found;
+    struct cfi_section frame;
+
+    mod->tried_eh_frame = mod->tried_debug_frame = true;
+    if (jit_object_section(mod->image, mod->image_len, ".eh_frame", &found)) {
+        frame = (struct cfi_section){.bytes = mod->image + found.offset, .len = found.len, .addr = found.addr};
+        make_eh_table(ms, mod, &frame, NULL);
+    }
+    if (jit_object_section(mod->image, mod->image_len, ".debug_frame", &found)) {
+        frame = (struct cfi_section){.bytes = mod->image + found.offset, .len = found.len};
+        cfi_table_make_debug(&mod->debug_table, &frame, 0);
+        reserve_bytes(ms, mod, mod->debug_table.n_entries * sizeof(struct cfi_entry));
+    }
+}
+
 int module_tables_row(struct modules *ms, struct module *mod, struct mem *m, addr_t pc, struct cfi_row *ret,
                       const struct cfi_section **ret_section)
 {
-    if (!mod->is_elf)
+    if (!mod->is_elf && !mod->image)
         return ERR_READ;
     mod->owner = ms;
     mod->mem = m;

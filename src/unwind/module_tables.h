@@ -11,6 +11,9 @@
 int module_tables_row(struct modules *ms, struct module *mod, struct mem *m, addr_t pc, struct cfi_row *ret,
                       const struct cfi_section **ret_section);
 
+/* Loads the tables in the image of an object that a JIT compiler registered. */
+void module_tables_load_image(struct modules *ms, struct module *mod);
+
 /* Frees the tables of `mod`, and nothing else of it. */
 void module_tables_free(struct modules *ms, struct module *mod);
 

@@ -17,7 +17,7 @@
 #define MAX_MODULES  65536
 #define MAX_NESTED   8 /* modules inside the address range of another one: mapped into gaps between its segments */
 
-static struct module *module_free(struct modules *ms, struct module *mod)
+struct module *module_free(struct modules *ms, struct module *mod)
 {
     if (!mod)
         return NULL;
@@ -25,6 +25,7 @@ static struct module *module_free(struct modules *ms, struct module *mod)
         ms->free_user(mod->user);
     module_tables_free(ms, mod);
     free(mod->first_page);
+    free(mod->image);
     free(mod->path);
     free(mod);
     return NULL;

@@ -51,6 +51,11 @@ struct module {
     bool address_reused;       /* another module was seen at its address before */
     uint64_t visit_round;      /* for unwind.c */
     void *user;                /* for the caller */
+    /* For jit_code.c. */
+    bool tried_jit_descriptor;
+    addr_t jit_descriptor; /* 0 if the module has none */
+    unsigned char *image;  /* of an object that a JIT compiler registered: its ELF file, relocated */
+    size_t image_len;
 };
 
 /* How to open the files of modules. */
@@ -76,6 +81,9 @@ struct modules {
  * invalid then. Returns 0 or ERR_NOMEM. */
 int modules_update(struct modules *ms, struct mem *m, const struct proc_maps *maps, bool *ret_changed);
 void modules_free(struct modules *ms);
+
+/* Frees a module that is not in the list. Accepts NULL, returns NULL. */
+struct module *module_free(struct modules *ms, struct module *mod);
 
 /* The module whose code contains `pc`, or NULL. */
 struct module *modules_find(const struct modules *ms, addr_t pc);

@@ -9,8 +9,10 @@
 #include "base/hash.h"
 #include "base/hash_table.h"
 #include "base/log.h"
+#include "elf/jit_object.h"
 #include "unwind/cfi_expr.h"
 #include "unwind/cpu.h"
+#include "unwind/jit_code.h"
 #include "unwind/module_tables.h"
 
 #include <stdlib.h>
@@ -24,6 +26,7 @@
 
 struct unwind {
     struct modules modules;
+    struct jit_code jit_code;
     struct module_identities identities;
     bool has_new_entries; /* places were made since the marks were read: by what was in memory later */
     uint64_t round;
@@ -53,11 +56,14 @@ static void entries_clear(struct unwind *u)
     u->n = u->n_jit = 0;
 }
 
-static void entries_clear_jit_names(struct unwind *u)
+/* What is known about generated code may be stale. */
+static void entries_clear_generated(struct unwind *u)
 {
     for (size_t i = 0; u->n_jit && i < u->n; i++)
-        if (!u->entries[i]->module->is_elf)
+        if (!u->entries[i]->module->is_elf) {
             u->entries[i]->user = NULL;
+            u->entries[i]->code_was_read = false;
+        }
 }
 
 struct unwind *unwind_new(void)
@@ -77,6 +83,7 @@ struct unwind *unwind_free(struct unwind *u)
     free(u->entries);
     hash_table_free(&u->by_pc);
     free(u->first_pages);
+    jit_code_free(&u->jit_code, &u->modules);
     modules_free(&u->modules);
     free(u);
     return NULL;
@@ -100,13 +107,14 @@ void unwind_set_files(struct unwind *u, const struct module_files *files)
 int unwind_update(struct unwind *u, struct mem *m, const struct proc_maps *maps, bool *ret_changed)
 {
     int r = modules_update(&u->modules, m, maps, ret_changed);
+    bool jit_changed = jit_code_update(&u->jit_code, &u->modules, m);
 
     /* Entries in an ELF file stay valid as long as the file is mapped. */
-    if (u->modules.any_unloaded) {
+    if (u->modules.any_unloaded || jit_changed) {
         entries_clear(u);
         module_identity_update(&u->identities, u->modules.items, u->modules.n);
     } else {
-        entries_clear_jit_names(u);
+        entries_clear_generated(u);
     }
     return r;
 }
@@ -115,10 +123,16 @@ int unwind_update(struct unwind *u, struct mem *m, const struct proc_maps *maps,
 static struct pc_entry *entry_new(struct unwind *u, struct mem *m, addr_t pc)
 {
     struct pc_entry found = {.pc = pc, .module = modules_find(&u->modules, pc)}, *p;
+    struct module *object;
 
     if (!found.module) {
         u->unmapped = found;
         return &u->unmapped;
+    }
+    object = found.module->is_elf ? NULL : jit_code_find(&u->jit_code, &u->modules, m, pc);
+    if (object) {
+        found.module = object;
+        jit_object_function(object->image, object->image_len, pc, &found.function);
     }
     found.has_row = module_tables_row(&u->modules, found.module, m, pc, &found.row, &found.section) == 0;
     if (hash_table_reserve_item(&u->by_pc, (void **)&u->entries, &u->cap, u->n, sizeof(struct pc_entry *)) < 0)
@@ -259,9 +273,31 @@ static void skip_bad_call(struct walk *w, struct native_stack *s)
         w->pc_is_exact = false;
 }
 
-static int step_to_caller(struct walk *w, const struct pc_entry *p, uint64_t *ret_cfa)
+/* Steps to the caller of generated code without a row. The stack is full of return addresses of calls that are over, so
+ * the walk ends unless the instructions show where the right one is. */
+static int step_by_code(struct walk *w, struct pc_entry *p, bool pc_is_exact, uint64_t *ret_cfa)
 {
     struct cpu_guess guess = make_guess(w);
+
+    w->u->jit_code.missed = true;
+    if (cpu_unwind_generated_code(&guess, &w->env, pc_is_exact, ret_cfa) == 0)
+        return 0;
+    if (p->function)
+        return cpu_unwind_by_prologue(&guess, &w->env, p->function, pc_is_exact, ret_cfa);
+    if (!p->code_was_read) {
+        p->has_frame_pointer = cpu_has_frame_pointer(w->m, w->env.regs[REGS_PC]);
+        p->code_was_read = true;
+    }
+    if (!p->has_frame_pointer || cpu_follow_frame_pointer(&guess, &w->env, ret_cfa) < 0)
+        return ERR_READ;
+    w->env.known = 1u << REGS_PC | 1u << REGS_SP | 1u << REGS_BP; /* it may have saved and changed the others */
+    return 0;
+}
+
+static int step_to_caller(struct walk *w, struct pc_entry *p, uint64_t *ret_cfa)
+{
+    struct cpu_guess guess = make_guess(w);
+    bool was_exact = w->pc_is_exact;
 
     if (p->has_row && p->row.is_signal) {
         w->pc_is_exact = true; /* the signal interrupted this instruction */
@@ -269,7 +305,9 @@ static int step_to_caller(struct walk *w, const struct pc_entry *p, uint64_t *re
         return w->signals++ < MAX_SIGNALS ? cpu_unwind_signal_frame(&w->env) : ERR_READ;
     }
     w->pc_is_exact = false;
-    return p->has_row ? step_by_row(w, p, ret_cfa) : cpu_guess_caller(&guess, &w->env, ret_cfa);
+    if (p->has_row)
+        return step_by_row(w, p, ret_cfa);
+    return p->module->is_elf ? cpu_guess_caller(&guess, &w->env, ret_cfa) : step_by_code(w, p, was_exact, ret_cfa);
 }
 
 /* True for _start and clone: their unwind tables mark the return address as undefined. */

@@ -34,7 +34,10 @@ struct pc_entry {
     bool has_row;
     struct cfi_row row;
     const struct cfi_section *section; /* holds the DWARF expressions of `row` */
-    const void *user;                  /* for the caller; initially NULL */
+    addr_t function;                   /* for generated code: start of the function; 0 if unknown */
+    bool code_was_read;                /* for generated code without a row: has_frame_pointer is set */
+    bool has_frame_pointer;
+    const void *user; /* for the caller; initially NULL */
 };
 
 struct native_frame {

@@ -164,9 +164,20 @@ def build_load(python, built):
               "libspy_%s.so" % name], cwd=built.directory)
 
 
+def build_jit(python, built):
+    """A JIT compiler, twice: the symbol that GDB looks for is in .dynsym, or in .symtab only. And the object they load."""
+    del python
+    for name, options in (("spy_jit", []), ("spy_jit_local", ["-DLOCAL"])):
+        call([tool("gcc", "cc"), "-g", "-O2", "-fomit-frame-pointer", *shared(built, *options), "spy_jit.c", "-o", name + ".so"],
+             cwd=built.directory)
+    call([tool("gcc", "cc"), "-g", "-O1", "-fomit-frame-pointer", "-fasynchronous-unwind-tables", "-fno-stack-protector",
+          "-fno-pic", "-fcf-protection=none", "-ffile-prefix-map=%s=%s" % (built.directory, built.inside), "-c", "spy_jit_code.c", "-o",
+          "spy_jit_code.o"], cwd=built.directory)
+
+
 BUILDERS = {"spy_c": build_c, "spy_load": build_load, "spy_c_fp": build_c_fp, "spy_cpp": build_cpp, "spy_cython": build_cython,
             "spy_cython_l": build_cython_l, "spy_rust": build_rust, "spy_c_no_header": build_c_no_header,
-            "spy_c_debug": build_c_debug, "spy_c_split": build_c_split}
+            "spy_c_debug": build_c_debug, "spy_jit": build_jit, "spy_c_split": build_c_split}
 
 
 def key_of(python):

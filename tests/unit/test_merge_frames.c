@@ -20,7 +20,7 @@ struct fixture {
     struct native n;
     struct native_frame native[MAX];
     struct pc_entry places[MAX];
-    struct module interpreter, other;
+    struct module interpreter, other, generated;
     unsigned char bytes[MAX * SLOT];
     struct frames frames;
     struct py_frame py_frames[MAX];
@@ -265,6 +265,9 @@ static void test_truncated(void)
         check(w, "[missing native frames] b a", true);
         w->n.stack.n = 8; /* all Python frames are there */
         check(w, "c_leaf c_func b c_middle a", false);
+        w->places[7].module = &w->generated; /* its caller is unknown, and would be shown */
+        check(w, "c_leaf c_func b c_middle a [missing native frames]", false);
+        w->places[7].module = &w->interpreter;
         w->s->options.native_all = true;
         check(w,
               "c_leaf c_func PyObject_Call b eval PyObject_Call c_middle a eval pymain_run "

@@ -367,9 +367,203 @@ static void test_scan(void)
     CHECK_INT(w->stack.n, 1);
     word(w, 0, AT(SIGNAL) + 1); /* a handler without tables: it has no caller */
     put_signal(w, 8, AT(FIRST) + 1, STACK + 0x700, 0);
+    walk(w, LIB + 0x3000);
+    CHECK(w->stack.n == 3 && w->stack.complete);
+    fixture_free(w);
+}
+
+/* ---- generated code ---- */
+
+/* Generated code at MADE + 0x3000: `before` ends there, `after` follows. The rest of the page is padding. */
+static void put_code(struct fixture *w, const char *before, size_t n_before, const char *after, size_t n_after)
+{
+    memset(fake_mem_at(w->m, MADE + 0x2000, 0x2000), 0x90, 0x2000);
+    fake_mem_put_bytes(w->m, MADE + 0x3000 - n_before, before, n_before);
+    fake_mem_put_bytes(w->m, MADE + 0x3000, after, n_after);
+}
+
+#define CODE(w, before, after) put_code(w, before, sizeof(before) - 1, after, sizeof(after) - 1)
+
+/* Fills the stack with return addresses of calls that are over. */
+static void put_stale(struct fixture *w)
+{
+    memset(fake_mem_at(w->m, AT(SMALL), 0x100), 0xe8, 0x100);
+    memset(fake_mem_at(w->m, AT(FIRST), 0x100), 0xe8, 0x100);
+    for (size_t at = 0; at < 0x1000; at += 8)
+        word(w, at, AT(SMALL) + 9);
+}
+
+/* Neither frame pointer nor epilogue: nothing shows which of the return addresses is the right one. */
+static void test_generated(void)
+{
+    struct fixture *w = fixture_new();
+
+    put_stale(w);
+    w->regs.r[REGS_BP] = STACK + 0x40;
+    CODE(w, "\x48\x83\xec\x48\x41\xff\xd4", "\x85\xc0\x75\xf7\x48\x83\xc4\x48\xc3");
+    walk(w, MADE + 0x3000);
+    CHECK(w->stack.n == 1 && !w->stack.complete && !w->stack.unknown_pc);
+    check_frame(w, 0, MADE + 0x3000, 0, 0);
+    CHECK(!w->stack.items[0].pc_entry->module->is_elf);
+    word(w, 8, MADE + 0x3000); /* the same, called from a function with tables */
+    walk(w, AT(SMALL));
+    CHECK(w->stack.n == 2 && !w->stack.complete);
+    /* A frame pointer of another function: one that ends before the pc. */
+    CODE(w, "\x55\x48\x89\xe5\x5d\xc3\x90\x90\x48\x83\xec\x48\x41\xff\xd4", "\x85\xc0");
+    walk(w, MADE + 0x3000);
+    CHECK_INT(w->stack.n, 1);
+    /* Code that cannot be read. */
+    update(w, MAPS "c00000-c01000 --xp 00000000 00:00 0\n");
+    walk(w, 0xc00010);
+    CHECK_INT(w->stack.n, 1);
+    fixture_free(w);
+}
+
+/* A prologue shows that rbp is a frame pointer. */
+static void test_generated_frame_pointer(void)
+{
+    struct fixture *w = fixture_new();
+
+    put_stale(w);
+    w->regs.r[REGS_BP] = STACK + 0x100;
+    word(w, 0x100, STACK + 0x200);
+    word(w, 0x108, AT(FIRST) + 9);
+    CODE(w, "\x55\x48\x89\xe5\x48\x83\xec\x48\x48\x89\xc3\x41\xff\xd4", "\x85\xc0\x75\xf7");
+    walk(w, MADE + 0x3000);
+    CHECK(w->stack.n == 2 && w->stack.complete);
+    check_frame(w, 0, MADE + 0x3000, 0, 0x110);
+    CODE(w, "\x55\x48\x8b\xec\x48\x83\xec\x48\x41\xff\xd4", "\x85\xc0\x75\xf7");
+    walk(w, MADE + 0x3000);
+    CHECK(w->stack.n == 2 && w->stack.complete);
+    word(w, 0x108, 42); /* no return address there */
+    walk(w, MADE + 0x3000);
+    CHECK_INT(w->stack.n, 1);
+    /* The first page of a mapping. */
+    word(w, 0x108, AT(FIRST) + 9);
+    fake_mem_put_bytes(w->m, MADE, "\x55\x48\x89\xe5\xe8\x01\x02\x03\x04\x85\xc0\x75\xf7", 13);
+    walk(w, MADE + 9);
+    CHECK(w->stack.n == 2 && w->stack.complete);
+    fixture_free(w);
+}
+
+/* A deep recursion with the prologue far from the call: what the code shows is looked up once. */
+static void test_generated_deep(void)
+{
+    struct fixture *w = fixture_new();
+    size_t n = 200000;
+    uint64_t *words = calloc(n, 16);
+    double begin = cost_seconds();
+
+    if (!words)
+        abort();
+    for (size_t i = 0; i < n; i++) {
+        words[2 * i] = STACK + 16 * (i + 1);
+        words[2 * i + 1] = MADE + 0x3000;
+    }
+    memset(fake_mem_at(w->m, MADE, 0x4000), 0x50, 0x4000);
+    fake_mem_put_bytes(w->m, MADE + 0x1100, "\x55\x48\x89\xe5", 4);
+    fake_mem_put_bytes(w->m, MADE + 0x3000 - 5, "\xe8\x01\x02\x03\x04\x85\xc0", 7);
+    w->copy = (struct stack_copy){.addr = STACK, .bytes = (unsigned char *)words, .len = n * 16};
+    w->regs.r[REGS_BP] = STACK;
+    walk(w, MADE + 0x3000);
+    CHECK(w->stack.n == n + 1 && !w->stack.complete);
+    CHECK(cost_seconds() - begin < COST_MAX);
+    fixture_free(w);
+    free(words);
+}
+
+/* At the start of a function with a frame pointer, rbp is still the caller's. A return address is never there. */
+static void test_generated_entry(void)
+{
+    struct fixture *w = fixture_new();
+
+    w->regs.r[REGS_BP] = STACK + 0x100;
+    word(w, 0x108, AT(SMALL) + 9);
+    memset(fake_mem_at(w->m, AT(SMALL), 0x100), 0xe8, 0x100);
+    memset(fake_mem_at(w->m, AT(FIRST), 0x100), 0xe8, 0x100);
+    word(w, 0, AT(FIRST) + 9);
+    CODE(w, "\x5d\xc3", "\x55\x48\x89\xe5");
+    walk(w, MADE + 0x3000);
+    CHECK(w->stack.n == 2 && w->stack.complete);
+    check_frame(w, 0, MADE + 0x3000, 0, 8);
+    CODE(w, "\x5d\xc3", "\xf3\x0f\x1e\xfa\x55\x48\x89\xe5");
+    walk(w, MADE + 0x3000);
+    CHECK(w->stack.n == 2 && w->stack.complete);
+    word(w, 0, STACK + 0x100);
+    word(w, 8, AT(FIRST) + 9);
+    CODE(w, "\x5d\xc3\x55", "\x48\x89\xe5");
+    walk(w, MADE + 0x3000);
+    CHECK(w->stack.n == 2 && w->stack.complete);
+    check_frame(w, 0, MADE + 0x3000, 0, 16);
+    CODE(w, "\x5d\xc3\x54", "\x48\x89\xe5");
+    walk(w, MADE + 0x3000);
+    CHECK_INT(w->stack.n, 1);
+    CODE(w, "\x41\xff\xd4", "\x55\x48\x89\xe5"); /* behind a call that does not return */
+    word(w, 16, AT(FIRST) + 9);
+    word(w, 8, MADE + 0x3000);
+    walk(w, AT(SMALL));
+    CHECK_INT(w->stack.n, 2);
+    fixture_free(w);
+}
+
+/* The rest of the function is an epilogue, so what it will pop is known. */
+static void test_generated_epilogue(void)
+{
+    static const struct {
+        const char *bytes;
+        size_t len, at; /* `at`: of the return address */
+    } epilogues[] = {
+        {"\xc3", 1, 0},
+        {"\xf3\xc3", 2, 0},
+        {"\x48\x83\xc4\x08\xc3", 5, 8},
+        {"\x48\x81\xc4\x80\x01\x00\x00\xc3", 8, 0x180},
+        {"\x48\x83\xc4\x18\x5b\x41\x5c\x41\x5f\x5d\xc3", 11, 0x38},
+        {"\x48\x8d\x64\x24\x10\xc3", 6, 0x10},
+        {"\x48\x8d\xa4\x24\x10\x02\x00\x00\xc3", 9, 0x210},
+        {"\xc5\xf8\x77\x5d\xc3", 5, 8},
+        {"\xc9\xc3", 2, 0x108},
+        {"\x48\x89\xec\x5d\xc3", 5, 0x108},
+        {"\x48\x8d\x65\xf0\x5b\x41\x5c\x5d\xc3", 9, 0x108},
+        {"\x5c\xc3", 2, 0},                         /* pop %rsp */
+        {"\x48\x83\xc4\xf8\xc3", 5, 0},             /* the stack grows */
+        {"\x48\x83\xec\x08\xc3", 5, 0},             /* sub */
+        {"\x48\x89\xd8\xc3", 4, 0},                 /* not an epilogue */
+        {"\x58\x58\x58\x58\x58\x58\x58\x58\x58\x58" /* too long */
+         "\x58\x58\x58\x58\x58\x58\x58\x58\x58\xc3",
+         20, 0},
+    };
+    struct fixture *w = fixture_new();
+    size_t n_good = 11;
+
+    memset(fake_mem_at(w->m, AT(FIRST), 0x100), 0xe8, 0x100);
+    for (size_t i = 0; i < sizeof(epilogues) / sizeof(epilogues[0]); i++) {
+        w->regs.r[REGS_BP] = STACK + 0x100;
+        put_stale(w);
+        put_code(w, "", 0, epilogues[i].bytes, epilogues[i].len);
+        word(w, epilogues[i].at, AT(FIRST) + 9);
+        walk(w, MADE + 0x3000);
+        if (!CHECK(w->stack.n == (i < n_good ? 2u : 1u) && w->stack.complete == (i < n_good)))
+            fprintf(stderr, "    epilogue %zu\n", i);
+        if (i < n_good)
+            check_frame(w, 0, MADE + 0x3000, 0, epilogues[i].at + 8);
+    }
+    /* It restores the frame pointer, which the next frame needs. */
+    CODE(w, "", "\x48\x83\xc4\x08\x5d\xc3");
+    memset(fake_mem_at(w->m, AT(POINTER), 0x100), 0xe8, 0x100);
+    word(w, 8, STACK + 0x400);
+    word(w, 16, AT(POINTER) + 9);
+    word(w, 0x408, AT(FIRST) + 9);
     walk(w, MADE + 0x3000);
     CHECK(w->stack.n == 3 && w->stack.complete);
-    CHECK(!w->stack.items[0].pc_entry->module->is_elf);
+    check_frame(w, 1, AT(POINTER) + 8, 24, 0x410);
+    /* At the end of the mapping, and no return address. */
+    fake_mem_put_bytes(w->m, MADE + 0x100000 - 2, "\xc9\xc3", 2);
+    word(w, 0x108, AT(FIRST) + 9);
+    walk(w, MADE + 0x100000 - 2);
+    CHECK(w->stack.n == 2 && w->stack.complete);
+    word(w, 0x108, 42);
+    walk(w, MADE + 0x100000 - 2);
+    CHECK_INT(w->stack.n, 1);
     fixture_free(w);
 }
 
@@ -488,8 +682,10 @@ static void test_many_addresses(void)
 
     if (!words)
         abort();
+    for (size_t i = 0; i < 0x100000; i += 8)
+        fake_mem_put_bytes(w->m, MADE + i, "\xc3\x90\x90\xe8\x01\x02\x03\x04", 8); /* each `ret` follows a call */
     for (size_t i = 0; i < n; i++)
-        words[i] = MADE + 16 + i % 0xfff00;
+        words[i] = MADE + 16 + 8 * i % 0xfff00;
     w->copy = (struct stack_copy){.addr = STACK, .bytes = (unsigned char *)words, .len = n * 8};
     for (int i = 0; i < 3; i++) {
         walk(w, MADE);
@@ -615,6 +811,11 @@ int main(int argc, char **argv)
     TEST_RUN(test_wrong_frame_pointer);
     TEST_RUN(test_calls);
     TEST_RUN(test_scan);
+    TEST_RUN(test_generated);
+    TEST_RUN(test_generated_frame_pointer);
+    TEST_RUN(test_generated_deep);
+    TEST_RUN(test_generated_entry);
+    TEST_RUN(test_generated_epilogue);
     TEST_RUN(test_unmapped);
     TEST_RUN(test_truncated);
     TEST_RUN(test_core_file_reads);

@@ -290,7 +290,22 @@ def unwind(image, text):
         write("unwind", name, struct.pack("<17Q", *regs) + struct.pack("<256Q", *words) + program)
 
 
+def jit():
+    """An object file with debug info whose sections have addresses."""
+    with tempfile.TemporaryDirectory() as place:
+        pathlib.Path(place, "tiny.c").write_text(TINY)
+        subprocess.run(["gcc", "-g", "-Os", "-c", "-ffile-prefix-map=%s=/tiny" % place, "tiny.c", "-o", "object"], cwd=place,
+                       check=True)
+        data = bytearray(pathlib.Path(place, "object").read_bytes())
+    headers, count = struct.unpack_from("<Q", data, 40)[0], struct.unpack_from("<H", data, 60)[0]
+    for i in range(count):
+        flags, = struct.unpack_from("<Q", data, headers + 64 * i + 8)
+        if flags & 2:  # SHF_ALLOC
+            struct.pack_into("<Q", data, headers + 64 * i + 16, 0x7f0000000000 + 0x1000 * i)
+    write("jit", "object", bytes(data))
+
+
 if __name__ == "__main__":
-    targets = {f.__name__: f for f in (lines, maps, folded, debug_offsets, elf, core, symbols, frames)}
+    targets = {f.__name__: f for f in (lines, maps, folded, debug_offsets, elf, core, symbols, frames, jit)}
     for name in sys.argv[1:] or targets:
         targets[name]()
