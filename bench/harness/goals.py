@@ -3,7 +3,7 @@
 A pace goal is missed if the figure is below it by more than twice its standard error, or by half a percentage point."""
 import collections
 
-from . import native, split
+from . import load, native, rates, split
 
 Goal = collections.namedtuple("Goal", "text got wanted ok")
 
@@ -107,6 +107,27 @@ def of_split(data):
     return goals
 
 
+def of_load(data):
+    goals = []
+    for key in ("spyglass", "spyglass-nb"):
+        for name, runs in (data["load"].get(key) or {}).items():
+            total = load.median([r["total"] for r in runs])
+            worst = split.worst(runs)
+            goals.append(limit(f"load, {name}, {key}: total, off by", None if total is None else abs(total - 100), 1, "%"))
+            goals.append(limit(f"load, {name}, {key}: worst share", None if worst is None else abs(worst), 1, " points"))
+    return goals
+
+
+def of_rates(data):
+    def got(key, rate):
+        return rates.figures(data["rates"], key, rate)
+    return [ratio("rates, 10 kHz: CPU µs a reading, at most austin's", got("spyglass", "10 kHz")["us"],
+                  got("austin", "10 kHz")["us"], 1.0, most=True),
+            ratio("rates, 10 kHz: pace kept, 95% of austin's", got("spyglass", "10 kHz")["kept"],
+                  got("austin", "10 kHz")["kept"], 0.95),
+            least("rates, full: pace kept", got("spyglass", "full")["kept"], 90, "%")]
+
+
 def of_pace(data):
     ours = data["pace"].get("spyglass") or {}
     goals = []
@@ -153,5 +174,6 @@ def of_native(data):
     return goals
 
 
-SECTIONS = {"dump": of_dump, "deep": of_deep, "chains": of_chains, "split": of_split, "pace": of_pace,
+SECTIONS = {"dump": of_dump, "deep": of_deep, "chains": of_chains, "split": of_split, "load": of_load,
+            "rates": of_rates, "pace": of_pace,
             "growth": of_growth, "native": of_native}

@@ -10,7 +10,7 @@ from . import env as environment
 from . import procs, stacks
 
 FULL = 1_000_000
-Run = collections.namedtuple("Run", "samples errors seconds cpu peak rate_held share window failure said")
+Run = collections.namedtuple("Run", "samples errors seconds cpu peak rate_held share window failure said readings")
 
 
 class Tool:
@@ -173,7 +173,7 @@ def failed(run, why):
     lines = [line for line in re.sub(r"\x1b\[[\d;]*m", "", run.text).splitlines() if line.strip()]
     telling = [line for line in lines if re.search(r"cannot|error|fail|not supported|denied", line, re.I)]
     word = (telling or lines[-1:] or ["no word"])[0].strip()
-    return Run(0, 0, 0.0, 0.0, run.peak, None, None, None, f"{why}: {word}", run.text)
+    return Run(0, 0, 0.0, 0.0, run.peak, None, None, None, f"{why}: {word}", run.text, 0)
 
 
 def run_tool(tool, target, rate, seconds, out=None, threads=False, form="raw", settle=0.0, watch=None, patience=30):
@@ -199,6 +199,7 @@ def run_tool(tool, target, rate, seconds, out=None, threads=False, form="raw", s
     samples, errors, lasted = counted
     span = last[0] - first[0]
     share = (last[1] - first[1]) / span if first[1] is not None and last[1] is not None else None
-    held = re.search(r"Held ([\d.e+]+) ", run.text)
+    held = re.search(r"Sampled ([\d.e+]+) ", run.text)
+    read = re.search(r"read (\d+) stacks", run.text)  # the others report no stack twice
     return Run(samples, errors, lasted or ended - begun, run.cpu, run.peak, float(held[1]) if held else None, share,
-               watch and (first[2], last[2], span), None, run.text)
+               watch and (first[2], last[2], span), None, run.text, int(read[1]) if read else samples)

@@ -1,10 +1,11 @@
-"""split.py STATE slow|fast|turns: spends its time in three functions and measures how much in each.
+"""split.py STATE slow|fast|turns|naps: spends its time in three functions and measures how much in each.
 
 slow: three functions of about 10 ms, in the ratio 3:2:1, that call nothing.
 fast: about a third of the time goes to a function that makes tiny calls as fast as it can, the rest to two that call
 nothing. A profiler that discards samples that changed during the read sees too little of the first.
 turns: three functions of 0.2 to 0.6 ms, the last one called by a generator: each sample sees another one. A profiler
 that trusts only frames that were already in the previous sample sees none of them.
+naps: 4 ms of work in three functions, then 2 ms of sleep.
 
 Slots 1 to 3 have the thread's own CPU time in each function; slots 4 to 6 have the wall time."""
 import sys
@@ -80,6 +81,8 @@ def keep_time(slot, function, turns):
 def main(kind):
     if kind == "slow":
         parts = [(part_a, 0.015), (part_b, 0.010), (part_c, 0.005)]
+    elif kind == "naps":
+        parts = [(part_a, 0.002), (part_b, 0.0013), (by_generator, 0.0007)]
     elif kind == "turns":
         parts = [(part_a, 0.0006), (part_b, 0.0004), (by_generator, 0.0002)]
     else:
@@ -89,6 +92,8 @@ def main(kind):
     while True:
         for slot, (function, turns) in enumerate(parts, 1):
             keep_time(slot, function, turns)
+        if kind == "naps":
+            time.sleep(0.002)
 
 
 main(sys.argv[2])

@@ -4,6 +4,7 @@ from __future__ import annotations
 from typing import Any, Iterable, Mapping, Optional, Sequence, Tuple
 
 FLAG = "--status-fd"
+PREFIX = "spyglass> "  # of messages that are not errors
 INCOMPATIBLE = "incompatible"  # for a program without --status-fd
 
 
@@ -41,7 +42,7 @@ def error_from(event: Optional[Mapping[str, Any]], said: str, status: int, comma
         if code == "no_process":
             return ProcessLookupError(text)
         return SpyglassError(text, status, command, code)
-    said = said.strip()
+    said = "\n".join(line for line in said.splitlines() if not line.startswith(PREFIX)).strip()
     if FLAG in said:
         return SpyglassError(
             "%s does not support %s: it is an older spyglass, or another program. Install the program that comes with "

@@ -302,6 +302,7 @@ def record(
     *,
     rate: float = 100,
     duration: Optional[float] = None,
+    mode: Optional[str] = None,
     native: bool = False,
     idle: bool = False,
     gil: bool = False,
@@ -328,6 +329,7 @@ def record(
     format = format.lower()
     command = [find_binary(binary), "record", "--hideprogress", "--format", format, "--rate", repr(float(rate))]
     command += ["--duration", repr(float(duration))] if duration is not None else []
+    command += ["--mode", mode] if mode is not None else []
     for flag, wanted in (("--native", native), ("--idle", idle), ("--gil", gil), ("--threads", threads),
                          ("--subprocesses", subprocesses), ("--function", function), ("--nonblocking", nonblocking)):
         command += [flag] if wanted else []

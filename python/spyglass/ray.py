@@ -564,7 +564,8 @@ def _run_record(options: Dict[str, Any]) -> Tuple[int, Dict[str, str]]:
     options["progress"].end()
     if result.workers:
         result.save(output, format or format_of(output))
-        print("Wrote '%s'. Workers: %d Samples: %d" % (output, len(result.workers), result.profile.samples))
+        print("Wrote '%s'. Workers: %d Samples: %d" % (output, len(result.workers), result.profile.samples),
+              file=sys.stderr)
     return len(result.workers), result.problems
 
 

@@ -1,5 +1,5 @@
 // Search, zoom and keyboard control of the flame graph. Reads the frames from the SVG, where callers precede callees:
-// <g class="f"><title>name (N samples, P%)</title><rect/><text/></g>
+// <g class="f"><title>name (N samples, P%)</title><rect/><text/></g>, or with seconds: (1.23 s, P%)
 'use strict';
 (function () {
     const SVG = 'http://www.w3.org/2000/svg', HTML = 'http://www.w3.org/1999/xhtml';
@@ -29,7 +29,7 @@
             while (open.length > depth) list[open.pop()].end = list.length;
             list.push({
                 g, rect, info, depth, text: g.querySelector('text'),
-                name: info.replace(/ \([\d,]+ samples, [\d.]+%\)$/, ''),
+                name: info.replace(/ \([\d,.]+ (samples|s), [\d.]+%\)$/, ''),
                 x: parseFloat(rect.getAttribute('x')), w: parseFloat(rect.getAttribute('width')),
                 parent: open.length ? open[open.length - 1] : -1, end: 0, hit: false
             });

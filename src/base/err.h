@@ -54,6 +54,10 @@ enum err_reason {
     REASON_SECURITY_MODULE,
     REASON_SETUID_KEPT, /* we could not drop the privileges of the setuid bit */
 
+    /* ERR_UNSUPPORTED */
+    REASON_PROC_MISSING,
+    REASON_PROC_FOREIGN,
+
     /* A process that we can read but not pause */
     REASON_PAUSE_SECCOMP,
     REASON_PAUSE_TRACED, /* pid: the tracer */
@@ -66,6 +70,10 @@ enum err_reason {
     REASON_OTHER_PROGRAM, /* pid, path */
     REASON_FREE_THREADED, /* version */
     REASON_VERSION,       /* version; other: its suffix */
+    REASON_PYPY,          /* pid, path */
+
+    /* ERR_STARTING */
+    REASON_NOT_INITIALIZED, /* pid, path, version */
 
     /* ERR_LAUNCH: error */
     REASON_PIPE,

@@ -50,8 +50,11 @@ static const struct args_flag flags[] = {
     {"subprocesses", 's', ARGS_BOOL, IN_RECORD_AND_DUMP, FIELD(subprocesses), NULL, "Include child processes"},
     {"subprocess-depth", 0, ARGS_DEPTH, IN_RECORD_AND_DUMP, FIELD(subprocess_depth), "N",
      "Include N generations of child processes: 1 is the children, 2 adds their children"},
-    {"idle", 'i', ARGS_BOOL, IN_RECORD, FIELD(idle), NULL, "Include idle threads"},
-    {"gil", 'g', ARGS_BOOL, IN_RECORD, FIELD(gil), NULL, "Include only the thread that holds the GIL"},
+    {"mode", 0, ARGS_MODE, IN_RECORD, FIELD(mode), "MODE",
+     "What to measure: cpu or wall time, gil (time held) or wait (time off the CPU) [default: cpu]"},
+    {"idle", 'i', ARGS_BOOL, IN_RECORD, FIELD(idle), NULL, "Include idle threads, and count samples instead of time"},
+    {"gil", 'g', ARGS_BOOL, IN_RECORD, FIELD(gil), NULL,
+     "Include only the thread that holds the GIL, and count samples instead of time"},
     {"threads", 't', ARGS_BOOL, IN_RECORD, FIELD(threads), NULL, "Show each thread separately"},
     {"function", 'F', ARGS_BOOL, IN_RECORD, FIELD(function), NULL, "Aggregate by function instead of by line"},
     {"nolineno", 0, ARGS_BOOL, IN_RECORD, FIELD(nolineno), NULL, "Omit line numbers"},
@@ -269,6 +272,28 @@ static int set_log_level(struct parser *p, void *field, const char *value)
     return fail_choice(p, "log level", &g);
 }
 
+const char *args_mode_name(enum args_mode mode)
+{
+    static const char *const names[MODES_] = {
+        [MODE_CPU] = "cpu", [MODE_WALL] = "wall", [MODE_GIL] = "gil", [MODE_WAIT] = "wait"};
+
+    return mode < MODES_ ? names[mode] : NULL;
+}
+
+static int set_mode(struct parser *p, void *field, const char *value)
+{
+    struct suggest g = {.word = value};
+
+    for (enum args_mode mode = MODE_CPU; mode < MODES_; mode++) {
+        if (strcmp(args_mode_name(mode), value) == 0) {
+            *(enum args_mode *)field = mode;
+            return 0;
+        }
+        suggest_try(&g, args_mode_name(mode));
+    }
+    return fail_choice(p, "mode", &g);
+}
+
 static int set_fd(struct parser *p, void *field, const char *value)
 {
     errno = 0;
@@ -307,7 +332,7 @@ static int (*const setters[])(struct parser *p, void *field, const char *value) 
     [ARGS_FILE] = set_text,      [ARGS_PID] = set_pid,           [ARGS_DEPTH] = set_depth,
     [ARGS_RATE] = set_rate,      [ARGS_DURATION] = set_duration, [ARGS_FORMAT] = set_format,
     [ARGS_SHOW_HELP] = set_true, [ARGS_SHOW_VERSION] = set_true, [ARGS_LOG_LEVEL] = set_log_level,
-    [ARGS_FD] = set_fd,
+    [ARGS_FD] = set_fd,          [ARGS_MODE] = set_mode,
 };
 
 /* ---- flags ---- */

@@ -28,6 +28,9 @@ enum args_command {
     ARGS_COMMANDS_ /* one past the last */
 };
 
+/* What record measures. MODE_NONE: not given. */
+enum args_mode { MODE_NONE, MODE_CPU, MODE_WALL, MODE_GIL, MODE_WAIT, MODES_ };
+
 /* Strings point into argv. */
 struct options {
     bool as_py_spy; /* invoked under the name py-spy */
@@ -49,6 +52,7 @@ struct options {
     bool nonblocking;
     bool gil;
     bool idle;
+    enum args_mode mode;
     double rate;                 /* samples per second, 0.000001 to 1000000, default 100 */
     double duration;             /* seconds; 0: unlimited */
     const char *output;          /* NULL: not given */
@@ -91,6 +95,7 @@ enum args_kind {
     ARGS_DURATION,
     ARGS_FORMAT,
     ARGS_LOG_LEVEL,
+    ARGS_MODE,
     ARGS_FD,
     ARGS_SHOW_HELP,
     ARGS_SHOW_VERSION,
@@ -118,6 +123,9 @@ struct args_command_row {
 
 /* The flag table ends with a row without a name. ARGS_NONE has a row without a name. */
 const struct args_flag *args_flags(void);
+/* "cpu"; NULL for MODE_NONE and MODES_. */
+const char *args_mode_name(enum args_mode mode);
+
 const struct args_command_row *args_command_row(enum args_command command);
 
 /* Returns 0, or ERR_USAGE with `text` filled. Even on failure, args_name(ret) works. */

@@ -41,6 +41,33 @@ static void put_log_levels(FILE *out)
         fprintf(out, "%s%s", level == LOG_LEVEL_ERROR ? "" : " ", log_level_name(level));
 }
 
+static void put_modes(FILE *out)
+{
+    for (enum args_mode mode = MODE_CPU; args_mode_name(mode); mode++)
+        fprintf(out, "%s%s", mode == MODE_CPU ? "" : " ", args_mode_name(mode));
+}
+
+/* The kinds of flags whose value is a word from a list. */
+static const enum args_kind choices[] = {ARGS_FORMAT, ARGS_LOG_LEVEL, ARGS_MODE};
+
+static bool has_choices(enum args_kind kind)
+{
+    for (size_t i = 0; i < sizeof(choices) / sizeof(choices[0]); i++)
+        if (choices[i] == kind)
+            return true;
+    return false;
+}
+
+static void put_choices(enum args_kind kind, FILE *out)
+{
+    if (kind == ARGS_FORMAT)
+        put_formats(" ", out);
+    else if (kind == ARGS_LOG_LEVEL)
+        put_log_levels(out);
+    else if (kind == ARGS_MODE)
+        put_modes(out);
+}
+
 static void put_shells(const char *between, FILE *out)
 {
     for (size_t i = 0; completions_shell(i); i++)
@@ -98,14 +125,12 @@ static void put_bash_values(FILE *out)
           "-- \"$cur\"))\n"
           "        return ;;\n    ",
           out);
-    put_bash_pattern(ARGS_FORMAT, out);
-    fputs(")\n        COMPREPLY=($(compgen -W \"", out);
-    put_formats(" ", out);
-    fputs("\" -- \"$cur\"))\n        return ;;\n    ", out);
-    put_bash_pattern(ARGS_LOG_LEVEL, out);
-    fputs(")\n        COMPREPLY=($(compgen -W \"", out);
-    put_log_levels(out);
-    fputs("\" -- \"$cur\"))\n        return ;;\n    ", out);
+    for (size_t i = 0; i < sizeof(choices) / sizeof(choices[0]); i++) {
+        put_bash_pattern(choices[i], out);
+        fputs(")\n        COMPREPLY=($(compgen -W \"", out);
+        put_choices(choices[i], out);
+        fputs("\" -- \"$cur\"))\n        return ;;\n    ", out);
+    }
     put_bash_pattern(ARGS_DURATION, out);
     fputs(")\n        COMPREPLY=($(compgen -W unlimited -- \"$cur\"))\n        return ;;\n    ", out);
     put_bash_pattern(ARGS_BOOL, out);
@@ -203,13 +228,9 @@ static void put_zsh_value(const struct args_flag *f, FILE *out)
         fputs("_files", out);
     else if (f->kind == ARGS_DURATION)
         fputs("(unlimited)", out);
-    else if (f->kind == ARGS_FORMAT) {
+    else if (has_choices(f->kind)) {
         fputc('(', out);
-        put_formats(" ", out);
-        fputc(')', out);
-    } else if (f->kind == ARGS_LOG_LEVEL) {
-        fputc('(', out);
-        put_log_levels(out);
+        put_choices(f->kind, out);
         fputc(')', out);
     }
 }
@@ -308,14 +329,9 @@ static void put_fish_flag(const char *name, const struct args_flag *f, const cha
         fputs(" -a '(__fish_complete_pids)'", out);
     if (f->kind == ARGS_DURATION)
         fputs(" -a unlimited", out);
-    if (f->kind == ARGS_FORMAT) {
+    if (has_choices(f->kind)) {
         fputs(" -a '", out);
-        put_formats(" ", out);
-        fputc('\'', out);
-    }
-    if (f->kind == ARGS_LOG_LEVEL) {
-        fputs(" -a '", out);
-        put_log_levels(out);
+        put_choices(f->kind, out);
         fputc('\'', out);
     }
     fputs(" -d '", out);

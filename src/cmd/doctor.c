@@ -294,6 +294,15 @@ static void examine_child(struct doctor *d)
     tell_help(d);
 }
 
+static void tell_bad_proc(struct doctor *d, const struct err_note *note)
+{
+    struct error_text text = {0};
+
+    error_text_explain(&text, ERR_UNSUPPORTED, &note->facts);
+    tell(d, "dump", "does not work: %s", text.what);
+    tell(d, "help", "%s", text.hint);
+}
+
 static void print_text(const struct doctor *d)
 {
     for (size_t i = 0; i < d->n; i++) {
@@ -318,13 +327,16 @@ static void print_json(const struct doctor *d)
 int cmd_doctor(const struct options *o)
 {
     struct doctor *d = calloc(1, sizeof(*d));
+    struct err_note note = {0};
     bool works;
 
     if (!d)
         return error_text_print(stderr, ERR_NOMEM, NULL);
     d->o = o;
     tell_ourselves(d);
-    if (o->pid)
+    if (access_check_proc(&note) < 0)
+        tell_bad_proc(d, &note);
+    else if (o->pid)
         examine_process(d, o->pid);
     else
         examine_child(d);

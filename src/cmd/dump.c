@@ -85,7 +85,10 @@ static void note_skipped(const struct tree_entry *e, int error)
 {
     fprintf(stderr, "Note: skipped process %d (", (int)e->pid);
     text_print_safe(stderr, process_tree_entry_info(e)->command);
-    fprintf(stderr, "): %s\n", err_name(error));
+    if (e->reason == REASON_NOT_INITIALIZED)
+        fprintf(stderr, "): it has loaded Python but has not initialized it\n");
+    else
+        fprintf(stderr, "): %s\n", err_name(error));
 }
 
 /* Attaches to a child process. Children that are still starting share *patience_ns. */
@@ -210,6 +213,7 @@ static struct sampler *new_sampler(const struct options *o)
                                                  .same_core = !o->nonblocking,
                                                  .native = o->native || o->native_all,
                                                  .native_all = o->native_all,
+                                                 .kernel_names = !o->as_py_spy,
                                                  .locals = o->locals,
                                                  .show_secrets = o->show_secrets,
                                                  .patience_ns = PAUSE_PATIENCE_NS});
@@ -268,6 +272,8 @@ int cmd_dump(const struct options *o)
         r = dump_core(o, &text);
         return r < 0 ? fail(o, r, &text) : 0;
     }
+    if (r == 0)
+        r = error_text_explain(&text, access_check_proc(&note), &note.facts);
     if (r == 0 && !o->pid) {
         status_error(o->status, ERR_USAGE, NULL, true);
         return report_missing_target(o);
@@ -286,7 +292,8 @@ int cmd_dump(const struct options *o)
         r = dump_tree(o, &tree, &text);
     if (r == 0)
         note_errors(tree.sampler, o->pid);
-    if (r == ERR_NO_PROCESS || r == ERR_NOT_PYTHON)
+    if (r == ERR_NO_PROCESS ||
+        (r == ERR_NOT_PYTHON && (o->subprocesses || !report_hint_python_below(&text, o, o->pid))))
         report_hint_container_pid(&text, o->pid);
     if (r < 0)
         log_error("dump", "pid %d: %s: %s", (int)o->pid, err_name(r), text.what);

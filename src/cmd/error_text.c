@@ -104,6 +104,10 @@ static const struct reason_row {
                                 "Look for the denial in the kernel log: dmesg | tail"},
     [REASON_SETUID_KEPT] = {"spyglass is installed setuid but cannot drop its privileges",
                             "Remove the setuid bit: chmod u-s,g-s PROGRAM"},
+    [REASON_PROC_MISSING] = {"/proc is not mounted", "Mount it: mount -t proc proc /proc"},
+    [REASON_PROC_FOREIGN] = {"/proc belongs to another PID namespace than spyglass, so its PIDs are not ours",
+                             "Mount the /proc of this namespace, as unshare --fork --pid --mount-proc does, or run "
+                             "spyglass outside of it."},
     [REASON_PAUSE_SECCOMP] = {"a seccomp filter blocks ptrace; docker run --cap-add SYS_PTRACE … allows it"},
     [REASON_PAUSE_TRACED] = {"process {pid} is tracing it"},
     [REASON_PAUSE_UNKNOWN] = {"another tracer is attached, or ptrace is not permitted"},
@@ -115,6 +119,10 @@ static const struct reason_row {
     [REASON_FREE_THREADED] = {"{version} is a free-threaded build",
                               "Run the program with a GIL-enabled build of Python {minor_version}."},
     [REASON_VERSION] = {"{version}{other}"},
+    [REASON_PYPY] = {"process {pid} runs PyPy ({path}), which spyglass does not support"},
+    [REASON_NOT_INITIALIZED] = {"process {pid} has loaded Python {minor_version} ({path}) but has not initialized it",
+                                "If its children run Python, as with Apache and mod_wsgi, add --subprocesses. If it is "
+                                "about to start Python, try again."},
     [REASON_PIPE] = {"{error}"},
     [REASON_EXEC] = {"'{path}': {error}", "Put the program and its arguments after --, as in a shell."},
     [REASON_ROOT_OPEN] = {"cannot open the directory {path}: {error}",

@@ -191,12 +191,28 @@ static int merge_word(const char *word, void *arg)
 
 /* ---- writing ---- */
 
+/* Why the result is empty: what record wrote about that, if anything. */
+static const char *empty_remark(const struct merge *m)
+{
+    const char *remark = folded_remark(m->folded);
+
+    return remark ? remark : "No stack counts found: the input contains no stacks";
+}
+
 static int fill(FILE *out, void *arg)
 {
     struct merge *m = arg;
     struct out_options options = {.title = m->title, .exporter = args_version(m->o), .show_lines = true};
+    int r;
 
-    return m->format->write(m->profile, &options, out);
+    if (!m->profile->samples)
+        options.remark = folded_remark(m->folded);
+    r = m->format->write(m->profile, &options, out);
+    if (r == ERR_NO_SAMPLES) { /* this format needs a remark */
+        options.remark = empty_remark(m);
+        r = m->format->write(m->profile, &options, out);
+    }
+    return r;
 }
 
 static int open_place(struct merge *m)
@@ -225,7 +241,7 @@ static int prepare(struct merge *m)
     r = open_place(m);
     if (r < 0)
         return r;
-    m->messages = output_file_is_stdout(m->place) ? stderr : stdout;
+    m->messages = report_stream(o, output_file_is_stdout(m->place));
     m->profile = profile_new(&options);
     m->folded = m->profile ? folded_new(m->profile) : NULL;
     return m->folded ? 0 : ERR_NOMEM;
@@ -239,8 +255,6 @@ static int write_result(struct merge *m)
     int r = error_text_explain(m->text, output_file_write(m->place, fill, m, &note), &note.facts);
 
     log_info("output", "%s to %s: %s", m->format->name, output_file_path(m->place), r < 0 ? err_name(r) : "written");
-    if (r == ERR_NO_SAMPLES)
-        error_text_what(m->text, r, "the input contains no stacks");
     if (r < 0)
         return r;
     if (p->pruned)
@@ -251,6 +265,8 @@ static int write_result(struct merge *m)
             (unsigned long long)p->coarsened);
     say(m, "Wrote %s to '%s'. Samples: %llu", m->format->wrote, output_file_path(m->place),
         (unsigned long long)p->samples);
+    if (!p->samples)
+        say(m, "%s", empty_remark(m));
     if (m->format->look && !at && !output_file_is_stdout(m->place))
         say(m, "%s", m->format->look);
     if (at && !output_file_is_stdout(m->place))
@@ -261,7 +277,7 @@ static int write_result(struct merge *m)
 int cmd_merge(const struct options *o)
 {
     struct error_text text = {0};
-    struct merge m = {.o = o, .text = &text, .messages = stdout};
+    struct merge m = {.o = o, .text = &text, .messages = stderr};
     int r = prepare(&m);
 
     if (r == 0)

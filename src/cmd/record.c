@@ -4,65 +4,34 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/signame.h"
-#include "base/text.h"
 #include "cmd/cmd.h"
 #include "cmd/log_session.h"
+#include "cmd/record_private.h"
 #include "cmd/report.h"
 #include "cmd/signals.h"
 #include "cmd/size_limit.h"
 #include "cmd/status.h"
 #include "cmd/summary.h"
 #include "out/output_file.h"
-#include "profile/profile.h"
-#include "sample/loop.h"
 #include "target/access.h"
+#include "target/cpu_limit.h"
 #include "target/descriptors.h"
-#include "target/launch.h"
 #include "target/proc.h"
-#include "target/sudo_caller.h"
 #include "tree/profilers.h"
-#include "ui/progress.h"
 
-#include <fcntl.h>
-#include <math.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
 
 #define ATTACH_PATIENCE_NS (1000 * NS_PER_MS)
-#define LAUNCH_PATIENCE_NS (10 * NS_PER_S)
-#define KILL_PATIENCE_NS   (5 * NS_PER_S) /* between SIGTERM and SIGKILL */
-#define PAUSE_PATIENCE_NS  NS_PER_S       /* in total, for threads that get no CPU time to stop on */
-#define LOOK_NS            (500 * NS_PER_MS)
-#define STOPPED_NS         (100 * NS_PER_MS)
-#define SETTLE_NS          (200 * NS_PER_MS) /* for threads that have not stopped yet */
-#define ATTACH_BUDGET_NS   (5 * NS_PER_MS)   /* per tick: a thousand new children must not delay sampling */
+#define PAUSE_PATIENCE_NS  NS_PER_S        /* in total, for threads that get no CPU time to stop on */
+#define UNATTRIBUTED_SHARE 100             /* show this part of the CPU time or more, if it belongs to no stack */
+#define ATTACH_BUDGET_NS   (5 * NS_PER_MS) /* per tick: a thousand new children must not delay sampling */
 
-struct record {
-    const struct options *o;
-    const struct format *format;
-    FILE *messages;
-    struct sampler *sampler;
-    struct process_tree tree;
-    struct launch launch;
-    struct sudo_caller caller;
-    bool has_caller;     /* we run under sudo */
-    uint64_t stopped_ns; /* when the launched program was first seen stopped; 0: not stopped */
-    uint64_t ended_ns;   /* when it was first seen to have exited; 0: still running */
-    bool told_of_left;   /* printed that children are still running */
-    struct profile *profile;
-    struct output_file *place;
-    struct progress *progress;
-    struct loop loop;
-    struct error_text *text;
-    char remark[2 * sizeof(struct error_text)]; /* why the profile is empty; "" otherwise */
-};
-
-__attribute__((format(printf, 2, 3))) static void say(struct record *rec, const char *fmt, ...)
+void record_say(struct record *rec, const char *fmt, ...)
 {
     va_list args;
 
@@ -85,6 +54,7 @@ static int fill(FILE *out, void *arg)
     struct out_options options = {.title = rec->tree.n ? process_tree_entry_info(&rec->tree.items[0])->command : "",
                                   .exporter = args_version(rec->o),
                                   .full_filenames = rec->o->full_filenames,
+                                  .gaps = !rec->o->as_py_spy,
                                   .show_lines = !rec->o->nolineno,
                                   .remark = rec->remark[0] ? rec->remark : NULL};
 
@@ -106,6 +76,8 @@ static struct status_counts count_all(const struct record *rec, uint64_t elapsed
                                   .samples = rec->profile->samples,
                                   .errors = sampler_errors(rec->sampler),
                                   .missed = rec->loop.missed,
+                                  .cpu_ns = rec->cpu.total_ns,
+                                  .native_cpu_ns = rec->cpu.native_ns,
                                   .processes = count_processes(&rec->tree)};
 }
 
@@ -126,8 +98,8 @@ static void take_snapshot(struct record *rec, uint64_t elapsed_ns)
         return;
     }
     status_snapshot(rec->o->status, &counts, output_file_path(rec->place));
-    say(rec, "Wrote what there is so far to '%s'. Samples: %llu", output_file_path(rec->place),
-        (unsigned long long)rec->profile->samples);
+    record_say(rec, "Wrote what there is so far to '%s'. Samples: %llu", output_file_path(rec->place),
+               (unsigned long long)rec->profile->samples);
 }
 
 static void report_samples(struct record *rec, uint64_t elapsed_ns)
@@ -141,57 +113,23 @@ static void report_samples(struct record *rec, uint64_t elapsed_ns)
     status_samples(rec->o->status, &counts, now);
 }
 
-/* True if the parent process exited. If it exited before our first check, it never was our parent. */
-static bool is_orphan(const struct options *o)
+bool record_is_orphan(const struct record *rec)
 {
-    return o->with_parent && getppid() != o->with_parent;
+    return rec->o->with_parent && getppid() != rec->o->with_parent;
 }
 
-/* The tracer may have collected the exit status when it waited for a paused thread. */
-static void note_end(struct record *rec)
+const struct tree_entry *record_target(const struct record *rec)
 {
-    if (rec->sampler->pauser.tracer.exited)
-        launch_set_ended(&rec->launch, rec->sampler->pauser.tracer.exit_status);
+    const struct tree_entry *e = process_tree_followed(&rec->tree);
+
+    return e ? e : rec->tree.n ? &rec->tree.items[0] : NULL;
 }
 
-/* If the launched program stops itself, we must stop too, or the user gets neither the program nor the shell. A program
- * that is just resuming looks stopped for a moment, so wait STOPPED_NS before deciding. */
-static bool program_stands(struct record *rec)
+static pid_t target_pid(const struct record *rec)
 {
-    if (!rec->launch.pid || !launch_is_stopped(&rec->launch) || !launch_needs_us()) {
-        rec->stopped_ns = 0;
-        return false;
-    }
-    if (!rec->stopped_ns)
-        rec->stopped_ns = clock_now_ns();
-    return clock_now_ns() - rec->stopped_ns >= STOPPED_NS;
-}
+    const struct tree_entry *e = record_target(rec);
 
-/* Stops spyglass between samples, when no thread is paused, so that the target keeps running. */
-static void stop_if_asked(struct record *rec)
-{
-    if (!signals_take_stop() && !program_stands(rec))
-        return;
-    progress_erase(rec->progress);
-    tracer_settle(&rec->sampler->pauser.tracer, SETTLE_NS);
-    signals_stop_us();
-    rec->stopped_ns = 0;
-}
-
-/* Checks whether the launched program exited. If it left children running, says once that sampling goes on. */
-static void look_at_program(struct record *rec)
-{
-    note_end(rec);
-    if (!launch_poll(&rec->launch))
-        return;
-    signals_forget_program();
-    if (!rec->ended_ns)
-        rec->ended_ns = clock_now_ns();
-    if (rec->told_of_left || clock_now_ns() - rec->ended_ns < LOOK_NS || process_tree_has_only_root(&rec->tree))
-        return;
-    rec->told_of_left = true;
-    say(rec, "The program has exited with status %d; still sampling its children. Press Ctrl-C to stop.",
-        launch_exit_status(&rec->launch));
+    return e ? e->pid : 0;
 }
 
 static bool tick(void *arg, uint64_t elapsed_ns)
@@ -211,9 +149,9 @@ static bool tick(void *arg, uint64_t elapsed_ns)
     if (rec->o->status)
         report_samples(rec, elapsed_ns);
     if (rec->launch.pid)
-        look_at_program(rec);
-    stop_if_asked(rec);
-    return !signals_ended_by() && !is_orphan(rec->o);
+        record_program_check(rec);
+    record_stop_if_asked(rec);
+    return !signals_ended_by() && !record_is_orphan(rec);
 }
 
 static const struct format *choose_format(const struct options *o)
@@ -238,77 +176,74 @@ static int open_place(struct record *rec)
     return error_text_explain(rec->text, r, &note.facts);
 }
 
-static int start_program(struct record *rec)
-{
-    struct launch_options options = {.capture = rec->o->capture,
-                                     .adopt = rec->o->subprocesses,
-                                     .origin = rec->o->origin,
-                                     .caller = rec->has_caller ? &rec->caller : NULL};
-    struct err_note note = {0};
-    sigset_t before;
-    int r;
-
-    signals_hold(&before);
-    r = launch_start(rec->o->program, &options, &rec->launch, &note);
-    signals_release(r == 0 ? rec->launch.pid : 0, &before);
-    rec->tree.is_subreaper = rec->launch.adopts;
-    rec->sampler->pauser.tracer.child = rec->launch.pid;
-    return error_text_explain(rec->text, r, &note.facts);
-}
-
-static int gone_without_python(struct record *rec)
-{
-    error_text_what(rec->text, ERR_GONE, "'%s' exited with status %d before it ran any Python", rec->o->program[0],
-                    launch_exit_status(&rec->launch));
-    if (!rec->o->subprocesses)
-        error_text_hint(rec->text, "If it leaves Python processes running, add --subprocesses.");
-    return ERR_GONE;
-}
-
 /* Starts watching for new processes before the launch, so that no child is missed. */
 static int start_tree(struct record *rec)
 {
     const struct options *o = rec->o;
     int r = 0;
 
-    rec->tree.is_subreaper = o->subprocesses && o->program;
-    if (o->subprocesses)
+    rec->tree.is_subreaper = o->program != NULL;
+    if (rec->tree.subprocesses)
         r = process_tree_watch(&rec->tree);
     if (r == 0 && o->program)
-        r = start_program(rec);
+        r = record_program_start(rec);
     return r;
 }
 
-/* Attaching to the launched program failed with `r`. If it has exited, its children may still run Python. */
-static int look_at_failed(struct record *rec, int r)
+/* Callers of py-spy, --idle and --gil count samples. */
+static enum sampler_mode choose_mode(const struct options *o)
 {
-    /* The main thread may exit before the others; the exit status is available only after the last one. */
-    if (r == ERR_GONE || r == ERR_NO_PROCESS)
-        launch_wait(&rec->launch, LOOK_NS);
-    if (!launch_poll(&rec->launch))
-        return r;
-    signals_forget_program();
-    return rec->launch.adopts && rec->tree.n ? 0 : gone_without_python(rec);
+    switch (o->mode) {
+    case MODE_CPU:
+        return SAMPLER_CPU;
+    case MODE_WALL:
+        return SAMPLER_WALL;
+    case MODE_GIL:
+        return SAMPLER_GIL;
+    case MODE_WAIT:
+        return SAMPLER_WAIT;
+    case MODE_NONE:
+    case MODES_:
+        break;
+    }
+    return o->as_py_spy || o->idle || o->gil ? SAMPLER_COUNT : SAMPLER_CPU;
+}
+
+static const char *measure_of(enum sampler_mode mode)
+{
+    static const char *const names[] = {[SAMPLER_CPU] = "CPU time",
+                                        [SAMPLER_WALL] = "time of all threads",
+                                        [SAMPLER_GIL] = "time with the GIL held",
+                                        [SAMPLER_WAIT] = "waiting time",
+                                        [SAMPLER_COUNT] = NULL};
+
+    return names[mode];
 }
 
 static int attach(struct record *rec)
 {
     const struct options *o = rec->o;
+    enum sampler_mode mode = choose_mode(o);
+    bool gil_only = o->gil || mode == SAMPLER_GIL;
     struct err_note note = {0};
     int r;
 
-    rec->sampler = sampler_new(&(struct sampler_options){.nonblocking = o->nonblocking,
-                                                         .include_idle = o->idle,
-                                                         .gil_only = o->gil,
-                                                         .find_gil_holder = o->gil,
-                                                         .same_core = !o->nonblocking,
-                                                         .native = o->native || o->native_all,
-                                                         .native_all = o->native_all,
-                                                         .patience_ns = PAUSE_PATIENCE_NS,
-                                                         .recording = true,
-                                                         .known_keys = profile_known_keys(rec->profile)});
+    rec->sampler = sampler_new(&(struct sampler_options){
+        .nonblocking = o->nonblocking,
+        .mode = mode,
+        .include_idle = o->idle || mode == SAMPLER_WALL || mode == SAMPLER_WAIT || mode == SAMPLER_GIL,
+        .gil_only = gil_only,
+        .find_gil_holder = gil_only || mode == SAMPLER_WALL || mode == SAMPLER_WAIT,
+        .same_core = !o->nonblocking,
+        .native = o->native || o->native_all,
+        .native_all = o->native_all,
+        .kernel_names = !o->as_py_spy,
+        .patience_ns = PAUSE_PATIENCE_NS,
+        .recording = true,
+        .known_keys = profile_known_keys(rec->profile)});
     rec->tree = (struct process_tree){.sampler = rec->sampler,
-                                      .subprocesses = o->subprocesses,
+                                      .subprocesses = o->subprocesses || o->program,
+                                      .one_at_a_time = o->program && !o->subprocesses,
                                       .max_depth = o->subprocess_depth,
                                       .attach_budget_ns = ATTACH_BUDGET_NS};
     if (!rec->sampler)
@@ -316,12 +251,13 @@ static int attach(struct record *rec)
     r = start_tree(rec);
     if (r < 0)
         return r;
+    if (rec->tree.one_at_a_time)
+        return record_program_attach(rec);
     /* With --subprocesses the root may start Python late or never; its children must not wait for it. */
     r = sampled_tree_add_root(&rec->tree, o->program ? rec->launch.pid : o->pid,
-                              o->subprocesses ? 0 : (o->program ? LAUNCH_PATIENCE_NS : ATTACH_PATIENCE_NS),
-                              !o->subprocesses, &note);
+                              o->subprocesses ? 0 : ATTACH_PATIENCE_NS, !o->subprocesses, &note);
     error_text_explain(rec->text, r, &note.facts);
-    return r == 0 || !o->program ? r : look_at_failed(rec, r);
+    return r == 0 || !o->program ? r : record_program_failed(rec, r);
 }
 
 static int prepare(struct record *rec)
@@ -331,7 +267,9 @@ static int prepare(struct record *rec)
                                       .processes = o->subprocesses,
                                       .threads = o->threads,
                                       .by_function = o->function,
-                                      .no_lines = o->nolineno};
+                                      .no_lines = o->nolineno,
+                                      .measure = measure_of(choose_mode(o)),
+                                      .by_state = o->mode == MODE_WALL || o->mode == MODE_WAIT};
     int r;
 
     rec->format = choose_format(o);
@@ -343,7 +281,7 @@ static int prepare(struct record *rec)
         return r;
     log_info("output", "%s to %s%s%s", rec->format->name, output_file_path(rec->place),
              rec->o->output ? "" : ", the default name", rec->has_caller ? ", owned by the caller of sudo" : "");
-    rec->messages = output_file_is_stdout(rec->place) ? stderr : stdout;
+    rec->messages = report_stream(o, output_file_is_stdout(rec->place));
     rec->profile = profile_new(&options);
     if (!rec->profile)
         return ERR_NOMEM;
@@ -359,10 +297,10 @@ static int prepare(struct record *rec)
 static void say_start(struct record *rec)
 {
     if (rec->o->duration > 0)
-        say(rec, "Sampling process %g times a second for %g seconds. Press Control-C to exit.", rec->o->rate,
-            rec->o->duration);
+        record_say(rec, "Sampling process %g times a second for %g seconds. Press Control-C to exit.", rec->o->rate,
+                   rec->o->duration);
     else
-        say(rec, "Sampling process %g times a second. Press Control-C to exit.", rec->o->rate);
+        record_say(rec, "Sampling process %g times a second. Press Control-C to exit.", rec->o->rate);
 }
 
 static void report_start(struct record *rec)
@@ -378,9 +316,9 @@ static void report_start(struct record *rec)
 
 static void report_ready(struct record *rec)
 {
-    const struct tree_entry *root = rec->tree.n ? &rec->tree.items[0] : NULL;
+    const struct tree_entry *e = record_target(rec);
 
-    status_ready(rec->o->status, root ? root->pid : 0, root ? process_tree_entry_info(root)->command : NULL,
+    status_ready(rec->o->status, e ? e->pid : 0, e ? process_tree_entry_info(e)->command : NULL,
                  count_processes(&rec->tree));
 }
 
@@ -405,13 +343,13 @@ static void report_end(struct record *rec)
 static void say_end(struct record *rec)
 {
     if (rec->loop.end == LOOP_GONE)
-        say(rec, "Stopped sampling because process exited");
+        record_say(rec, "Stopped sampling because process exited");
     else if (signals_ended_by() == SIGINT)
-        say(rec, "Stopped sampling because Control-C pressed");
+        record_say(rec, "Stopped sampling because Control-C pressed");
     else if (signals_ended_by())
-        say(rec, "Stopped sampling because of signal %s", signame_of(signals_ended_by()));
-    else if (is_orphan(rec->o))
-        say(rec, "Stopped sampling because the parent process exited");
+        record_say(rec, "Stopped sampling because of signal %s", signame_of(signals_ended_by()));
+    else if (record_is_orphan(rec))
+        record_say(rec, "Stopped sampling because the parent process exited");
 }
 
 static void say_cost(struct record *rec)
@@ -421,43 +359,59 @@ static void say_cost(struct record *rec)
                               .loop = &rec->loop,
                               .sampler = rec->sampler,
                               .profile = rec->profile,
-                              .pid = rec->tree.n ? rec->tree.items[0].pid : 0};
+                              .cpu = rec->cpu,
+                              .pid = target_pid(rec),
+                              .throttled_ns = cpu_limit_throttled_ns(&rec->cpu_limit)};
 
     progress_erase(rec->progress);
     summary_write(&account);
 }
 
-/* Explains an empty profile and names the flag that helps. */
-static void explain_no_samples(struct record *rec)
+/* Explains an empty profile and names the flag that helps. Returns ERR_NO_SAMPLES if the recording failed, 0 if there was
+ * nothing to sample. */
+static int explain_no_samples(struct record *rec)
 {
     const struct sampler *s = rec->sampler;
     struct proc_stat st;
-    pid_t pid = rec->tree.n ? rec->tree.items[0].pid : 0;
+    pid_t pid = target_pid(rec);
 
     if (s->idle && proc_stat_read(pid, 0, &st) == 0 && st.state == 'T') {
         error_text_what(rec->text, ERR_NO_SAMPLES, "process %d is stopped (by SIGSTOP or a debugger)", (int)pid);
         error_text_hint(rec->text, "Resume it with: kill -CONT %d", (int)pid);
-    } else if (s->idle) {
-        error_text_what(rec->text, ERR_NO_SAMPLES, "all %llu stacks were idle: the process was sleeping or waiting",
-                        (unsigned long long)s->idle);
-        error_text_hint(rec->text,
-                        "Add --idle to see where it waits, or print its current stacks with: %s dump --pid %d",
-                        args_name(rec->o), (int)pid);
+    } else if (s->idle > s->unweighted) {
+        error_text_what(rec->text, ERR_NO_SAMPLES, "all %llu stacks were idle: the %s sleeping or waiting",
+                        (unsigned long long)s->idle,
+                        summary_native_percent(rec->o, &rec->cpu) ? "Python threads were" : "process was");
+        error_text_hint(rec->text, "%s to see where it waits, or print its current stacks with: %s dump --pid %d",
+                        rec->o->mode ? "Use --mode wait" : "Add --idle", args_name(rec->o), (int)pid);
     } else if (s->no_gil) {
         error_text_what(rec->text, ERR_NO_SAMPLES, "no thread held the GIL in any of the %llu stacks",
                         (unsigned long long)s->no_gil);
-        error_text_hint(rec->text, "Remove --gil.");
+        error_text_hint(rec->text, "Remove %s.", rec->o->gil ? "--gil" : "--mode gil");
+    } else if (s->unweighted && s->options.mode == SAMPLER_WAIT) {
+        error_text_what(rec->text, ERR_NO_SAMPLES, "no thread waited during the recording");
+        error_text_hint(rec->text, "Remove --mode wait.");
+    } else if (s->unweighted && !sampler_errors(s)) {
+        error_text_what(rec->text, ERR_NO_SAMPLES, "no thread was on a core when it was sampled: all waited for one");
+        error_text_hint(rec->text, "Record for a longer --duration, or see where they wait with --mode wait.");
     } else if (sampler_errors(s)) {
         error_text_what(rec->text, ERR_NO_SAMPLES, "none of the %llu stacks could be read",
                         (unsigned long long)sampler_errors(s));
         error_text_hint(rec->text, "See why with: %s doctor", args_name(rec->o));
+        return ERR_NO_SAMPLES;
     } else if (!rec->tree.has_python) {
-        error_text_what(rec->text, ERR_NO_SAMPLES, "neither process %d nor its descendants ran Python", (int)pid);
+        return error_text_what(rec->text, ERR_NO_SAMPLES, "neither process %d nor its descendants ran Python",
+                               (int)pid);
+    } else if (rec->launch.pid) {
+        error_text_what(rec->text, ERR_NO_SAMPLES, "the program ended before the first sample, after %.0f ms",
+                        (double)(clock_now_ns() - rec->launched_ns) / (double)NS_PER_MS);
+        error_text_hint(rec->text, "Use a higher --rate, such as --rate 1000.");
     } else {
         error_text_what(rec->text, ERR_NO_SAMPLES, "the process exited before the first sample");
         error_text_hint(rec->text, "Use a higher --rate, or launch the program with: %s record -- PROGRAM",
                         args_name(rec->o));
     }
+    return 0;
 }
 
 /* format->look has at most one %s, which stands for the path. */
@@ -466,21 +420,29 @@ static void say_look(struct record *rec)
     const char *at = strstr(rec->format->look, "%s");
 
     if (at)
-        say(rec, "%.*s%s%s", (int)(at - rec->format->look), rec->format->look, output_file_path(rec->place), at + 2);
+        record_say(rec, "%.*s%s%s", (int)(at - rec->format->look), rec->format->look, output_file_path(rec->place),
+                   at + 2);
     else
-        say(rec, "%s", rec->format->look);
+        record_say(rec, "%s", rec->format->look);
 }
 
 static int write_result(struct record *rec)
 {
     struct err_note note = {0};
-    int r;
+    int r = 0;
 
     rec->profile->duration_ns = rec->loop.elapsed_ns;
+    if (rec->sampler->lost_ns >= rec->profile->total / UNATTRIBUTED_SHARE &&
+        rec->sampler->options.mode == SAMPLER_CPU && rec->profile->samples &&
+        profile_add_unattributed(rec->profile, rec->sampler->lost_ns) < 0)
+        return ERR_NOMEM;
     if (!rec->profile->samples) {
-        explain_no_samples(rec);
-        /* A file that explains this is more useful than an error, unless the process was never sampled. */
-        if (rec->sampler->idle || rec->sampler->no_gil)
+        r = explain_no_samples(rec);
+        /* Callers of py-spy expect an error, but only for a flame graph. */
+        if (r < 0 && !rec->o->as_py_spy)
+            return r;
+        /* A file that explains this is more useful than an error. */
+        if (!rec->o->as_py_spy || rec->sampler->idle || rec->sampler->no_gil)
             snprintf(rec->remark, sizeof(rec->remark), "No stack counts found: %s. %s", rec->text->what,
                      rec->text->hint);
     }
@@ -489,34 +451,26 @@ static int write_result(struct record *rec)
     if (r < 0)
         return r;
     report_end(rec);
-    say(rec, "Wrote %s to '%s'. Samples: %llu Errors: %llu", rec->format->wrote, output_file_path(rec->place),
-        (unsigned long long)rec->profile->samples, (unsigned long long)sampler_errors(rec->sampler));
+    record_say(rec, "Wrote %s to '%s'. Samples: %llu Errors: %llu", rec->format->wrote, output_file_path(rec->place),
+               (unsigned long long)rec->profile->samples, (unsigned long long)sampler_errors(rec->sampler));
     if (!rec->profile->samples) {
-        say(rec, "No stack counts found: %s", rec->text->what);
-        say(rec, "%s", rec->text->hint);
+        record_say(rec, "No stack counts found: %s", rec->text->what);
+        record_say(rec, "%s", rec->text->hint);
     } else if (rec->format->look) {
         say_look(rec);
     }
     return 0;
 }
 
-/* Waits up to LOOK_NS for the program to exit. First resumes threads that are still stopping for us. */
-static void wait_a_while(struct record *rec)
+/* The processes have used more CPU time than their threads that are known: that of threads that have ended since they were
+ * last seen. */
+static void count_unattributed(struct record *rec)
 {
-    if (rec->sampler)
-        tracer_settle(&rec->sampler->pauser.tracer, SETTLE_NS);
-    launch_wait(&rec->launch, LOOK_NS);
-}
+    struct sampler *s = rec->sampler;
+    uint64_t known_ns = s->attributed_ns + (s->options.native_all ? 0 : rec->cpu.native_ns);
 
-/* True if the launched program exited without running Python. We notice the exit before the status is available. */
-static bool ended_without_python(struct record *rec)
-{
-    if (!rec->launch.pid || rec->tree.has_python)
-        return false;
-    note_end(rec);
-    if (!launch_poll(&rec->launch) && rec->loop.end == LOOP_GONE)
-        wait_a_while(rec);
-    return rec->launch.ended;
+    if (rec->cpu.total_ns > known_ns && rec->cpu.total_ns - known_ns > s->lost_ns)
+        s->lost_ns = rec->cpu.total_ns - known_ns;
 }
 
 static int run(struct record *rec)
@@ -531,83 +485,32 @@ static int run(struct record *rec)
         return r;
     report_ready(rec);
     say_start(rec);
+    if (rec->tree.n)
+        cpu_limit_find(rec->tree.items[0].pid, &rec->cpu_limit);
     rec->progress = progress_new(STDERR_FILENO, rec->o->hide_progress);
     r = loop_run(&rec->loop);
     rec->progress = progress_free(rec->progress);
     if (r < 0)
         return r;
-    if (ended_without_python(rec))
-        return gone_without_python(rec);
+    r = record_program_ran_python(rec);
+    if (r < 0)
+        return r;
+    rec->cpu = sampled_tree_cpu_use(&rec->tree);
+    count_unattributed(rec);
     say_end(rec);
     say_cost(rec);
     return write_result(rec);
 }
 
-/* SIGTERM first, SIGKILL after KILL_PATIENCE_NS. SIGCONT lets a stopped program handle SIGTERM. */
-static void kill_program(struct record *rec)
-{
-    uint64_t deadline = clock_now_ns() + KILL_PATIENCE_NS;
-
-    kill(rec->launch.pid, SIGTERM);
-    kill(rec->launch.pid, SIGCONT);
-    while (!rec->launch.ended && clock_now_ns() < deadline)
-        wait_a_while(rec);
-    if (!rec->launch.ended) {
-        kill(rec->launch.pid, SIGKILL);
-        while (!rec->launch.ended)
-            wait_a_while(rec);
-    }
-}
-
-/* Waits until the program exits and forwards signals to it. A second signal from kill (not from the terminal) ends the
- * wait. */
-static void wait_for_program(struct record *rec)
-{
-    while (!rec->launch.ended && signals_ended_times() < 2) {
-        wait_a_while(rec);
-        stop_if_asked(rec);
-    }
-}
-
-/* The recording is over, but the program may still be running. Only --kill terminates it. */
-static void part_with_program(struct record *rec)
-{
-    struct launch *l = &rec->launch;
-
-    note_end(rec);
-    /* It may be about to exit: the sampler notices an exit before wait does, and a forwarded signal takes time. */
-    if (!launch_poll(l) && (rec->loop.end == LOOP_GONE || signals_ended_by()))
-        wait_a_while(rec);
-    if (l->ended)
-        return;
-    if (rec->o->kill)
-        kill_program(rec);
-    else if (rec->o->wait || signals_ended_by() || launch_needs_us()) {
-        say(rec, "Waiting for the program to exit (PID %d).", (int)l->pid);
-        wait_for_program(rec);
-    }
-    if (!l->ended)
-        say(rec, "The program is still running (PID %d).", (int)l->pid);
-}
-
-/* Returns the exit status of the program if it is nonzero. Callers of py-spy expect 0. */
-static int exit_status(struct record *rec, int status)
-{
-    if (!rec->launch.pid)
-        return status;
-    part_with_program(rec);
-    if (launch_exit_status(&rec->launch) == 0)
-        return status;
-    launch_show_output(&rec->launch, stderr);
-    return rec->o->as_py_spy ? status : launch_exit_status(&rec->launch);
-}
-
 int cmd_record(const struct options *o)
 {
+    struct err_note note = {0};
     struct error_text text = {0};
-    struct record rec = {.o = o, .text = &text, .messages = stdout, .launch = {.output = -1, .pidfd = -1}};
+    struct record rec = {.o = o, .text = &text, .messages = stderr, .launch = {.output = -1, .pidfd = -1}};
     int r = report_contradiction(o, &text), status;
 
+    if (r == 0)
+        r = error_text_explain(&text, access_check_proc(&note), &note.facts);
     if (r == 0 && !o->pid && !o->program) {
         status_error(o->status, ERR_USAGE, NULL, true);
         return report_missing_target(o);
@@ -619,11 +522,11 @@ int cmd_record(const struct options *o)
         rec.has_caller = sudo_caller_find(&rec.caller);
         r = run(&rec);
     }
-    if (o->pid && (r == ERR_NO_PROCESS || r == ERR_NOT_PYTHON))
+    if (o->pid && (r == ERR_NO_PROCESS || (r == ERR_NOT_PYTHON && !report_hint_python_below(&text, o, o->pid))))
         report_hint_container_pid(&text, o->pid);
     if (r < 0)
         status_error(o->status, r, &text, true);
-    status = exit_status(&rec, r < 0 ? error_text_print(stderr, r, &text) : 0);
+    status = record_program_finish(&rec, r < 0 ? error_text_print(stderr, r, &text) : 0);
     if (r < 0)
         log_error("record", "%s: %s", err_name(r), text.what);
     log_session_counters(rec.sampler, &rec.loop);

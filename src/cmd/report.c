@@ -4,31 +4,66 @@
 #include "cmd/report.h"
 
 #include "base/text.h"
-#include "sample/process.h"
+#include "sample/sampled_tree.h"
 #include "target/access.h"
 #include "target/container.h"
 
+#include <errno.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#define LISTED_MAX 4
+#define LISTED_MAX    4
+#define SEARCHED_MAX  256
+#define WRITE_WAIT_MS 200
 
+FILE *report_stream(const struct options *o, bool output_is_stdout)
+{
+    return o->as_py_spy && !output_is_stdout ? stdout : stderr;
+}
+
+/* False if a pipe is full and nobody reads it: that must not stop a recording. */
+static bool is_writable(FILE *out)
+{
+    struct pollfd p = {.fd = fileno(out), .events = POLLOUT};
+    int n;
+
+    if (out != stderr || isatty(p.fd)) /* Ctrl-S stops output to a terminal on purpose */
+        return true;
+    do
+        n = poll(&p, 1, WRITE_WAIT_MS);
+    while (n < 0 && errno == EINTR);
+    return n != 0;
+}
+
+/* Standard error is not buffered, and a launched program may write to it, too: write the line in one piece. */
 void report_line(FILE *out, const struct options *o, const char *fmt, va_list args)
 {
-    char *line = NULL;
+    char *text = NULL, *line = NULL;
+    size_t len = 0;
+    FILE *whole = open_memstream(&line, &len);
 
-    fputs(args_prefix(o), out);
-    if (vasprintf(&line, fmt, args) >= 0) {
-        text_print_safe(out, line); /* it may hold paths */
-        free(line);
+    if (whole && vasprintf(&text, fmt, args) >= 0) {
+        fputs(args_prefix(o), whole);
+        text_print_safe(whole, text); /* it may hold paths */
+        fputc('\n', whole);
+        free(text);
     }
-    fputc('\n', out);
+    if (whole && fclose(whole) == 0 && is_writable(out))
+        fwrite(line, 1, len, out);
+    free(line);
     fflush(out);
 }
 
 int report_contradiction(const struct options *o, struct error_text *text)
 {
+    if (o->mode && (o->idle || o->gil)) {
+        error_text_what(text, ERR_USAGE, "--mode and %s cannot be combined", o->idle ? "--idle" : "--gil");
+        error_text_hint(text, o->idle ? "Remove --idle: --mode wall includes idle threads."
+                                      : "Remove --gil: --mode gil measures the time that the GIL is held.");
+        return ERR_USAGE;
+    }
     if (!o->nonblocking || !(o->native || o->native_all))
         return 0;
     error_text_what(text, ERR_USAGE,
@@ -60,6 +95,27 @@ void report_hint_container_pid(struct error_text *text, pid_t pid)
             snprintf(list + used, sizeof(list) - used, "%s%d", i ? ", " : "", (int)pids[i]);
     if (n)
         error_text_hint(text, "PID %d in the container is PID %s on this host.", (int)pid, list);
+}
+
+bool report_hint_python_below(struct error_text *text, const struct options *o, pid_t pid)
+{
+    struct sampler *s = sampler_new(&(struct sampler_options){0});
+    struct process_tree tree = {.sampler = s, .subprocesses = true, .manual_attach = true};
+    bool found = false;
+
+    if (s && sampled_tree_add_root(&tree, pid, 0, false, NULL) == 0 && sampled_tree_refresh(&tree) == 0)
+        for (size_t i = 1; i < tree.n && i <= SEARCHED_MAX && !found; i++) {
+            found = sampled_tree_attach(&tree, &tree.items[i], 0) == 0;
+            if (found)
+                error_text_hint(
+                    text,
+                    "Process %d, which it started, runs Python: %s %s --pid %d (or add --subprocesses for all "
+                    "processes that it started)",
+                    (int)tree.items[i].pid, args_name(o), args_command_row(o->command)->name, (int)tree.items[i].pid);
+        }
+    process_tree_free(&tree);
+    sampler_free(s);
+    return found;
 }
 
 #define COMMAND_COLUMNS 100

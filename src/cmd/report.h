@@ -9,6 +9,10 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+/* Where record and merge print their messages. Standard output belongs to the launched program and to `-o -`; but callers
+ * of py-spy read its messages there. */
+FILE *report_stream(const struct options *o, bool output_is_stdout);
+
 /* Prints one line with the prefix "spyglass> " or "py-spy> ". */
 __attribute__((format(printf, 3, 0))) void report_line(FILE *out, const struct options *o, const char *fmt,
                                                        va_list args);
@@ -21,6 +25,9 @@ int report_missing_target(const struct options *o);
 
 /* `what` is why spyglass can read the process but not pause it, as part of a sentence: "process 4242 is tracing it". */
 struct error_text report_pause_refusal(pid_t pid);
+
+/* If a descendant of `pid`, which is not Python, is Python: replaces the hint with the command for it. False if none is. */
+bool report_hint_python_below(struct error_text *text, const struct options *o, pid_t pid);
 
 /* If processes in containers have `pid` in their own pid namespace, replaces the hint with their pids on this host. Only
  * a hint: `--pid` always means the pid in our own namespace. */

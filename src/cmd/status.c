@@ -297,7 +297,7 @@ void status_snapshot(struct status *s, const struct status_counts *c, const char
 
 void status_finished(struct status *s, const struct status_end *end, const struct status_counts *c, const char *output)
 {
-    struct field fields[10];
+    struct field fields[12];
     size_t n = 0;
 
     if (end->reason)
@@ -309,6 +309,9 @@ void status_finished(struct status *s, const struct status_end *end, const struc
         fields[n++] = NUMBER("samples", c->samples);
         fields[n++] = NUMBER("errors", c->errors);
         fields[n++] = NUMBER("missed", c->missed);
+        fields[n++] = SECONDS("cpu_time", c->cpu_ns);
+        fields[n++] = SECONDS("cpu_time_without_python", c->native_cpu_ns);
+        fields[n - 1].is_null = fields[n - 2].is_null = !c->cpu_ns;
     }
     if (output) {
         fields[n++] = TEXT("output", output);

@@ -28,8 +28,10 @@ struct status_started {
 struct status_counts {
     uint64_t elapsed_ns;
     uint64_t samples;
-    uint64_t errors; /* stacks that could not be read */
-    uint64_t missed; /* ticks */
+    uint64_t errors;        /* stacks that could not be read */
+    uint64_t missed;        /* ticks */
+    uint64_t cpu_ns;        /* CPU time of the processes; 0: not measured */
+    uint64_t native_cpu_ns; /* the part of it in threads without Python */
     size_t processes;
 };
 

@@ -11,7 +11,11 @@
 #include <sys/resource.h>
 
 #define BEHIND_SHARE 0.9 /* warn below this share of the requested rate */
+#define NATIVE_SHARE 0.1 /* mention the CPU time of threads without Python from this share on */
 #define LATE_SHARE   20  /* warn if more than one sample in this many is late */
+#define WAIT_SHARE   10  /* say that threads waited for a core if it is more than this part of their CPU time, */
+#define MIN_WAIT_NS  (100 * NS_PER_MS)
+#define OWN_WAIT_NS  (60 * NS_PER_US) /* how long a thread waits for a core because of one sample */
 
 __attribute__((format(printf, 2, 3))) static void say(const struct account *a, const char *fmt, ...)
 {
@@ -39,16 +43,57 @@ static void say_ways(const struct account *a, double elapsed)
         elapsed, (double)usage.ru_maxrss / 1024);
 }
 
+static uint64_t count_reads(const struct sampler *s)
+{
+    uint64_t n = 0;
+
+    for (int i = 0; i < PAUSE_METHODS; i++)
+        n += s->pauser.reads[i];
+    return n;
+}
+
 static void say_holds(const struct account *a, double held)
 {
     const struct sampler *s = a->sampler;
     double median = (double)pause_median_ns(&s->pauser) / 1000, longest = (double)s->pauser.longest_ns / 1000;
 
     if (s->pauser.pauses)
-        say(a, "%.1f samples per second; paused running threads %llu times, median %.*f µs, longest %.*f µs.", held,
-            (unsigned long long)s->pauser.pauses, median < 10 ? 1 : 0, median, longest < 10 ? 1 : 0, longest);
+        say(a,
+            "Sampled %.1f times per second, read %llu stacks; paused running threads %llu times, median %.*f µs, "
+            "longest "
+            "%.*f µs.",
+            held, (unsigned long long)count_reads(s), (unsigned long long)s->pauser.pauses, median < 10 ? 1 : 0, median,
+            longest < 10 ? 1 : 0, longest);
     else if (a->loop->ticks)
-        say(a, "%.1f samples per second; no running thread had to be paused.", held);
+        say(a, "Sampled %.1f times per second, read %llu stacks; no running thread had to be paused.", held,
+            (unsigned long long)count_reads(s));
+}
+
+/* Each time we pause a thread, it waits for us. */
+static uint64_t core_wait_ns(const struct sampler *s)
+{
+    uint64_t own_ns = s->pauser.pauses * OWN_WAIT_NS;
+
+    return s->core_wait_ns > own_ns ? s->core_wait_ns - own_ns : 0;
+}
+
+/* How much CPU time there was, how much of it the profile shows, and what kept the threads from getting more. */
+static void say_cpu_time(const struct account *a, double elapsed)
+{
+    const struct sampler *s = a->sampler;
+    uint64_t cpu_ns = s->attributed_ns + s->lost_ns, wait_ns = core_wait_ns(s);
+    double cpu = (double)cpu_ns / (double)NS_PER_S, wait = (double)wait_ns / (double)NS_PER_S;
+    const char *limit =
+        a->throttled_ns * 2 > wait_ns ? "the container's CPU limit is the bottleneck" : "the machine is the bottleneck";
+
+    if (s->options.mode != SAMPLER_CPU || !cpu_ns)
+        return;
+    if (wait_ns >= MIN_WAIT_NS && wait_ns > cpu_ns / WAIT_SHARE)
+        say(a, "%.2f s of CPU time in %.2f s, %.1f%% attributed; threads waited %.2f s for a core: %s.", cpu, elapsed,
+            100.0 * (double)s->attributed_ns / (double)cpu_ns, wait, limit);
+    else
+        say(a, "%.2f s of CPU time in %.2f s, %.1f%% attributed.", cpu, elapsed,
+            100.0 * (double)s->attributed_ns / (double)cpu_ns);
 }
 
 static void say_native(const struct account *a)
@@ -65,15 +110,37 @@ static void say_native(const struct account *a)
             (unsigned long long)s->native_none);
 }
 
+/* Only --native-all samples threads without Python. With --gil, they are not wanted. */
+unsigned summary_native_percent(const struct options *o, const struct cpu_use *cpu)
+{
+    double share = cpu->total_ns ? (double)cpu->native_ns / (double)cpu->total_ns : 0;
+
+    if (o->as_py_spy || o->native_all || o->gil || (double)cpu->native_ns * o->rate < (double)NS_PER_S)
+        return 0;
+    return share < NATIVE_SHARE ? 0 : share >= 1 ? 100 : (unsigned)(share * 100);
+}
+
+static void say_native_cpu(const struct account *a)
+{
+    unsigned percent = summary_native_percent(a->o, &a->cpu);
+
+    if (percent)
+        say(a, "At least %u%% of the CPU time was in threads that run no Python. %s --native-all to include them.",
+            percent, a->o->nonblocking ? "Replace --nonblocking with" : "Add");
+}
+
 void summary_write(const struct account *a)
 {
     const struct loop *l = a->loop;
     double elapsed = (double)l->elapsed_ns / (double)NS_PER_S;
     double held = elapsed > 0 ? (double)l->ticks / elapsed : 0;
 
-    if (l->missed && held < a->o->rate * BEHIND_SHARE)
-        say(a, "Reached %.1f of %g samples per second; dropped %llu late samples. Try a lower --rate.", held,
-            a->o->rate, (unsigned long long)l->missed);
+    if (l->spared > l->ticks / 2 && held < a->o->rate * BEHIND_SHARE)
+        say(a, "Sampled %.1f of %g times per second, the most that leaves the program 90%% of its speed.", held,
+            a->o->rate);
+    else if (l->missed && held < a->o->rate * BEHIND_SHARE)
+        say(a, "Sampled %.1f of %g times per second; dropped %llu late samples. Try a lower --rate.", held, a->o->rate,
+            (unsigned long long)l->missed);
     if (l->late > l->ticks / LATE_SHARE && a->sampler->pauser.affinity.realtime_refused)
         say(a,
             "%llu samples were late: the kernel did not preempt other threads, so threads that sleep often are "
@@ -84,6 +151,7 @@ void summary_write(const struct account *a)
             say(a, "Could not read %llu stack(s): %s", (unsigned long long)a->sampler->errors[i],
                 err_name(ERR_NOMEM + i));
     say_native(a);
+    say_native_cpu(a);
     if (a->sampler->unsure)
         say(a, "%llu stack(s) changed while being read: their innermost frames are shown as [unverified].",
             (unsigned long long)a->sampler->unsure);
@@ -96,6 +164,7 @@ void summary_write(const struct account *a)
     if (a->o->verbose)
         say_ways(a, elapsed);
     say_holds(a, held);
+    say_cpu_time(a, elapsed);
     if (a->sampler->pauser.ptrace_refused && !a->o->nonblocking)
         say(a, "Could not pause the process (%s), so spyglass read it while it was running.",
             report_pause_refusal(a->pid).what);

@@ -82,7 +82,7 @@ static int chrometrace_thread(struct chrometrace *c, struct profile_path *open, 
 
         if (profile_path_fill(next, c->p, span->node) < 0)
             return ERR_NOMEM;
-        if (i > 0 && !profile_is_contiguous(c->p, t->spans[i - 1].last_ns, span->time_ns)) {
+        if (i > 0 && !profile_is_contiguous(c->p, t->spans[i - 1].end_ns, span->time_ns)) {
             chrometrace_change(c, open, &nothing, end);
             open->n = 0;
         }
@@ -90,7 +90,7 @@ static int chrometrace_thread(struct chrometrace *c, struct profile_path *open, 
         swap = *open;
         *open = *next;
         *next = swap;
-        end = span->last_ns + c->p->options.interval_ns;
+        end = span->end_ns;
     }
     chrometrace_change(c, open, &nothing, end);
     return 0;

@@ -35,7 +35,7 @@ struct flame {
     struct tree *tree;
     char **names;     /* by frame: its text, without control characters but not escaped for XML */
     bool *shown;      /* by node of the tree */
-    uint64_t *cursor; /* by depth: where the next frame starts, in samples */
+    uint64_t *cursor; /* by depth: where the next frame starts, in samples or ns */
     uint32_t rows;
     size_t omitted; /* frames left out to limit the size of the file */
     FILE *out;
@@ -183,7 +183,7 @@ static int flame_compare(const void *a, const void *b, void *arg)
 /* Columns of text that fit in a node's rectangle; 0 if fewer than 3. */
 static size_t flame_columns(const struct flame *f, const struct tree_node *node)
 {
-    double columns = ((double)node->total / (double)f->p->samples * FLAME_INNER - 6) / FLAME_CHAR;
+    double columns = ((double)node->total / (double)f->p->total * FLAME_INNER - 6) / FLAME_CHAR;
 
     return columns < 3 ? 0 : (size_t)columns;
 }
@@ -208,7 +208,7 @@ static int flame_choose(struct flame *f)
     if (order == NULL)
         return ERR_NOMEM;
     for (size_t i = 0; i < f->tree->n_nodes; i++)
-        if (f->tree->nodes[i].total * FLAME_INNER >= f->p->samples && f->tree->nodes[i].total > 0)
+        if (f->tree->nodes[i].total >= f->p->total / FLAME_INNER && f->tree->nodes[i].total > 0)
             order[n++] = (uint32_t)i;
     qsort_r(order, n, sizeof(*order), flame_compare, f->tree->nodes);
     f->shown[0] = true;
@@ -233,20 +233,32 @@ static int flame_choose(struct flame *f)
     return r;
 }
 
+/* "1,234 samples", "12.3 s" */
+static void flame_write_value(const struct flame *f, uint64_t value)
+{
+    double seconds = (double)value / 1e9;
+    char count[32];
+
+    if (f->p->options.measure == NULL)
+        fprintf(f->out, "%s samples", flame_count(count, value));
+    else
+        fprintf(f->out, "%.*f s", seconds < 1 ? 3 : seconds < 100 ? 2 : 0, seconds);
+}
+
 static void flame_write_frame(struct flame *f, uint32_t id)
 {
     const struct tree_node *node = &f->tree->nodes[id];
-    double all = (double)f->p->samples, x = 100.0 * (double)f->cursor[node->depth] / all;
+    double all = (double)f->p->total, x = 100.0 * (double)f->cursor[node->depth] / all;
     double width = 100.0 * (double)node->total / all;
     size_t columns = flame_columns(f, node);
     unsigned y = node->depth * FLAME_ROW;
     const char *name = flame_name(f, id);
-    char count[32];
 
     fputs("<g class=\"f\"><title>", f->out);
     flame_xml_fit(f->out, name, FLAME_TITLE);
-    fprintf(f->out, id == 0 ? " (%s samples, %.0f%%)</title>" : " (%s samples, %.2f%%)</title>",
-            flame_count(count, node->total), width);
+    fputs(" (", f->out);
+    flame_write_value(f, node->total);
+    fprintf(f->out, id == 0 ? ", %.0f%%)</title>" : ", %.2f%%)</title>", width);
     fprintf(f->out, "<rect x=\"%.5f%%\" y=\"%u\" width=\"%.5f%%\" height=\"%d\" fill=\"#%06" PRIx32 "\"/>", x, y, width,
             FLAME_ROW - 1, flame_colour(id == 0 ? NULL : &f->p->frames[node->frame]));
     if (columns > 0) {
@@ -307,9 +319,13 @@ static void flame_write_subtitle(struct flame *f)
 {
     char count[32];
 
-    fprintf(f->out, "%s samples", flame_count(count, f->p->samples));
+    flame_write_value(f, f->p->total);
+    if (f->p->options.measure != NULL)
+        fprintf(f->out, " of %s", f->p->options.measure);
     if (f->p->duration_ns > 0)
         fprintf(f->out, " in %.1f s", (double)f->p->duration_ns / 1e9);
+    if (f->p->options.measure != NULL)
+        fprintf(f->out, " \xc2\xb7 %s samples", flame_count(count, f->p->samples));
     if (f->omitted > 0)
         fprintf(f->out, " \xc2\xb7 %s smallest or deepest frames omitted", flame_count(count, f->omitted));
 }

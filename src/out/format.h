@@ -13,6 +13,7 @@ struct out_options {
     const char *title;    /* the command line that was profiled */
     const char *exporter; /* "spyglass 0.1.0" or "py-spy 0.4.3 (spyglass …)" */
     bool full_filenames;
+    bool gaps;          /* show when a thread was not seen, in formats with a time axis; false for py-spy */
     bool show_lines;    /* false with --nolineno */
     const char *remark; /* a note for the reader, such as why there are no samples; NULL if there is none */
 };

@@ -23,6 +23,25 @@ struct raw_line {
     size_t *ends;
 };
 
+/* FNV-1a: without a seed, so that the same profile gives the same file. */
+static uint64_t raw_hash(const char *s, size_t len)
+{
+    uint64_t hash = 0xcbf29ce484222325ull;
+
+    for (size_t i = 0; i < len; i++)
+        hash = (hash ^ (unsigned char)s[i]) * 0x100000001b3ull;
+    return hash ^ hash >> 32;
+}
+
+/* The number of samples that the time of a line corresponds to. Whether it is rounded up depends on the hash of the line: so
+ * the sums of many lines are right, and a line that was in a snapshot does not vanish later. */
+static uint64_t raw_count(const struct profile *p, const struct raw_line *line, size_t end, uint64_t value)
+{
+    uint64_t interval = p->options.interval_ns;
+
+    return p->options.measure == NULL ? value : (value + raw_hash(line->text, end) % interval) / interval;
+}
+
 static void raw_clean(char *s, size_t len)
 {
     for (char *p = s; (p = memchr(p, ';', len - (size_t)(p - s))) != NULL;)
@@ -66,19 +85,21 @@ static int raw_line_put(struct raw_line *line, uint32_t depth, const char *text)
 static int raw_write_tree(const struct profile *p, const struct tree *tree, const struct out_options *options,
                           struct raw_line *line, char **texts, FILE *out)
 {
-    /* The root has samples if pruning removed whole stacks. */
-    if (tree->nodes[0].self > 0)
-        fprintf(out, "[rare calls] %" PRIu64 "\n", tree->nodes[0].self);
+    uint64_t count = raw_count(p, line, 0, tree->nodes[0].self);
+
+    if (count > 0) /* pruning removed whole stacks */
+        fprintf(out, "[rare calls] %" PRIu64 "\n", count);
     for (uint32_t i = tree_next(tree, 0, true); i != 0; i = tree_next(tree, i, true)) {
         const struct tree_node *node = &tree->nodes[i];
         const char *text = raw_frame(p, node->frame, options, texts);
 
         if (text == NULL || raw_line_put(line, node->depth, text) < 0)
             return ERR_NOMEM;
-        if (node->self == 0)
+        count = raw_count(p, line, line->ends[node->depth], node->self);
+        if (count == 0)
             continue;
         fwrite(line->text, 1, line->ends[node->depth], out);
-        fprintf(out, " %" PRIu64 "\n", node->self);
+        fprintf(out, " %" PRIu64 "\n", count);
     }
     return 0;
 }

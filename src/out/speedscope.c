@@ -45,7 +45,7 @@ static void speedscope_write_frames(const struct profile *p, const uint32_t *num
         json_string(out, frame->func->name);
         fputs(",\"file\":", out);
         json_string(out, frame->func->filename);
-        fprintf(out, ",\"line\":%d,\"col\":null}", frame->line > 0 ? frame->line : 0);
+        fprintf(out, ",\"line\":%d}", frame->line > 0 ? frame->line : 0);
         comma = ",";
     }
 }
@@ -76,13 +76,31 @@ static int speedscope_write_name(const struct profile *p, const struct profile_t
     return 0;
 }
 
-static int speedscope_write_samples(const struct profile *p, const struct profile_thread *t, const uint32_t *number,
-                                    struct profile_path *path, FILE *out)
+/* The time before a span in which the thread was not seen: an empty sample, so that everything is shown when it happened.
+ * `now` is where the samples before it end. */
+static uint64_t speedscope_gap(const struct profile *p, const struct out_options *options,
+                               const struct profile_span *span, uint64_t *now)
 {
+    uint64_t gap = span->time_ns > *now + p->options.interval_ns ? span->time_ns - *now : 0;
+
+    if (!options->gaps)
+        return 0;
+    *now += gap + span->weight_ns;
+    return gap;
+}
+
+static int speedscope_write_samples(const struct profile *p, const struct profile_thread *t, const uint32_t *number,
+                                    const struct out_options *options, struct profile_path *path, FILE *out)
+{
+    uint64_t now = 0;
+
     for (size_t i = 0; i < t->n_spans; i++) {
         if (profile_path_fill(path, p, t->spans[i].node) < 0)
             return ERR_NOMEM;
-        fputs(i > 0 ? ",[" : "[", out);
+        fputs(i > 0 ? "," : "", out);
+        if (speedscope_gap(p, options, &t->spans[i], &now) > 0)
+            fputs("[],", out);
+        putc('[', out);
         for (size_t k = 0; k < path->n; k++)
             fprintf(out, k > 0 ? ",%" PRIu32 : "%" PRIu32, number[p->nodes[path->nodes[k]].frame]);
         putc(']', out);
@@ -90,33 +108,47 @@ static int speedscope_write_samples(const struct profile *p, const struct profil
     return 0;
 }
 
-static int speedscope_write_thread(const struct profile *p, const struct profile_thread *t, const uint32_t *number,
-                                   struct profile_path *path, FILE *out)
+static void speedscope_write_weights(const struct profile *p, const struct profile_thread *t,
+                                     const struct out_options *options, FILE *out)
 {
-    uint64_t samples = 0;
+    uint64_t now = 0;
+
+    for (size_t i = 0; i < t->n_spans; i++) {
+        uint64_t gap = speedscope_gap(p, options, &t->spans[i], &now);
+
+        fputs(i > 0 ? "," : "", out);
+        if (gap > 0) {
+            json_seconds(out, gap);
+            putc(',', out);
+        }
+        json_seconds(out, t->spans[i].weight_ns);
+    }
+}
+
+static int speedscope_write_thread(const struct profile *p, const struct profile_thread *t, const uint32_t *number,
+                                   const struct out_options *options, struct profile_path *path, FILE *out)
+{
+    uint64_t now = 0, end = 0;
     int r;
 
     for (size_t i = 0; i < t->n_spans; i++)
-        samples += t->spans[i].count;
+        end += t->spans[i].weight_ns + speedscope_gap(p, options, &t->spans[i], &now);
     fputs("{\"type\":\"sampled\",\"name\":", out);
     r = speedscope_write_name(p, t, out);
     if (r < 0)
         return r;
     fputs(",\"unit\":\"seconds\",\"startValue\":0.0,\"endValue\":", out);
-    json_seconds(out, samples * p->options.interval_ns);
+    json_seconds(out, end);
     fputs(",\"samples\":[", out);
-    r = speedscope_write_samples(p, t, number, path, out);
+    r = speedscope_write_samples(p, t, number, options, path, out);
     fputs("],\"weights\":[", out);
-    for (size_t i = 0; i < t->n_spans; i++) {
-        if (i > 0)
-            putc(',', out);
-        json_seconds(out, t->spans[i].count * p->options.interval_ns);
-    }
+    speedscope_write_weights(p, t, options, out);
     fputs("]}", out);
     return r;
 }
 
-static int speedscope_write_threads(const struct profile *p, const uint32_t *number, FILE *out)
+static int speedscope_write_threads(const struct profile *p, const uint32_t *number, const struct out_options *options,
+                                    FILE *out)
 {
     struct profile_path path = {0};
     const char *comma = "";
@@ -126,7 +158,7 @@ static int speedscope_write_threads(const struct profile *p, const uint32_t *num
         if (p->threads[i].n_spans == 0)
             continue;
         fputs(comma, out);
-        r = speedscope_write_thread(p, &p->threads[i], number, &path, out);
+        r = speedscope_write_thread(p, &p->threads[i], number, options, &path, out);
         comma = ",";
     }
     profile_path_free(&path);
@@ -157,11 +189,11 @@ static int speedscope_write(const struct profile *p, const struct out_options *o
     if (number == NULL)
         return ERR_NOMEM;
     fputs("{\"$schema\":\"https://www.speedscope.app/file-format-schema.json\",\"profiles\":[", out);
-    r = speedscope_write_threads(p, number, out);
+    r = speedscope_write_threads(p, number, options, out);
     fputs("],\"shared\":{\"frames\":[", out);
     speedscope_write_frames(p, number, out);
     free(number);
-    fputs("]},\"activeProfileIndex\":null,\"exporter\":", out);
+    fputs("]},\"exporter\":", out);
     json_string(out, options->exporter);
     fputs(",\"name\":", out);
     if (speedscope_write_title(options, out) < 0)

@@ -93,6 +93,7 @@ static void count_pause(struct pauser *ps, uint64_t ns)
     slot = v < 4 ? v : 4 + shift * 4 + (v & 3);
     ps->histogram[slot < PAUSE_HISTOGRAM ? slot : PAUSE_HISTOGRAM - 1]++;
     ps->pauses++;
+    ps->paused_ns += ns;
     if (ns > ps->longest_ns)
         ps->longest_ns = ns;
 }

@@ -43,7 +43,7 @@ struct pauser {
     uint64_t waited_ns;         /* of patience_ns */
     /* Results. */
     uint64_t reads[PAUSE_METHODS]; /* stacks read with each method; counted by the caller */
-    uint64_t pauses, longest_ns;
+    uint64_t pauses, paused_ns, longest_ns;
     uint64_t histogram[PAUSE_HISTOGRAM]; /* of pause lengths: four slots per power of two, from 256 ns */
 };
 

@@ -20,6 +20,7 @@
 #include <string.h>
 
 #define MAX_DIGITS  18
+#define MAX_REMARK  4096 /* bytes */
 #define MAX_SAMPLES UINT64_C(1000000000000000)
 
 /* The text of a frame or root, and its index in profile->frames. */
@@ -47,7 +48,8 @@ struct folded {
     struct folded_root **roots;
     size_t n_roots, cap_roots;
     struct hash_table by_frames;
-    char *text; /* the stack of the current line, as valid UTF-8 */
+    char *remark; /* valid UTF-8 */
+    char *text;   /* the stack of the current line, as valid UTF-8 */
     size_t cap_text;
     uint32_t *frames; /* of the current line, roots first */
     size_t n_frames, cap_frames;
@@ -93,6 +95,7 @@ struct folded *folded_free(struct folded *f)
     free(f->roots);
     hash_table_free(&f->by_frames);
     free(f->text);
+    free(f->remark);
     free(f->frames);
     free(f);
     return NULL;
@@ -434,11 +437,11 @@ static int add_spans(struct profile *p, struct profile_thread *t, uint32_t node,
 
     while (count > 0) {
         uint32_t n = count < UINT32_MAX ? (uint32_t)count : UINT32_MAX;
-        uint64_t begin = t->n_spans > 0 ? t->spans[t->n_spans - 1].last_ns + interval : 0;
+        uint64_t begin = t->n_spans > 0 ? t->spans[t->n_spans - 1].end_ns : 0;
 
         if (grow_array((void **)&t->spans, &t->cap_spans, t->n_spans + 1, sizeof(*t->spans)) < 0)
             return ERR_NOMEM;
-        t->spans[t->n_spans++] = (struct profile_span){begin, begin + (n - 1) * interval, node, n};
+        t->spans[t->n_spans++] = (struct profile_span){begin, begin + n * interval, n * interval, node, n};
         p->n_spans++;
         count -= n;
     }
@@ -463,6 +466,7 @@ static int add_samples(struct folded *f, size_t n_roots, uint64_t count)
         return r;
     p->nodes[node].self += count;
     p->samples += count;
+    p->total += count;
     return profile_enforce_limits(p);
 }
 
@@ -487,6 +491,25 @@ static size_t count_levels(const struct folded *f, const char *root, size_t n_ro
     return n_roots;
 }
 
+/* A remark of `record` is one frame in brackets, without samples. Others are stacks that were not seen. */
+static int keep_remark(struct folded *f, struct slice stack)
+{
+    size_t len = stack.len < MAX_REMARK ? stack.len : MAX_REMARK;
+
+    if (f->remark != NULL || len < 3 || stack.s[0] != '[' || stack.s[stack.len - 1] != ']')
+        return 0;
+    f->remark = calloc(3 * len + 1, 1);
+    if (f->remark == NULL)
+        return ERR_NOMEM;
+    utf8_clean(stack.s + 1, len - 2, f->remark);
+    return 0;
+}
+
+const char *folded_remark(const struct folded *f)
+{
+    return f->remark;
+}
+
 int folded_add(struct folded *f, const char *root, const char *line, size_t len, const char **ret_why)
 {
     struct slice stack = {line, len};
@@ -504,7 +527,7 @@ int folded_add(struct folded *f, const char *root, const char *line, size_t len,
     if (*ret_why != NULL)
         return ERR_PROFILE;
     if (count == 0)
-        return 0;
+        return keep_remark(f, stack);
     if (grow_array((void **)&f->text, &f->cap_text, 3 * stack.len + 1, 1) < 0)
         return ERR_NOMEM;
     stack = (struct slice){f->text, utf8_clean(stack.s, stack.len, f->text)};

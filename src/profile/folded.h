@@ -35,4 +35,7 @@ struct folded *folded_free(struct folded *f); /* accepts NULL, returns NULL */
  */
 int folded_add(struct folded *f, const char *root, const char *line, size_t len, const char **ret_why);
 
+/* The first remark in the input, such as why a recording is empty: the text of a line `[text] 0`. NULL if there is none. */
+const char *folded_remark(const struct folded *f);
+
 #endif

@@ -9,6 +9,7 @@
 #include "base/err.h"
 #include "base/grow.h"
 #include "base/hash.h"
+#include "profile/process_label.h"
 #include "profile/profile_private.h"
 #include "profile/prune.h"
 
@@ -78,6 +79,7 @@ static int profile_frame_process(struct profile *p, const struct proc_info *proc
     uint64_t hash = hash_mix((uintptr_t)process->command, (uint32_t)process->pid);
     uint32_t id;
     struct profile_frame frame = {.process = process};
+    char *command;
     size_t step = 0;
     int r;
 
@@ -89,7 +91,12 @@ static int profile_frame_process(struct profile *p, const struct proc_info *proc
             return 0;
         }
     }
-    if (asprintf(&frame.label, "process %d:\"%s\"", (int)process->pid, process->command ? process->command : "") < 0)
+    command = process_label(process->command ? process->command : "");
+    if (command == NULL)
+        return ERR_NOMEM;
+    r = asprintf(&frame.label, "process %d:\"%s\"", (int)process->pid, command);
+    free(command);
+    if (r < 0)
         return ERR_NOMEM;
     r = profile_frame_append(p, &frame, hash, true, ret_frame);
     if (r < 0)
@@ -148,7 +155,8 @@ static int profile_thread_add(struct profile *p, const struct trace *trace, uint
     struct profile_thread thread = {.process = trace->process,
                                     .thread_id = trace->thread_id,
                                     .os_thread_id = trace->os_thread_id,
-                                    .name = trace->thread_name};
+                                    .name = trace->thread_name,
+                                    .is_kernel_name = trace->is_kernel_name};
     struct profile_index *index = p->index;
     int r;
 
@@ -166,15 +174,17 @@ static int profile_thread_add(struct profile *p, const struct trace *trace, uint
     return 0;
 }
 
-/* Programs often name a thread after it has started, so its root shows the latest name. */
-static int profile_thread_rename(struct profile *p, struct profile_thread *t, const char *name)
+/* Programs often name a thread after it has started, so its root shows the latest name. A thread that C code started may
+ * have a name in Python only while it calls Python. */
+static int profile_thread_rename(struct profile *p, struct profile_thread *t, const struct trace *trace)
 {
-    const char *old = t->name;
+    const char *old = t->name, *name = trace->thread_name;
     char *label;
 
-    if (name == NULL || name == old)
+    if (name == NULL || name == old || (old != NULL && trace->is_kernel_name && !t->is_kernel_name))
         return 0;
     t->name = name;
+    t->is_kernel_name = trace->is_kernel_name;
     if (!p->options.threads)
         return 0;
     label = profile_thread_label(t);
@@ -187,10 +197,11 @@ static int profile_thread_rename(struct profile *p, struct profile_thread *t, co
     return 0;
 }
 
+/* The pthread_t identifies a thread only if its kernel thread is unknown: a thread that runs no Python has none. */
 static int profile_thread_find(struct profile *p, const struct trace *trace, struct profile_thread **ret_thread)
 {
     uint64_t ids = (uint64_t)(uint32_t)trace->process->pid << 32 | (uint32_t)trace->os_thread_id;
-    uint64_t hash = hash_mix(ids, trace->thread_id);
+    uint64_t hash = hash_mix(ids, trace->os_thread_id ? 0 : trace->thread_id);
     uint32_t id;
     size_t step = 0;
     int r;
@@ -199,7 +210,7 @@ static int profile_thread_find(struct profile *p, const struct trace *trace, str
         struct profile_thread *t = &p->threads[id];
 
         if (t->process->pid == trace->process->pid && t->process->command == trace->process->command &&
-            t->thread_id == trace->thread_id && t->os_thread_id == trace->os_thread_id)
+            t->os_thread_id == trace->os_thread_id && (t->os_thread_id || t->thread_id == trace->thread_id))
             break;
     }
     if (id == HASH_TABLE_NONE) {
@@ -208,31 +219,43 @@ static int profile_thread_find(struct profile *p, const struct trace *trace, str
             return r;
     }
     *ret_thread = &p->threads[id];
-    return profile_thread_rename(p, *ret_thread, trace->thread_name);
+    return profile_thread_rename(p, *ret_thread, trace);
 }
 
-bool profile_is_contiguous(const struct profile *p, uint64_t last_ns, uint64_t time_ns)
+bool profile_is_contiguous(const struct profile *p, uint64_t end_ns, uint64_t time_ns)
 {
-    uint64_t interval = p->options.interval_ns;
-
-    return time_ns <= last_ns || time_ns - last_ns <= interval + interval / 2;
+    return time_ns <= end_ns + p->options.interval_ns / 2;
 }
 
-static int profile_span_add(struct profile *p, struct profile_thread *t, uint32_t node, uint64_t time_ns)
+static uint64_t profile_weight(const struct profile *p, const struct trace *trace)
+{
+    return trace->weight_ns > 0 ? trace->weight_ns : p->options.interval_ns;
+}
+
+/* A tick that comes late stands for the time before it as well, so a gap is filled if only the sampler was late. */
+static int profile_span_add(struct profile *p, struct profile_thread *t, uint32_t node, const struct trace *trace,
+                            uint64_t time_ns)
 {
     struct profile_span *last = t->n_spans > 0 ? &t->spans[t->n_spans - 1] : NULL;
+    uint64_t interval = p->options.interval_ns, weight = profile_weight(p, trace);
+    uint64_t late_ns = trace->tick_ns > interval ? trace->tick_ns - interval : 0;
 
-    if (last != NULL && time_ns < last->last_ns)
-        time_ns = last->last_ns; /* the formats require that time never decreases */
+    if (last != NULL && time_ns > last->end_ns && profile_is_contiguous(p, last->end_ns + late_ns, time_ns))
+        last->end_ns = time_ns;
     if (last != NULL && last->node == node && last->count < UINT32_MAX &&
-        profile_is_contiguous(p, last->last_ns, time_ns)) {
+        profile_is_contiguous(p, last->end_ns, time_ns)) {
         last->count++;
-        last->last_ns = time_ns;
+        last->weight_ns += weight;
+        last->end_ns = time_ns + interval > last->end_ns ? time_ns + interval : last->end_ns;
         return 0;
     }
+    if (last != NULL && time_ns < last->end_ns)
+        last->end_ns = time_ns > last->time_ns ? time_ns : last->time_ns;
+    if (last != NULL && time_ns < last->time_ns)
+        time_ns = last->time_ns; /* the formats require that time never decreases */
     if (grow_array((void **)&t->spans, &t->cap_spans, t->n_spans + 1, sizeof(*t->spans)) < 0)
         return ERR_NOMEM;
-    t->spans[t->n_spans++] = (struct profile_span){time_ns, time_ns, node, 1};
+    t->spans[t->n_spans++] = (struct profile_span){time_ns, time_ns + interval, weight, node, 1};
     p->n_spans++;
     return 0;
 }
@@ -326,7 +349,8 @@ static void profile_coarsen(struct profile *p)
 
                 span.node = next->count > span.count ? next->node : span.node;
                 span.count += next->count;
-                span.last_ns = next->last_ns;
+                span.weight_ns += next->weight_ns;
+                span.end_ns = next->end_ns;
             }
             t->spans[n] = span;
         }
@@ -381,8 +405,52 @@ static int profile_find_node(struct profile *p, const struct trace *trace, uint3
     return 0;
 }
 
+#define STATE(text)                                                                                                    \
+    {                                                                                                                  \
+        .name = (text), .filename = "", .short_filename = ""                                                           \
+    }
+
+static const struct func profile_states[TRACE_STATES] = {
+    [TRACE_RUNNING] = STATE("[running]"),
+    [TRACE_WAITING_FOR_CORE] = STATE("[waiting for a core]"),
+    [TRACE_WAITING_FOR_GIL] = STATE("[waiting for the GIL]"),
+    [TRACE_WAITING_FOR_DISK] = STATE("[waiting for the disk]"),
+    [TRACE_SLEEPING] = STATE("[sleeping]"),
+    [TRACE_WAITING_FOR_LOCK] = STATE("[waiting for a lock]"),
+    [TRACE_WAITING_FOR_EVENTS] = STATE("[waiting for events]"),
+    [TRACE_WAITING_FOR_IO] = STATE("[waiting for I/O]"),
+    [TRACE_WAITING_FOR_CHILD] = STATE("[waiting for a child process]"),
+    [TRACE_STOPPED] = STATE("[stopped]"),
+    [TRACE_BLOCKED] = STATE("[blocked in another system call]"),
+};
+
+/* The state as if it were a function that the innermost frame has called. */
+static int profile_state_child(struct profile *p, enum trace_state state, uint32_t *node)
+{
+    uint32_t frame;
+    int r = profile_frame_intern(p, &profile_states[state], 0, &frame);
+
+    return r < 0 ? r : profile_child(p, *node, frame, node);
+}
+
+int profile_add_unattributed(struct profile *p, uint64_t ns)
+{
+    static const struct func unattributed = STATE("[unattributed CPU time]");
+    uint32_t frame, node;
+    int r = profile_frame_intern(p, &unattributed, 0, &frame);
+
+    if (r == 0)
+        r = profile_child(p, 0, frame, &node);
+    if (r < 0)
+        return r;
+    p->nodes[node].self += ns;
+    p->total += ns;
+    return 0;
+}
+
 int profile_add(struct profile *p, const struct trace *trace, uint64_t time_ns)
 {
+    uint64_t value = p->options.measure != NULL ? profile_weight(p, trace) : 1;
     struct profile_thread *thread;
     uint32_t node;
     int r;
@@ -393,11 +461,14 @@ int profile_add(struct profile *p, const struct trace *trace, uint64_t time_ns)
     if (r < 0)
         return r;
     r = profile_find_node(p, trace, thread->root, &node);
+    if (r == 0 && p->options.by_state)
+        r = profile_state_child(p, trace->state, &node);
     if (r == 0 && p->options.timeline)
-        r = profile_span_add(p, thread, node, time_ns);
+        r = profile_span_add(p, thread, node, trace, time_ns);
     if (r < 0)
         return r;
-    p->nodes[node].self++;
+    p->nodes[node].self += value;
+    p->total += value;
     p->samples++;
     return profile_enforce_limits(p);
 }

@@ -22,6 +22,8 @@ struct profile_options {
     bool threads;         /* a root per thread (--threads) */
     bool by_function;     /* --function: a frame's line is its function's first line */
     bool no_lines;        /* --nolineno: lines are 0 */
+    const char *measure;  /* nodes count nanoseconds of this, such as "CPU time"; NULL: samples */
+    bool by_state;        /* below each stack, what the thread did or waited for */
     bool timeline;        /* keep the order of samples, for speedscope and chrometrace */
     size_t max_nodes;     /* 0 means PROFILE_MAX_NODES */
     size_t max_spans;     /* 0 means PROFILE_MAX_SPANS */
@@ -31,7 +33,7 @@ struct profile_options {
 struct profile_node {
     uint32_t parent;
     uint32_t frame; /* index into frames; the root has none */
-    uint64_t self;  /* samples whose innermost frame is this node */
+    uint64_t self;  /* samples, or nanoseconds, whose innermost frame is this node */
 };
 
 /* A distinct (function, line), or the synthetic root of a process or thread, which has a `label` and no `func`. */
@@ -42,10 +44,11 @@ struct profile_frame {
     const struct proc_info *process; /* set for the root of a process */
 };
 
-/* `count` equal samples of one thread in a row. Times are since the start of the recording. */
+/* Equal samples of one thread in a row. Times are since the start of the recording. */
 struct profile_span {
     uint64_t time_ns;
-    uint64_t last_ns;
+    uint64_t end_ns;    /* up to when the last of them stands for the stack */
+    uint64_t weight_ns; /* what they count for together */
     uint32_t node;
     uint32_t count;
 };
@@ -54,9 +57,10 @@ struct profile_thread {
     const struct proc_info *process;
     uint64_t thread_id;
     pid_t os_thread_id;
-    const char *name; /* the latest name, or NULL if unknown */
-    uint32_t root;    /* the node above its outermost frames */
-    uint32_t frame;   /* with options.threads: the frame of its synthetic root */
+    const char *name; /* the latest name, or NULL if unknown; the kernel's only if Python has none */
+    bool is_kernel_name;
+    uint32_t root;  /* the node above its outermost frames */
+    uint32_t frame; /* with options.threads: the frame of its synthetic root */
     struct profile_span *spans;
     size_t n_spans, cap_spans;
 };
@@ -70,6 +74,7 @@ struct profile {
     struct profile_thread *threads; /* in the order of their first sample */
     size_t n_threads;
     uint64_t samples;     /* stacks added */
+    uint64_t total;       /* the sum of all nodes */
     uint64_t duration_ns; /* of the recording; the caller sets it before a format writes */
     uint64_t pruned;      /* nodes merged into their callers to stay within max_nodes */
     uint64_t coarsened;   /* times the timeline was halved to stay within max_spans */
@@ -87,12 +92,15 @@ const struct known_keys *profile_known_keys(const struct profile *p);
  * trace has no frames and its key is unknown (see profile_knows). */
 int profile_add(struct profile *p, const struct trace *trace, uint64_t time_ns);
 
+/* Adds CPU time that belongs to no stack, as a root of its own. 0 or ERR_NOMEM. */
+int profile_add_unattributed(struct profile *p, uint64_t ns);
+
 /* Halves the numbers of nodes and spans: merges the rarest calls into their callers and neighbouring spans into one.
  * Returns 0 or ERR_NOMEM. */
 int profile_shrink(struct profile *p);
 
-/* True if no sample is missing between one at `last_ns` and the next at `time_ns`. */
-bool profile_is_contiguous(const struct profile *p, uint64_t last_ns, uint64_t time_ns);
+/* True if no sample is missing between one that stands for its stack up to `end_ns` and the next at `time_ns`. */
+bool profile_is_contiguous(const struct profile *p, uint64_t end_ns, uint64_t time_ns);
 
 /* The nodes from the root to a node, root first, without synthetic roots. Initialize to zero; may be reused. */
 struct profile_path {

@@ -95,6 +95,43 @@ static bool test_search(const struct files *files, struct mem *m, const struct i
     return true;
 }
 
+/* pypy_execute_source belongs to the embedding API of PyPy, which is there in a static program, too. */
+static bool test_pypy(const struct files *files, struct mem *m, const struct image *img, struct found *f)
+{
+    addr_t at;
+
+    (void)files;
+    if (strncmp(base_name(img->path), "libpypy", 7) != 0 && image_symbol(m, img, "pypy_execute_source", &at) < 0)
+        return false;
+    f->image = *img;
+    return true;
+}
+
+/* "pypy", "pypy3.10", "pypy-c" */
+static bool is_pypy_name(const char *name)
+{
+    const char *end = strncmp(name, "pypy", 4) == 0 ? name + 4 + strspn(name + 4, "0123456789.") : NULL;
+
+    return end && (!*end || strcmp(end, "-c") == 0);
+}
+
+/* ERR_VERSION if the process runs PyPy, else ERR_NOT_PYTHON. */
+static int refuse_pypy(const struct files *files, struct mem *m, const struct proc_maps *maps, struct err_note *note)
+{
+    struct found f = {0};
+    char *exe = NULL;
+    int r = ERR_NOT_PYTHON;
+
+    files_exe_read(files, &exe);
+    if (search_images(files, m, maps, exe ? exe : "", test_pypy, &f))
+        r = err_because(note, ERR_VERSION,
+                        &(struct err_facts){.reason = REASON_PYPY, .pid = files->pid, .path = f.image.path});
+    else if (exe && is_pypy_name(base_name(exe)))
+        r = err_because(note, ERR_VERSION, &(struct err_facts){.reason = REASON_PYPY, .pid = files->pid, .path = exe});
+    free(exe);
+    return r;
+}
+
 /* "libpython3.9.so.1.0", "python3.9": the last resort, since it lacks the patch level. */
 static bool version_by_name(const char *path, struct debug_version *ret)
 {
@@ -209,6 +246,20 @@ static int check_started(const struct python *py)
     return ERR_STARTING;
 }
 
+/* A program that only links libpython, or that has finalized it, has no interpreter. */
+static void note_not_initialized(const struct files *files, const struct found *f, const struct python *py,
+                                 struct err_note *note)
+{
+    addr_t interp;
+
+    if (mem_read_addr(py->mem, py->interp_head, &interp) == 0 && !interp)
+        err_because(note, ERR_STARTING,
+                    &(struct err_facts){.reason = REASON_NOT_INITIALIZED,
+                                        .pid = files->pid,
+                                        .path = f->image.path,
+                                        .version = {py->major, py->minor, py->patch}});
+}
+
 static bool find_image(const struct files *files, struct mem *m, const struct proc_maps *maps, struct found *f)
 {
     static const struct {
@@ -270,7 +321,7 @@ int detect_python(const struct files *files, struct mem *mem, const struct proc_
     int r;
 
     if (!find_image(files, mem, maps, &f))
-        return ERR_NOT_PYTHON;
+        return refuse_pypy(files, mem, maps, note);
     log_changed(LOG_LEVEL_INFO, "python", files->pid, f.image.start, "pid %d: found by %s %s at %#llx, build ID %s",
                 (int)files->pid, f.how, f.image.path, (unsigned long long)f.image.start,
                 build_id_show(&f.image.id).text);
@@ -299,6 +350,8 @@ int detect_python(const struct files *files, struct mem *mem, const struct proc_
     py.how = describe_source(names, &f);
     py.cpu_word = find_cpu_word(mem, maps);
     r = check_started(&py);
+    if (r == ERR_STARTING)
+        note_not_initialized(files, &f, &py, note);
     log_changed(LOG_LEVEL_INFO, "python", files->pid, py.interp_head + (addr_t)-r,
                 "pid %d: interpreter list at %#llx: %s; rseq CPU number at pthread_t%+d%s", (int)files->pid,
                 (unsigned long long)py.interp_head, r == 0 ? "has a thread" : err_name(r),

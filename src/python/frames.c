@@ -13,6 +13,7 @@
 #include <stdlib.h>
 
 #define CFRAME_BYTES 24
+#define STATE_MAX    1024                      /* of PyThreadState in 3.11 and 3.12, with its root _PyCFrame */
 #define CHUNK_HEADER 24                        /* previous, size, top (pystate.h, _stack_chunk) */
 #define COPY_MAX     ((size_t)8 * 1024 * 1024) /* of all chunks; frames in the others are read one by one */
 #define SIZES_MAX    65536
@@ -187,6 +188,7 @@ static bool cannot_be_caller(const struct layout *l, struct snapshot *snap, cons
 struct walk {
     addr_t callee;  /* the last frame in the data stack; 0: the next one need not be next to it */
     bool misplaced; /* it ended at a frame that cannot be the caller */
+    bool starts_in_shim;
     bool has_entry;
     addr_t below_entry; /* the caller of the innermost entry frame */
     bool ends_in_entry;
@@ -199,6 +201,8 @@ static int walk_step(struct frames *f, const struct layout *l, const struct raw_
 {
     bool shim = frames_is_shim(l, raw), entry = raw->is_entry || shim;
 
+    if (!f->n_chain)
+        w->starts_in_shim = shim;
     if (entry && !w->has_entry) {
         w->has_entry = true;
         w->below_entry = raw->back;
@@ -294,17 +298,25 @@ static bool is_complete(const struct frames *f, const struct walk *w, struct fra
     return f->n == 0 || (w->ends_in_entry && (!w->ends_in_generator || state->accepted == f->root));
 }
 
+/* The root _PyCFrame is part of the thread state; its current_frame is not used. All others are on the C stack. */
+static bool is_root_cframe(addr_t tstate, addr_t cframe)
+{
+    return cframe - tstate < STATE_MAX;
+}
+
 /*
  * 3.11 and 3.12 enter the interpreter in two steps (Python/ceval.c): the new _PyCFrame becomes current before its
  * current_frame is set. In between, current_frame holds whatever was on the C stack. It is right if its entry frame was
- * called from the frame that the previous _PyCFrame has; otherwise the stack is still that one's.
+ * called from the frame that the previous _PyCFrame has. Otherwise, if there is no frame, or an entry frame of an earlier
+ * call, the stack is still that of the previous _PyCFrame. If there is a Python frame, it may also be a new one that is
+ * current before its `previous` is set: then the stack of the previous _PyCFrame would lack the frames in between.
  */
-static int walk_from_cframe(struct frames *f, const struct python *py, struct snapshot *snap, addr_t cframe,
-                            struct frames_state *state)
+static int walk_from_cframe(struct frames *f, const struct python *py, struct snapshot *snap, addr_t tstate,
+                            addr_t cframe, struct frames_state *state)
 {
     const struct layout *l = &py->layout;
     const unsigned char *bytes = snapshot_view(snap, cframe, CFRAME_BYTES, SNAPSHOT_PIVOT);
-    addr_t frame, previous, before = 0;
+    addr_t frame, previous, outer = 0, before = 0;
     struct walk w;
     int r;
 
@@ -319,15 +331,19 @@ static int walk_from_cframe(struct frames *f, const struct python *py, struct sn
             return ERR_TORN;
         f->start_unplanned |= !snapshot_was_planned(snap);
         before = frames_addr_at(bytes, l->cf_frame);
+        outer = frames_addr_at(bytes, l->cf_previous);
     }
     state->cframe = cframe;
-    /* The root _PyCFrame has no previous one, and its current_frame is not used. */
-    r = walk_frames(f, py, snap, previous ? frame : 0, &w);
-    if (r == 0 && (!f->n || (w.has_entry && w.below_entry == before && is_complete(f, &w, state))))
+    /* Nothing is before the first _PyCFrame but the root, and in a greenlet one that the greenlet made, without a frame.
+     * If it is neither, `previous` is not set yet either. */
+    if (!before && !is_root_cframe(tstate, previous ? previous : cframe) && !is_root_cframe(tstate, outer))
+        return ERR_TORN;
+    if (!previous)
+        frame = 0;
+    r = walk_frames(f, py, snap, frame, &w);
+    if (r == 0 && (frame ? w.has_entry && w.below_entry == before && is_complete(f, &w, state) : !before))
         return 0;
-    if ((r == ERR_CYCLE && f->n == PY_MAX_FRAMES) || w.misplaced) /* the frames are real: do not fall back */
-        return r;
-    if (r == ERR_NOMEM || !before)
+    if (r == ERR_NOMEM || !before || w.misplaced || (f->n && !w.starts_in_shim))
         return r < 0 ? r : ERR_TORN;
     f->entry_incomplete = true;
     r = walk_frames(f, py, snap, before, &w);
@@ -410,7 +426,7 @@ int frames_read(struct frames *f, const struct python *py, struct snapshot *snap
     }
     fetch_chunks(f, snap, chunk, top);
     if (l->cf_frame != NO)
-        return walk_from_cframe(f, py, snap, start, state);
+        return walk_from_cframe(f, py, snap, tstate, start, state);
     r = walk_frames(f, py, snap, start, &w);
     if (r == 0 && l->fr_owner != NO && !is_complete(f, &w, state))
         return ERR_TORN;

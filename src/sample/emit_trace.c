@@ -1,10 +1,15 @@
 /*
  * Builds a trace from a stack and passes it to the sink.
  */
+#include "base/clock.h"
 #include "base/grow.h"
 #include "base/hash.h"
 #include "sample/process_private.h"
 #include "sample/shorten.h"
+#include "sample/wait_state.h"
+
+#define PROBE_NS        (50 * NS_PER_US) /* how long to wait whether a thread goes on */
+#define PROBES_PER_TICK 4
 
 static const struct func *func_of(struct process *p, const struct code *code)
 {
@@ -29,15 +34,131 @@ static bool is_known(const struct process *p, uint64_t key)
 
 static struct trace trace_of(const struct process *p, const struct sampled_thread *th)
 {
-    return (struct trace){
-        .process = p->info, .thread_id = th->thread_id, .os_thread_id = th->os.tid, .thread_name = th->name};
+    return (struct trace){.process = p->info,
+                          .thread_id = th->thread_id,
+                          .os_thread_id = th->os.tid,
+                          .thread_name = th->name ? th->name : th->kernel_name,
+                          .is_kernel_name = !th->name};
 }
 
-static int emit(struct process *p, const struct trace *trace, process_sink sink, void *arg)
+/*
+ * The thread is runnable, and competes for cores. True if it was on a CPU at this tick, and not waiting for one. The stack of a
+ * waiting thread is not a random one: it was woken where it slept, or preempted when its time slice was over, which begins
+ * when it is woken. Its CPU time is attributed to the next stack that is read while it runs.
+ *
+ * A thread that has been woken, but has not run since, does not have the GIL. A thread that we keep off its core ourselves goes
+ * on as soon as we sleep, if it ran before.
+ */
+static bool was_on_cpu(struct process *p, struct sampled_thread *th, const struct sched_stats *stats)
 {
+    bool owns_gil = th->tstate && threads_gil_holder(&p->py, th->interp) == th->tstate, has_blocked;
+    struct task_switches switches;
+    struct sched_stats after;
+    struct task_look look;
+
+    if (task_switches(&th->os.task, &switches) < 0)
+        return true;
+    has_blocked = switches.blocked != th->time.blocked;
+    th->time.blocked = switches.blocked;
+    if (has_blocked && !owns_gil)
+        return false;
+    if (!th->last.off_cpu && task_look(&th->os.task, &look) == 0 && look.cpu != cpu_affinity_current())
+        return task_sched_stats(&th->os.task, &after) < 0 || after.run_count > switches.blocked + switches.preempted;
+    if (p->sampler->tick_ns < PROBES_PER_TICK * PROBE_NS || p->probes++ >= PROBES_PER_TICK)
+        return owns_gil;
+    clock_sleep_ns(PROBE_NS);
+    return task_sched_stats(&th->os.task, &after) == 0 && after.run_count > stats->run_count;
+}
+
+/* The time since the last stack of the thread. */
+static struct time_parts take_time(struct process *p, struct sampled_thread *th)
+{
+    struct sampler *s = p->sampler;
+    struct sched_stats stats = th->os.stats;
+    struct time_parts parts;
+    uint64_t now = clock_now_ns();
+
+    /* A thread that was asleep or kept off its core has not run since; one that ptrace stopped has the stats of then. */
+    if (!th->os.tid || !th->time.is_known || (!th->last.off_cpu && task_sched_stats(&th->os.task, &stats) < 0))
+        return (struct time_parts){.elapsed_ns = s->tick_ns, .run_ns = s->tick_ns};
+    if (s->options.mode == SAMPLER_CPU && thread_time_competes(&th->time, &stats) && !was_on_cpu(p, th, &stats))
+        return (struct time_parts){0};
+    parts = thread_time_take(&th->time, &stats, th->last.has_stack, now, s->tick_ns);
+    s->lost_ns += parts.lost_ns;
+    s->core_wait_ns += parts.core_ns;
+    return parts;
+}
+
+void emit_lost(struct process *p, struct sampled_thread *th)
+{
+    struct sched_stats stats;
+
+    if (!th->os.tid || !th->time.is_known || task_sched_stats(&th->os.task, &stats) < 0)
+        return;
+    p->sampler->lost_ns += thread_time_take(&th->time, &stats, true, clock_now_ns(), UINT64_MAX).run_ns;
+}
+
+static int emit_part(struct process *p, struct trace *trace, enum trace_state state, uint64_t ns, process_sink sink,
+                     void *arg)
+{
+    if (!ns && p->sampler->options.mode != SAMPLER_COUNT) {
+        p->sampler->unweighted++;
+        return 0;
+    }
+    trace->state = state;
+    trace->weight_ns = ns;
+    trace->tick_ns = p->sampler->tick_ns;
     p->sampler->stacks++;
     p->sampler->unsure += trace->unsure;
     return sink(trace, arg);
+}
+
+/* --mode wall does not tell the reasons apart. */
+static enum trace_state coarse_state(enum trace_state state)
+{
+    return state == TRACE_WAITING_FOR_GIL || state == TRACE_WAITING_FOR_DISK ? state : TRACE_SLEEPING;
+}
+
+static enum trace_state wait_state(const struct process *p, struct sampled_thread *th)
+{
+    enum sampler_mode mode = p->sampler->options.mode;
+
+    if (p->stack.waits_for_gil)
+        return TRACE_WAITING_FOR_GIL;
+    return th->os.tid && (mode == SAMPLER_WALL || mode == SAMPLER_WAIT)
+               ? wait_state_read(&th->os.task, p->stack.kernel_state)
+               : TRACE_SLEEPING;
+}
+
+/* Passes the stack on with the time that it stands for. */
+static int emit(struct process *p, struct sampled_thread *th, struct trace *trace, const struct time_parts *parts,
+                process_sink sink, void *arg)
+{
+    struct sampler *s = p->sampler;
+    uint64_t busy = parts->run_ns + parts->core_ns;
+    /* A runnable thread has either run or waited for a core in all of that time. */
+    uint64_t core =
+        busy ? (uint64_t)((double)parts->elapsed_ns * (double)parts->core_ns / (double)busy) : parts->elapsed_ns;
+    int r;
+
+    switch (s->options.mode) {
+    case SAMPLER_CPU:
+        *(trace->n_frames ? &s->attributed_ns : &s->lost_ns) += parts->run_ns;
+        return emit_part(p, trace, TRACE_RUNNING, parts->run_ns, sink, arg);
+    case SAMPLER_WALL:
+        if (!trace->active)
+            return emit_part(p, trace, coarse_state(th->last.state), parts->elapsed_ns, sink, arg);
+        r = emit_part(p, trace, TRACE_RUNNING, parts->elapsed_ns - core, sink, arg);
+        return r == 0 ? emit_part(p, trace, TRACE_WAITING_FOR_CORE, core, sink, arg) : r;
+    case SAMPLER_WAIT:
+        if (!trace->active)
+            return emit_part(p, trace, th->last.state, parts->elapsed_ns, sink, arg);
+        return emit_part(p, trace, TRACE_WAITING_FOR_CORE, core, sink, arg);
+    case SAMPLER_COUNT:
+    case SAMPLER_GIL:
+        break;
+    }
+    return emit_part(p, trace, TRACE_RUNNING, s->tick_ns, sink, arg);
 }
 
 /* Replaces the innermost frames of an unpaused stack, which differed between the two reads. */
@@ -101,8 +222,11 @@ static int merge_native(struct process *p, const struct sampled_thread *th, stru
 int emit_stack(struct process *p, struct sampled_thread *th, bool active, process_sink sink, void *arg)
 {
     const struct frames *frames = &p->stack.frames;
+    struct time_parts parts = take_time(p, th);
     struct trace trace = trace_of(p, th);
 
+    if (!active)
+        th->last.state = wait_state(p, th);
     trace.active = active;
     trace.owns_gil = p->stack.owns_gil;
     trace.waits_for_gil = p->stack.waits_for_gil;
@@ -112,7 +236,7 @@ int emit_stack(struct process *p, struct sampled_thread *th, bool active, proces
     if (p->sampler->options.native)
         add_native_key(p, th, &trace);
     if (is_known(p, trace.key))
-        return emit(p, &trace, sink, arg);
+        return emit(p, th, &trace, &parts, sink, arg);
     if (grow_array((void **)&p->frames, &p->cap_frames, frames->n + 2, sizeof(*p->frames)) < 0)
         return ERR_NOMEM;
     trace.n_frames = frames->n + trace.unsure;
@@ -141,7 +265,7 @@ int emit_stack(struct process *p, struct sampled_thread *th, bool active, proces
     trace.frames = p->frames;
     if (p->sampler->options.native && p->native.captured && merge_native(p, th, &trace) < 0)
         return ERR_NOMEM;
-    return emit(p, &trace, sink, arg);
+    return emit(p, th, &trace, &parts, sink, arg);
 }
 
 /*
@@ -176,6 +300,7 @@ static bool is_blocked_again(struct process *p, struct sampled_thread *th)
 bool emit_unchanged(struct process *p, struct sampled_thread *th, process_sink sink, void *arg, int *ret)
 {
     struct trace trace = trace_of(p, th);
+    struct time_parts parts;
     struct sched_stats stats;
 
     th->os.stats_fresh = false;
@@ -194,6 +319,11 @@ bool emit_unchanged(struct process *p, struct sampled_thread *th, process_sink s
         *ret = 0;
         return true;
     }
+    if (p->sampler->options.mode == SAMPLER_CPU && th->time.is_known) {
+        p->sampler->unweighted++;
+        *ret = 0;
+        return true;
+    }
     trace.key = hash_mix(th->last.key, (uint64_t)(uintptr_t)p->info);
     trace.n_frames = th->last.n_frames;
     if (p->sampler->options.native) {
@@ -205,6 +335,7 @@ bool emit_unchanged(struct process *p, struct sampled_thread *th, process_sink s
     trace.active = th->last.active;
     if (!th->last.has_stack || p->sampler->options.gil_only || !is_known(p, trace.key))
         return false;
-    *ret = emit(p, &trace, sink, arg);
+    parts = take_time(p, th);
+    *ret = emit(p, th, &trace, &parts, sink, arg);
     return true;
 }

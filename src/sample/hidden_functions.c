@@ -93,3 +93,15 @@ bool hidden_functions_is_eval(const char *name, bool is_python2)
 {
     return name && strcmp(name, is_python2 ? "PyEval_EvalFrameEx" : "_PyEval_EvalFrameDefault") == 0;
 }
+
+bool hidden_functions_is_greenlet_start(const char *name)
+{
+    return name && strstr(name, "g_initialstub");
+}
+
+bool hidden_functions_is_greenlet(const char *path)
+{
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+
+    return begins_with(name, "_greenlet.") || begins_with(name, "greenlet.");
+}

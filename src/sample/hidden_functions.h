@@ -16,4 +16,11 @@ bool hidden_functions_is_libc(const char *path);
 /* True for the eval function: PyEval_EvalFrameEx in 2.7, _PyEval_EvalFrameDefault later. */
 bool hidden_functions_is_eval(const char *name, bool is_python2);
 
+/* True for the function on which the stack of a greenlet begins: greenlet::UserGreenlet::g_initialstub, or g_initialstub
+ * in greenlet 1 and earlier. */
+bool hidden_functions_is_greenlet_start(const char *name);
+
+/* True for the extension module of greenlet. */
+bool hidden_functions_is_greenlet(const char *path);
+
 #endif

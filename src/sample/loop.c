@@ -11,6 +11,8 @@
 #define MAX_SLEEP_NS           (100 * NS_PER_MS)
 #define MIN_SLEEP_NS           (2 * NS_PER_US)
 #define BURST_NS               (40 * NS_PER_US) /* how long the sampler stays on the target's core without a break */
+#define PACE                   12               /* the target runs this much longer than it is paused */
+#define PAUSE_COST_NS          (15 * NS_PER_US) /* of a pause besides its length: timer, context switches, cold caches */
 #define REALTIME_INTERVAL_NS   (500 * NS_PER_US)
 #define LATE_SHARE             50 /* one tick in this many */
 #define LATE_NS                (300 * NS_PER_US)
@@ -25,6 +27,10 @@
 /* When the root and all Python processes have ended, the rest of the tree may still start one (a shell that sleeps),
  * or stay forever (a server). Wait this long. */
 #define NO_PYTHON_NS (10 * NS_PER_S)
+
+/* For a program that was just started to become Python. */
+#define WAIT_POLL_NS  (2 * NS_PER_MS)
+#define WAIT_OFTEN_NS (5 * NS_PER_S)
 
 struct tick_context {
     struct loop *loop;
@@ -48,7 +54,9 @@ static bool is_finished(struct loop *l)
         l->python_seen_ns = now;
         return false;
     }
-    return process_tree_has_only_root(t) || (!l->duration_ns && now - l->python_seen_ns >= NO_PYTHON_NS);
+    if (process_tree_has_only_root(t) || (t->one_at_a_time && t->has_python))
+        return true;
+    return (!l->duration_ns || t->one_at_a_time) && now - l->python_seen_ns >= NO_PYTHON_NS;
 }
 
 /* A process that has ended may have left children that are not in the tree yet. Refresh before giving up. Returns
@@ -143,18 +151,38 @@ static int64_t pause_correction(struct loop *l, uint64_t took_ns)
     return (int64_t)diff;
 }
 
+/* The earliest time of the next tick that leaves the target its pace: it was paused in this tick, and must run for a multiple
+ * of that time before the next pause. */
+static uint64_t spare_target(struct loop *l, uint64_t now)
+{
+    const struct pauser *ps = &l->tree->sampler->pauser;
+    uint64_t pauses = ps->pauses - l->pauses, paused_ns = ps->paused_ns - l->paused_ns;
+    uint64_t cpu_ns = clock_cpu_ns(), used_ns = cpu_ns - l->cpu_ns;
+
+    l->pauses = ps->pauses;
+    l->paused_ns = ps->paused_ns;
+    l->cpu_ns = cpu_ns;
+    if (!pauses)
+        return 0;
+    if (ps->affinity.cpu >= 0 && used_ns > paused_ns) /* all of it on the target's core */
+        paused_ns = used_ns;
+    return now + PACE * (paused_ns + pauses * PAUSE_COST_NS);
+}
+
 /* The next tick after now. Ticks in between are missed. */
 static uint64_t next_tick(struct loop *l, uint64_t due)
 {
     uint64_t now = clock_now_ns(), next = due + l->interval_ns + (uint64_t)pause_correction(l, now - l->woke_ns);
+    uint64_t spare = spare_target(l, now), skipped;
 
-    if (now > next) {
-        uint64_t skipped = (now - next) / l->interval_ns + 1;
-
-        l->missed += skipped;
-        next += skipped * l->interval_ns;
+    if (next < spare) {
+        l->spared++;
+        next = spare;
     }
-    return next;
+    skipped = now > next ? (now - next) / l->interval_ns + 1 : 0;
+    l->missed += skipped;
+    l->tree->sampler->tick_ns = (skipped + 1) * l->interval_ns;
+    return next + skipped * l->interval_ns;
 }
 
 /* Up to a fifth of the interval in either direction, so that sampling does not run in step with a periodic program. */
@@ -193,6 +221,25 @@ static void leave_core_if_late(struct loop *l)
     }
 }
 
+int loop_wait(struct loop *l)
+{
+    uint64_t start = clock_now_ns(), now = start;
+
+    l->python_seen_ns = start;
+    while (!l->tree->has_python) {
+        l->error = sampled_tree_refresh(l->tree);
+        now = clock_now_ns();
+        if (l->error < 0 || l->tree->has_python || check_ended(l))
+            break;
+        if (!l->tick(l->arg, now - start)) {
+            l->end = LOOP_STOPPED;
+            break;
+        }
+        clock_sleep_ns(now - start < WAIT_OFTEN_NS ? WAIT_POLL_NS : REFRESH_NS);
+    }
+    return l->error;
+}
+
 static int sample(struct loop *l, uint64_t start)
 {
     struct tick_context ctx = {l, clock_now_ns() - start};
@@ -204,6 +251,16 @@ static int sample(struct loop *l, uint64_t start)
     return r == ERR_GONE ? 0 : r;
 }
 
+/* A stack is weighted with the time before it, so the time since the last tick needs a last one. */
+static int finish(struct loop *l, uint64_t start)
+{
+    struct sampler *s = l->tree->sampler;
+    int r = s->options.mode == SAMPLER_COUNT || s->options.mode == SAMPLER_GIL ? 0 : sample(l, start);
+
+    sampled_tree_settle(l->tree);
+    return r;
+}
+
 int loop_run(struct loop *l)
 {
     uint64_t start = clock_now_ns(), due = start;
@@ -212,7 +269,9 @@ int loop_run(struct loop *l)
     l->end = LOOP_DURATION;
     l->random = start | 1;
     l->woke_ns = start;
+    l->cpu_ns = clock_cpu_ns();
     l->python_seen_ns = start;
+    l->tree->sampler->tick_ns = l->interval_ns;
     clock_set_min_timer_slack();
     cpu_affinity_use_short_slice();
     use_realtime_if_late(l);
@@ -232,6 +291,8 @@ int loop_run(struct loop *l)
         leave_core_if_late(l);
     }
     r = l->error < 0 ? l->error : r;
+    if (r == 0 && l->end != LOOP_GONE)
+        r = finish(l, start);
     l->elapsed_ns = clock_now_ns() - start;
     cpu_affinity_use_realtime(&l->tree->sampler->pauser.affinity, false);
     cpu_affinity_unpin(&l->tree->sampler->pauser.affinity);

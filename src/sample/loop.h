@@ -23,7 +23,8 @@ struct loop {
     void *arg;
     /* Results. */
     uint64_t ticks, missed;
-    uint64_t late; /* ticks with a wakeup that was more than 300 us late */
+    uint64_t spared; /* ticks delayed so that the target keeps its pace */
+    uint64_t late;   /* ticks with a wakeup that was more than 300 us late */
     uint64_t elapsed_ns;
     enum loop_end end;
     /* State. */
@@ -32,12 +33,18 @@ struct loop {
     double mean_read_ns;                   /* mean time that the sampler spends on the target's core per tick, */
     uint64_t n_reads;                      /* over this many ticks */
     uint64_t same_core_reads, other_reads; /* pauser.reads at the last tick: same core, and ptrace or unpaused */
+    uint64_t pauses, paused_ns;            /* of the pauser, at the last tick */
+    uint64_t cpu_ns;                       /* our CPU time then */
     uint64_t root_checked_ns;              /* when the root was last checked */
     uint64_t python_seen_ns;               /* when the root or another Python process last existed */
     uint64_t housekept_ns;                 /* when signals and the target were last checked */
     uint64_t refreshed_ns;                 /* when the process tree was last refreshed */
     int error;                             /* from a refresh; it ends the loop */
 };
+
+/* Waits until a process of the tree is attached (tree->has_python), calling `tick` meanwhile. Otherwise l->end says why not:
+ * LOOP_STOPPED or LOOP_GONE. 0 or an error. */
+int loop_wait(struct loop *l);
 
 /* 0 or an error. */
 int loop_run(struct loop *l);

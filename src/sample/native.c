@@ -172,6 +172,64 @@ void native_capture(struct native *n, const struct regs *regs, uint64_t fs_base,
     n->captured_ns = clock_now_ns();
 }
 
+static bool is_greenlet_start(const struct native_chain *chain)
+{
+    for (size_t i = 0; i < chain->n; i++)
+        if (chain->items[i].is_greenlet_start)
+            return true;
+    return false;
+}
+
+/* The first frame from `i` on that is in greenlet's module, or is not. */
+static size_t skip_frames(const struct native_stack *s, size_t i, bool in_greenlet)
+{
+    while (i < s->n && hidden_functions_is_greenlet(s->items[i].pc_entry->module->path) == in_greenlet)
+        i++;
+    return i;
+}
+
+/* For a greenlet module without symbols: the end of the greenlet functions that called something else; 0: there are none.
+ * The innermost frames do not count: they may switch to another greenlet. */
+static size_t greenlet_call_end(const struct native_stack *s)
+{
+    size_t call = skip_frames(s, skip_frames(s, 0, true), false);
+
+    return call < s->n ? skip_frames(s, call, true) : 0;
+}
+
+/*
+ * All greenlets of a thread share its C stack: greenlet copies the part of one that is switched out to the heap. The stack of
+ * a greenlet ends where greenlet called its function. The bytes beyond belong to any other greenlet, and do not continue it.
+ */
+static int end_at_greenlet(struct native *n)
+{
+    struct native_stack *s = &n->stack;
+    size_t end = 0;
+
+    for (size_t i = 0; i < s->n && !end; i++) {
+        const struct native_chain *chain = native_names_of(&n->names, s->items[i].pc_entry);
+
+        if (!chain)
+            return ERR_NOMEM;
+        end = is_greenlet_start(chain) ? i + 1 : 0;
+    }
+    if (!end && !s->complete)
+        end = greenlet_call_end(s);
+    if (end) {
+        s->n = end;
+        s->complete = true;
+        s->unknown_pc = false;
+    }
+    return 0;
+}
+
+static int unwind_once(struct native *n)
+{
+    int r = unwind_stack(n->unwind, n->mem, &n->regs, &n->copy, &n->stack);
+
+    return r == 0 ? end_at_greenlet(n) : r;
+}
+
 /* If the stack could not be unwound to its end, updates the modules and tries once more. */
 static int unwind_captured(struct native *n)
 {
@@ -180,12 +238,12 @@ static int unwind_captured(struct native *n)
 
     if (r == ERR_NOMEM)
         return r;
-    r = unwind_stack(n->unwind, n->mem, &n->regs, &n->copy, &n->stack);
+    r = unwind_once(n);
     if (r < 0 || (n->stack.complete && !n->stack.unknown_pc) || n->core || now < n->no_update_until_ns)
         return r;
     if (update_modules(n) == ERR_NOMEM)
         return ERR_NOMEM;
-    r = unwind_stack(n->unwind, n->mem, &n->regs, &n->copy, &n->stack);
+    r = unwind_once(n);
     if (!n->stack.complete || n->stack.unknown_pc) /* the update did not help */
         n->no_update_until_ns = now + UPDATE_BACKOFF_NS;
     return r;

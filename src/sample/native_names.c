@@ -212,6 +212,7 @@ static int fill_named(struct native_names *names, const struct module *mod, cons
                                  .line = found[i].line,
                                  .hidden = is_hidden(names, mod, &found[i]),
                                  .is_eval = in_python && hidden_functions_is_eval(found[i].name, names->is_python2),
+                                 .is_greenlet_start = hidden_functions_is_greenlet_start(found[i].name),
                                  .symbols_id = found[i]};
         if (!ret[i].func)
             return ERR_NOMEM;

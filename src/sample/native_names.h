@@ -20,6 +20,7 @@ struct native_func {
     bool hidden_at_root;            /* hidden if no Python frame is further out */
     bool hidden_if_calls_eval;      /* hidden if it calls the eval function */
     bool is_eval;                   /* the eval function: see hidden_functions.h */
+    bool is_greenlet_start;         /* a greenlet's stack begins here: see hidden_functions.h */
     struct symbols_name symbols_id; /* for symbols_same_call */
 };
 

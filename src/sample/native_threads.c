@@ -3,7 +3,6 @@
  */
 #include "base/clock.h"
 #include "base/grow.h"
-#include "base/utf8.h"
 #include "sample/process_private.h"
 #include "target/core_file.h"
 #include "target/proc.h"
@@ -26,35 +25,7 @@ void native_threads_free(struct process *p)
     free(p->native_threads);
     p->native_threads = NULL;
     p->n_native_threads = p->cap_native_threads = 0;
-    p->native_threads_listed_ns = 0;
-}
-
-static bool has_python(struct process *p, pid_t tid)
-{
-    for (size_t i = 0; i < p->threads.n; i++) {
-        const struct sampled_thread *th = thread_table_find(&p->table, p->threads.items[i].tstate);
-
-        if (th && th->os.tid == tid)
-            return true;
-    }
-    return false;
-}
-
-/* The name may contain any bytes. */
-static const char *name_of(struct process *p, pid_t tid)
-{
-    char *text = NULL, clean[3 * 64];
-    const char *name = NULL;
-    size_t len = 0;
-
-    if (!p->core && proc_read_file(p->pid, tid, "comm", &text, &len) == 0) {
-        len -= len && text[len - 1] == '\n';
-        if (len > 64)
-            len = 64;
-        name = intern_bytes(p->sampler->names, clean, utf8_clean(text, len, clean));
-    }
-    free(text);
-    return name;
+    p->native_threads_listed_ns = p->native_threads_marked_ns = 0;
 }
 
 /* Keeps the open files of a thread that is still alive. If the tid was reused, they cannot be read. */
@@ -64,7 +35,7 @@ static bool reuse_thread(struct process *p, struct sampled_thread *old, size_t n
     struct task_look look;
 
     for (size_t i = 0; i < n_old; i++) {
-        if (old[i].os.tid != tid || p->core || task_look(&old[i].os.task, &look) < 0)
+        if (old[i].os.tid != tid || !old[i].os.task.tid || p->core || task_look(&old[i].os.task, &look) < 0)
             continue;
         *ret = old[i];
         old[i] = (struct sampled_thread){0};
@@ -77,21 +48,17 @@ static int add_thread(struct process *p, pid_t tid, struct sampled_thread *old, 
 {
     struct sampled_thread *th;
 
-    if (has_python(p, tid))
-        return 0;
     if (grow_array((void **)&p->native_threads, &p->cap_native_threads, p->n_native_threads + 1,
                    sizeof(*p->native_threads)) < 0)
         return ERR_NOMEM;
     th = &p->native_threads[p->n_native_threads++];
     if (reuse_thread(p, old, n_old, tid, th)) {
-        th->name = name_of(p, tid);
+        th->kernel_name = NULL; /* read it again: a thread can change its name */
         return 0;
     }
-    *th = (struct sampled_thread){.name = name_of(p, tid), .os = {.tid = tid, .dead = p->core != NULL}};
+    *th = (struct sampled_thread){.os = {.tid = tid, .task = {.stat_fd = -1, .sched_fd = -1}, .dead = p->core != NULL}};
     if (th->os.dead)
         th->os.was_running = core_file_was_active(p->core, core_file_thread(p->core, tid));
-    else
-        task_open(&th->os.task, p->pid, tid);
     return 0;
 }
 
@@ -123,10 +90,34 @@ static int list_native_threads(struct process *p)
     p->native_threads = NULL;
     p->n_native_threads = p->cap_native_threads = 0;
     p->native_threads_listed_ns = clock_now_ns();
+    p->native_threads_marked_ns = 0;
     r = add_threads(p, old, n_old);
     for (size_t i = 0; i < n_old; i++)
         native_thread_close(&old[i]);
     free(old);
+    return r;
+}
+
+/* A thread can get a Python thread state at any time, and lose it. Each thread is sampled once: here, or with its Python
+ * frames. A thread that lost its state during this sample was already read. */
+static int mark_threads(struct process *p)
+{
+    struct tid_list python = {0};
+    int r = thread_table_tids(&p->table, &python);
+
+    p->native_threads_marked_ns = p->listed_after ? 0 : p->listed_ns;
+    for (size_t i = 0; r == 0 && i < p->n_native_threads; i++) {
+        struct sampled_thread *th = &p->native_threads[i];
+
+        th->has_python = tid_list_has(&python, th->os.tid) || (th->has_python && p->listed_after);
+        if (th->has_python || th->os.dead)
+            continue;
+        if (!th->os.task.tid)
+            task_open(&th->os.task, p->pid, th->os.tid);
+        if (!th->kernel_name)
+            th->kernel_name = thread_kernel_name(p->sampler->names, p->pid, th->os.tid);
+    }
+    free(python.items);
     return r;
 }
 
@@ -153,7 +144,10 @@ int native_threads_sample(struct process *p, process_sink sink, void *arg)
         return 0;
     if (!p->native_threads_listed_ns || clock_now_ns() - p->native_threads_listed_ns > LIST_NS)
         r = list_native_threads(p);
+    if (r == 0 && p->native_threads_marked_ns != p->listed_ns)
+        r = mark_threads(p);
     for (size_t i = 0; r == 0 && i < p->n_native_threads; i++)
-        r = sample_native_thread(p, &p->native_threads[i], sink, arg);
+        if (!p->native_threads[i].has_python)
+            r = sample_native_thread(p, &p->native_threads[i], sink, arg);
     return r;
 }

@@ -40,6 +40,7 @@ struct process *process_free(struct process *p)
     merge_frames_free(&p->merged);
     native_threads_free(p);
     running_threads_free(&p->running);
+    native_cpu_free(&p->native_cpu, &p->sampler->cpu_of_ended);
     run_as_user_free(p->user);
     if (p->own_files.pid)
         files_close(&p->own_files);
@@ -246,8 +247,10 @@ static struct process *process_new(struct sampler *s, pid_t pid)
     files_open_live(pid, &p->own_files);
     p->files = &p->own_files;
     p->info = &p->own_info;
+    p->table.kernel_names = s->options.kernel_names ? s->names : NULL;
     p->pidfd = -1;
     p->user = run_as_user_of(pid);
+    p->table.since_ticks = s->options.mode != SAMPLER_COUNT ? s->since_ticks : 0;
     return p;
 }
 
@@ -374,6 +377,12 @@ int process_open_core(struct sampler *s, const struct core_file *core, const str
     return 0;
 }
 
+void process_count_from_now(struct process *p)
+{
+    if (p->table.since_ticks)
+        p->table.since_ticks = UINT64_MAX;
+}
+
 int process_detect_again(struct process *p)
 {
     int r;
@@ -386,6 +395,7 @@ int process_detect_again(struct process *p)
     p->codes = code_cache_new();
     if (!p->codes)
         return ERR_NOMEM;
+    process_count_from_now(p);
     thread_table_free(&p->table);
     p->has_execed = false;
     running_threads_forget(&p->running);

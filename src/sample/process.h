@@ -26,6 +26,9 @@ int process_open_core(struct sampler *s, const struct core_file *core, const str
                       struct process **ret, struct err_note *note);
 struct process *process_free(struct process *p);
 
+/* The process has called exec: the CPU time that its threads have used so far is not the new program's. */
+void process_count_from_now(struct process *p);
+
 /* Describes the process. Valid as long as the process, or after process_move_info as long as `to`, whose parent stays
  * as it is. */
 const struct proc_info *process_info(const struct process *p);
@@ -38,6 +41,9 @@ typedef int (*process_sink)(const struct trace *trace, void *arg);
 /* Samples the stack of each thread. Errors of single threads are counted in the sampler and skipped. ERR_GONE when the
  * process has ended; ERR_STARTING after an exec; other errors when nothing could be read. */
 int process_sample(struct process *p, process_sink sink, void *arg);
+
+/* At the end of a recording: counts the CPU time of its threads that was not attributed to any stack. */
+void process_settle(struct process *p);
 
 /* True while the process that was attached exists. Another process with the same pid does not count. */
 bool process_alive(const struct process *p);

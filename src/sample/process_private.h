@@ -7,6 +7,7 @@
 
 #include "sample/merge_frames.h"
 #include "sample/native.h"
+#include "sample/native_cpu.h"
 #include "sample/process.h"
 #include "sample/running_threads.h"
 #include "sample/stack.h"
@@ -38,21 +39,28 @@ struct process {
     size_t cap_locals;
     struct native native; /* opened at the first stack that needs it */
     struct merged_frames merged;
-    struct sampled_thread *native_threads; /* threads without Python (--native-all) */
+    struct sampled_thread *native_threads; /* all kernel threads; those without Python are sampled (--native-all) */
     size_t n_native_threads, cap_native_threads;
     uint64_t native_threads_listed_ns; /* when `native_threads` were listed */
-    size_t n_failed;                   /* consecutive samples that failed */
+    uint64_t native_threads_marked_ns; /* `listed_ns` when those with Python were marked */
+    struct native_cpu native_cpu;
+    size_t n_failed; /* consecutive samples that failed */
     uint64_t detected_ns;
     uint64_t listed_ns; /* when the threads were listed; 0: list them again */
     struct running_threads running;
     uint64_t now_ns;           /* start of this sample */
     uint64_t heads_checked_ns; /* when the heads of the thread lists were last checked for new threads */
+    bool listed_after;         /* the threads were listed again after this sample had read them */
     bool check_heads;          /* check them with the next stack, in the same read */
+    unsigned probes;           /* in this sample: see was_on_cpu in emit_trace.c */
     bool has_execed;           /* the process called exec: what we know about it is stale */
 };
 
 /* Detects the interpreter again after an exec, at most every 50 ms; ERR_STARTING if it is too early. */
 int process_detect_again(struct process *p);
+
+/* Lists the Python threads. 0 or an error. */
+int process_list_threads(struct process *p, uint64_t now);
 
 /* Reads the stack of a thread, and unwinds its native stack if requested. Returns what stack_read returns, or
  * ERR_NOMEM. */
@@ -60,6 +68,9 @@ int process_read_stack(struct process *p, const struct stack_source *src, struct
 
 /* Passes the stack that was just read to the sink, and returns the sink's result or ERR_NOMEM. */
 int emit_stack(struct process *p, struct sampled_thread *th, bool active, process_sink sink, void *arg);
+
+/* Counts the CPU time of a thread since its last stack as lost: its stack cannot be read. */
+void emit_lost(struct process *p, struct sampled_thread *th);
 
 /* Reuses the last stack of a thread that has not run since. True when the stack was passed to the sink, with the
  * sink's result in `ret`, or when it is not wanted because the thread is idle. False: read the stack. */

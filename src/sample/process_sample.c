@@ -108,6 +108,17 @@ static int read_other_states(struct process *p, const struct stack_source *src, 
     return r == ERR_NOMEM ? r : 0;
 }
 
+/* The kernel knows one thread, so its CPU time must not be attributed to each of its states. */
+static void share_time(struct process *p, const struct sampled_thread *th)
+{
+    for (size_t i = 0; i < p->threads.n; i++) {
+        struct sampled_thread *other = other_state(p, th, i);
+
+        if (other)
+            other->time = th->time;
+    }
+}
+
 static int sample_thread(struct process *p, struct sampled_thread *th, process_sink sink, void *arg)
 {
     struct sampler *s = p->sampler;
@@ -135,8 +146,10 @@ static int sample_thread(struct process *p, struct sampled_thread *th, process_s
         p->has_execed |= th->os.task.execed;
         p->listed_ns = 0; /* the thread may have ended: list the threads again */
         th->ended = r == ERR_GONE;
-        if (r != ERR_GONE)
+        if (r != ERR_GONE) {
             sampler_count_error(s, r);
+            emit_lost(p, th);
+        }
         return 0;
     }
     active = th->os.tid ? r != STACK_IDLE && p->stack.active : threads_gil_holder(&p->py, th->interp) == th->tstate;
@@ -154,11 +167,14 @@ static int sample_thread(struct process *p, struct sampled_thread *th, process_s
         s->no_gil++;
         return 0;
     }
-    return emit_stack(p, th, active, sink, arg);
+    r = emit_stack(p, th, active, sink, arg);
+    if (has_subinterpreters(p))
+        share_time(p, th);
+    return r;
 }
 
 /* The list is read while the target runs. Retry when it changed in the meantime. */
-static int list_threads(struct process *p, uint64_t now)
+int process_list_threads(struct process *p, uint64_t now)
 {
     int r = ERR_TORN;
 
@@ -190,7 +206,7 @@ static int update_threads(struct process *p)
         return ERR_GONE;
     if (p->listed_ns && now - p->listed_ns < LIST_AGE_NS && threads_heads_same(&p->py, &p->threads))
         return 0;
-    return list_threads(p, now);
+    return process_list_threads(p, now);
 }
 
 /* First the thread that received the fatal signal, then the main thread, then the others. */
@@ -244,7 +260,7 @@ static bool threads_changed(struct process *p)
 
 static int sample_new_threads(struct process *p, process_sink sink, void *arg)
 {
-    int r = list_threads(p, p->now_ns);
+    int r = process_list_threads(p, p->now_ns);
 
     if (r < 0) { /* the next sample finds out why */
         p->listed_ns = 0;
@@ -281,6 +297,7 @@ static int sample_and_note_idle(struct process *p, process_sink sink, void *arg)
     if (holder && is_unlisted(p, holder))
         p->listed_ns = 0;
     changed = r == 0 && threads_changed(p);
+    p->listed_after = changed;
     if (changed)
         r = sample_new_threads(p, sink, arg);
     if (is_idle && !changed && !s->options.native_all && s->no_gil == no_gil)
@@ -311,11 +328,26 @@ static int sample_process(struct process *p, process_sink sink, void *arg)
     return r == 0 && p->sampler->options.native_all && p->listed_ns ? native_threads_sample(p, sink, arg) : r;
 }
 
+void process_settle(struct process *p)
+{
+    run_as_user_begin(p->user);
+    for (size_t i = 0; i < p->threads.n; i++) {
+        struct sampled_thread *th = thread_table_find(&p->table, p->threads.items[i].tstate);
+
+        if (!th)
+            continue;
+        emit_lost(p, th);
+        share_time(p, th);
+    }
+    run_as_user_end(p->user);
+}
+
 int process_sample(struct process *p, process_sink sink, void *arg)
 {
     int r = 0;
 
     run_as_user_begin(p->user);
+    p->probes = 0;
     if (p->running.n == 0 && others_are_idle(p))
         p->sampler->idle += p->threads.n;
     else

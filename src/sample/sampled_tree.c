@@ -5,12 +5,17 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "sample/native_cpu.h"
 #include "target/access.h"
 
 #include <stdlib.h>
 
 #define RETRY_NS (20 * NS_PER_MS)
 #define POLL_NS  (2 * NS_PER_MS)
+/* Of one process at a time: */
+#define RETRY_REJECTED_NS (500 * NS_PER_MS)
+#define HELPERS_NS        (200 * NS_PER_MS) /* for helpers of a process to end after it */
+#define CPU_BUDGET_NS     (NS_PER_MS / 2)   /* how long one refresh may spend on measuring CPU time */
 
 /* ---- attaching ---- */
 
@@ -40,6 +45,9 @@ static int attach(struct process_tree *t, struct tree_entry *e, uint64_t patienc
     if (r == 0) {
         process_move_info(e->process, &e->node->info);
         t->has_python = true;
+        if (e->was_attached)
+            process_count_from_now(e->process);
+        e->was_attached = true;
     }
     return r;
 }
@@ -47,15 +55,18 @@ static int attach(struct process_tree *t, struct tree_entry *e, uint64_t patienc
 /* Attaches, and notes whether to retry after an error. Without a `note`, the caller only needs to handle ERR_NOMEM. */
 static int try_attach(struct process_tree *t, struct tree_entry *e, uint64_t patience_ns, struct err_note *note)
 {
+    struct err_note own = {0};
     struct proc_stat st;
     int r;
 
+    note = note ? note : &own;
     if (e->process || e->is_profiler)
         return 0;
     if (proc_stat_read(e->pid, 0, &st) == 0 && st.start_time == e->start_time)
         e->image = st.image; /* it may have called exec since it was added */
     r = attach(t, e, patience_ns, note);
     e->error = r;
+    e->reason = r < 0 ? note->facts.reason : REASON_NONE;
     if (r == 0 || r == ERR_NOMEM)
         return r;
     if (r == ERR_NO_PROCESS || r == ERR_GONE)
@@ -68,12 +79,19 @@ static int try_attach(struct process_tree *t, struct tree_entry *e, uint64_t pat
     return process_node_read_command(e->node) < 0 ? ERR_NOMEM : r;
 }
 
+/* True when it is worth while to wait for the interpreter. A server may load Python and leave it to its children to
+ * initialize it (Apache with mod_wsgi). */
+static bool is_starting(const struct tree_entry *e, int r)
+{
+    return r == ERR_STARTING && (e->reason != REASON_NOT_INITIALIZED || access_is_starting(e->pid));
+}
+
 int sampled_tree_attach(struct process_tree *t, struct tree_entry *e, uint64_t patience_ns)
 {
     uint64_t deadline = clock_now_ns() + patience_ns;
     int r = try_attach(t, e, 0, NULL);
 
-    while (r == ERR_STARTING && clock_now_ns() < deadline) {
+    while (is_starting(e, r) && clock_now_ns() < deadline) {
         clock_sleep_ns(POLL_NS);
         r = try_attach(t, e, 0, NULL);
     }
@@ -95,14 +113,14 @@ int sampled_tree_add_root(struct process_tree *t, pid_t pid, uint64_t patience_n
         return r == ERR_NO_PROCESS ? err_because(note, r, &(struct err_facts){.reason = REASON_NO_PID, .pid = pid}) : r;
     t->free_process = process_free;
     r = process_tree_insert(t, pid, &st, NULL);
-    if (r < 0)
+    if (r < 0 || t->one_at_a_time)
         return r;
     if (must_be_python)
         return try_attach(t, &t->items[0], patience_ns, note);
     r = try_attach(t, &t->items[0], 0, note);
-    if (r == ERR_STARTING)
+    if (is_starting(&t->items[0], r))
         r = sampled_tree_attach(t, &t->items[0], patience_ns);
-    return r == ERR_NOT_PYTHON || r == ERR_STARTING ? 0 : r;
+    return r == ERR_NOT_PYTHON || (r != ERR_NOMEM && !t->items[0].rejected) ? 0 : r;
 }
 
 /* Starts where the last refresh stopped: processes that are tried again and again without success must not use up the
@@ -127,11 +145,116 @@ static int attach_new(struct process_tree *t)
     return r == ERR_NOMEM ? r : 0;
 }
 
+/* ---- one process at a time ---- */
+
+/* True when the process may be Python, but cannot be read. */
+static bool is_refusal(int r)
+{
+    return r == ERR_VERSION || r == ERR_UNSUPPORTED || r == ERR_PERMISSION;
+}
+
+/* Keeps the refusal of the root, or else the first one that says it is Python, or else the first one. */
+static void note_refusal(struct process_tree *t, const struct tree_entry *e, int r, const struct err_note *note)
+{
+    if (!is_refusal(r) || !t->refusal_note)
+        return;
+    if (e == &t->items[0] || !t->refused || (t->refused == ERR_PERMISSION && r != ERR_PERMISSION))
+        t->refused = err_because(t->refusal_note, r, &note->facts);
+}
+
+/* True if the process descends from the followed one, which has just ended. Its helpers, such as the resource tracker of
+ * multiprocessing, end soon after it. */
+static bool may_end_soon(const struct process_tree *t, const struct tree_entry *e, uint64_t now)
+{
+    if (!t->followed.ended_ns || now - t->followed.ended_ns >= HELPERS_NS)
+        return false;
+    for (const struct process_node *node = e->node->up; node; node = node->up)
+        if (node->info.pid == t->followed.pid)
+            return true;
+    return false;
+}
+
+/* While no process is followed, looks again at what was not Python: it may load Python later. */
+static int attach_if_due(struct process_tree *t, struct tree_entry *e)
+{
+    bool again = e->error == ERR_NOT_PYTHON && !t->followed.pid;
+    struct err_note note = {0};
+    uint64_t now = clock_now_ns();
+    int r;
+
+    if (e->process || e->is_profiler || e->dead || now < e->retry_ns || (e->rejected && !again) ||
+        may_end_soon(t, e, now))
+        return 0;
+    r = try_attach(t, e, 0, &note);
+    if (e->rejected)
+        e->retry_ns = clock_now_ns() + RETRY_REJECTED_NS;
+    else if (!t->followed.pid && access_is_starting(e->pid))
+        e->retry_ns = clock_now_ns() + POLL_NS;
+    note_refusal(t, e, r, &note);
+    if (e->process)
+        t->followed = (struct followed_process){e->pid, e->start_time, e->image, 0};
+    return r == ERR_NOMEM ? r : 0;
+}
+
+/* The root comes first, even while a descendant is followed: it may become Python by exec. */
+static int attach_one(struct process_tree *t)
+{
+    struct tree_entry *e;
+    bool root_alive;
+    int r = attach_if_due(t, &t->items[0]);
+
+    if (r < 0 || t->items[0].process)
+        return r < 0 ? r : process_tree_keep_root(t);
+    e = process_tree_followed(t);
+    if (e && (e->process || !e->rejected))
+        return attach_if_due(t, e); /* it may have called exec */
+    if (!t->followed.ended_ns)
+        t->followed.ended_ns = clock_now_ns();
+    root_alive = process_tree_root_alive(t);
+    for (size_t i = 1; i < t->n && r == 0 && !t->items[i - 1].process; i++)
+        if (root_alive || !t->followed.pid || t->items[i].image == t->followed.image)
+            r = attach_if_due(t, &t->items[i]);
+    return r;
+}
+
+/* ---- CPU time ---- */
+
+/* Starts where the last refresh stopped, like attach_new. */
+static void update_cpu_use(struct process_tree *t)
+{
+    uint64_t begin = clock_now_ns(), now = begin;
+    size_t from = t->next_cpu % t->n;
+
+    for (size_t i = 0; i < t->n && now - begin < CPU_BUDGET_NS; i++) {
+        struct tree_entry *e = &t->items[(from + i) % t->n];
+
+        t->next_cpu = from + i + 1;
+        if (!e->process || e->dead)
+            continue;
+        native_cpu_update(e->process, now);
+        now = clock_now_ns();
+    }
+}
+
+struct cpu_use sampled_tree_cpu_use(struct process_tree *t)
+{
+    struct cpu_use use = t->sampler->cpu_of_ended;
+
+    for (size_t i = 0; i < t->n; i++)
+        if (t->items[i].process)
+            native_cpu_finish(t->items[i].process, &use);
+    return use;
+}
+
 int sampled_tree_refresh(struct process_tree *t)
 {
     int r = process_tree_refresh(t);
 
-    return r == 0 && !t->manual_attach ? attach_new(t) : r;
+    if (r == 0 && !t->manual_attach)
+        r = t->one_at_a_time && t->subprocesses ? attach_one(t) : attach_new(t);
+    if (r == 0 && t->sampler->options.recording)
+        update_cpu_use(t);
+    return r;
 }
 
 /* ---- sampling ---- */
@@ -154,6 +277,13 @@ static int entry_sample(struct process_tree *t, struct tree_entry *e, process_si
     return r;
 }
 
+void sampled_tree_settle(struct process_tree *t)
+{
+    for (size_t i = 0; i < t->n; i++)
+        if (t->items[i].process && !t->items[i].dead)
+            process_settle(t->items[i].process);
+}
+
 int sampled_tree_sample(struct process_tree *t, process_sink sink, void *arg)
 {
     size_t left = 0;
@@ -162,15 +292,13 @@ int sampled_tree_sample(struct process_tree *t, process_sink sink, void *arg)
     for (size_t i = 0; i < t->n && r == 0; i++) {
         struct tree_entry *e = &t->items[i];
 
-        if (!e->process) {
-            left += !e->rejected && !e->is_profiler && !e->dead;
+        if (!e->process)
             continue;
-        }
         r = entry_sample(t, e, sink, arg);
         left += r != ERR_GONE;
         if (r != ERR_NOMEM && r <= 0)
             r = 0;
     }
     /* A root that is not Python may still start a Python process, or become one by exec. */
-    return r ? r : left || process_tree_root_alive(t) ? 0 : ERR_GONE;
+    return r ? r : left || process_tree_root_alive(t) || process_tree_has_python(t) ? 0 : ERR_GONE;
 }

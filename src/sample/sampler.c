@@ -5,6 +5,7 @@
 
 #include "base/hash.h"
 #include "base/hash_table.h"
+#include "target/proc.h"
 
 #include <stddef.h>
 #include <stdlib.h>
@@ -69,6 +70,7 @@ struct sampler *sampler_new(const struct sampler_options *options)
     if (!s)
         return NULL;
     s->options = *options;
+    s->since_ticks = proc_clock_ticks();
     s->pauser = (struct pauser){.nonblocking = options->nonblocking,
                                 .use_same_core = options->same_core,
                                 .want_idle = options->include_idle,

@@ -7,15 +7,27 @@
 #include "base/err.h"
 #include "base/intern.h"
 #include "pause/pause.h"
+#include "sample/native_cpu.h"
 #include "sample/trace.h"
 
+/* What a stack counts for. */
+enum sampler_mode {
+    SAMPLER_COUNT, /* one sample: py-spy's manner, --idle and --gil */
+    SAMPLER_CPU,   /* the CPU time that the thread has used since its last stack */
+    SAMPLER_WALL,  /* the time since its last stack, divided into running and waiting */
+    SAMPLER_GIL,   /* the time since the last tick, for the thread that holds the GIL */
+    SAMPLER_WAIT,  /* the time that it waited since its last stack */
+};
+
 struct sampler_options {
+    enum sampler_mode mode;
     bool nonblocking;     /* never stop a thread */
     bool include_idle;    /* include threads that are not in state R */
     bool gil_only;        /* only threads that hold the GIL */
     bool find_gil_holder; /* report which thread holds the GIL, and which wait for it */
     bool native;          /* include native frames */
     bool native_all;      /* also those of the interpreter, and threads without Python */
+    bool kernel_names;    /* show the kernel's name of a thread that has none in Python */
     bool same_core;       /* read running threads from their own core instead of with ptrace */
     unsigned locals;      /* read local variables: 0 none, 1 short values, 2 and more longer ones */
     bool show_secrets;
@@ -34,6 +46,7 @@ struct sampler {
     struct pauser pauser;
     /* Counters. */
     uint64_t stacks;                 /* passed to a sink */
+    uint64_t unweighted;             /* skipped because the thread has not run since its last stack */
     uint64_t idle;                   /* skipped because the thread was not in state R */
     uint64_t no_gil;                 /* skipped because the thread did not hold the GIL */
     uint64_t cut_locals;             /* with some variables not read */
@@ -42,7 +55,15 @@ struct sampler {
     uint64_t native_cut;             /* native stacks not unwound to the start of the thread */
     uint64_t native_failed;          /* stacks with Python frames that match no native frame */
     uint64_t errors[SAMPLER_ERRORS]; /* by code - ERR_NOMEM */
-    unsigned gil_looks;              /* at threads that may be about to wait for the GIL; bounded */
+    /* Time of all threads, in ns. */
+    uint64_t attributed_ns; /* CPU time that stacks were weighted with, */
+    uint64_t lost_ns;       /* CPU time without a stack */
+    uint64_t core_wait_ns;  /* time spent waiting for a CPU */
+    /* State. */
+    uint64_t tick_ns;            /* time that the current tick stands for */
+    uint64_t since_ticks;        /* when the session began, in clock ticks since boot */
+    unsigned gil_looks;          /* at threads that may be about to wait for the GIL; bounded */
+    struct cpu_use cpu_of_ended; /* of processes that are no longer sampled */
     struct func_table *funcs;
 };
 

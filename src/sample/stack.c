@@ -383,6 +383,7 @@ static int try_read(struct stack *st, const struct stack_source *src, struct sam
     if (r < 0)
         return r;
     st->active = pause.look.state == 'R';
+    st->kernel_state = pause.look.state;
     if (!st->active && !include_idle)
         return skip_idle(th, src, &pause);
     r = read_and_end_pause(st, src, th, &pause);
@@ -477,6 +478,7 @@ int stack_read_native(struct stack *st, const struct stack_source *src, struct s
     if (r < 0)
         return r;
     st->active = pause.look.state == 'R';
+    st->kernel_state = pause.look.state;
     if (!st->active && !include_idle)
         return skip_idle(th, src, &pause);
     capture_native(src, th, &pause);

@@ -21,6 +21,7 @@ struct stack {
     uint64_t checked_ns;  /* when the code objects were last checked for changes */
     uint64_t code_reads;  /* code_cache_reads() at the last stack */
     uint64_t new_code_ns; /* when code_cache_reads() last increased */
+    char kernel_state;    /* of task_look */
     bool active;          /* the thread was in state R, or has woken up since */
     bool need_ptrace;     /* the next try must use ptrace */
     bool retry_at_once;   /* the last try checked the run count only afterwards: see pause.check_after */

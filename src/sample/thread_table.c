@@ -9,6 +9,7 @@
 #include "base/hash.h"
 #include "base/hash_table.h"
 #include "base/log.h"
+#include "base/utf8.h"
 #include "target/core_file.h"
 #include "target/proc.h"
 
@@ -19,8 +20,10 @@
 #define MAX_WANTED   8 /* if more names are missing, read all */
 /* A thread sets its name when it first runs. Look for missing names again after this time, then after ten times as
  * long, and so on. Threads created by C code never get a name. */
-#define NAMES_RETRY_NS (10 * NS_PER_MS)
-#define NAMES_TRIES    3
+#define NAMES_RETRY_NS  (10 * NS_PER_MS)
+#define NAMES_TRIES     3
+#define MAX_KERNEL_NAME 64
+#define LEFT_MIN        64
 
 /* Threads that have no name yet. */
 struct unnamed_threads {
@@ -28,6 +31,97 @@ struct unnamed_threads {
     size_t n;
     bool is_new; /* at least one thread was not listed before */
 };
+
+/* Forgets threads that have ended. */
+static void drop_ended(struct thread_table *t, pid_t pid)
+{
+    size_t kept = 0;
+
+    for (size_t i = 0; i < t->n_left; i++) {
+        struct proc_stat st;
+
+        if (proc_stat_read(pid, t->left[i].tid, &st) == 0 && st.start_time == t->left[i].start_time)
+            t->left[kept++] = t->left[i];
+    }
+    t->n_left = kept;
+}
+
+/* Remembers how far the time of a thread has been attributed, in case that it calls Python again. Best effort. */
+static void leave_thread(struct thread_table *t, const struct sampled_thread *th, pid_t pid)
+{
+    if (!t->since_ticks || !th->os.tid || th->ended)
+        return;
+    if (t->n_left == t->cap_left && t->n_left >= LEFT_MIN)
+        drop_ended(t, pid);
+    if (grow_array((void **)&t->left, &t->cap_left, t->n_left + 1, sizeof(*t->left)) == 0)
+        t->left[t->n_left++] = (struct left_thread){th->os.tid, th->start_time, th->time};
+}
+
+static bool find_left(struct thread_table *t, struct sampled_thread *th)
+{
+    for (size_t i = 0; i < t->n_left; i++)
+        if (t->left[i].tid == th->os.tid && t->left[i].start_time == th->start_time) {
+            th->time = t->left[i].time;
+            th->time.is_new = th->time.was_elsewhere = true;
+            t->left[i] = t->left[--t->n_left];
+            return true;
+        }
+    return false;
+}
+
+static void thread_begin_time(struct thread_table *t, struct sampled_thread *th, pid_t pid)
+{
+    struct proc_stat st;
+
+    if (!t->since_ticks || !th->os.tid || proc_stat_read(pid, th->os.tid, &st) < 0)
+        return;
+    th->start_time = st.start_time;
+    if (!find_left(t, th))
+        thread_time_begin(&th->time, &th->os.task, st.start_time >= t->since_ticks, clock_now_ns());
+}
+
+static int compare_tids(const void *a, const void *b)
+{
+    pid_t x = *(const pid_t *)a, y = *(const pid_t *)b;
+
+    return (x > y) - (x < y);
+}
+
+bool tid_list_has(const struct tid_list *l, pid_t tid)
+{
+    return l->n && bsearch(&tid, l->items, l->n, sizeof(tid), compare_tids);
+}
+
+int thread_table_tids(const struct thread_table *t, struct tid_list *ret)
+{
+    free(ret->items);
+    *ret = (struct tid_list){.items = calloc(t->n + 1, sizeof(pid_t))};
+    if (!ret->items)
+        return ERR_NOMEM;
+    for (size_t i = 0; i < t->n; i++)
+        if (t->items[i].os.tid)
+            ret->items[ret->n++] = t->items[i].os.tid;
+    ret->complete = ret->n == t->n;
+    qsort(ret->items, ret->n, sizeof(pid_t), compare_tids);
+    return 0;
+}
+
+/* The name may contain any bytes. */
+const char *thread_kernel_name(struct intern *names, pid_t pid, pid_t tid)
+{
+    char *text = NULL, clean[3 * MAX_KERNEL_NAME];
+    const char *name = NULL;
+    size_t len = 0;
+
+    if (proc_read_file(pid, tid, "comm", &text, &len) == 0) {
+        len -= len && text[len - 1] == '\n';
+        if (len > MAX_KERNEL_NAME)
+            len = MAX_KERNEL_NAME;
+        name = intern_bytes(names, clean, utf8_clean(text, len, clean));
+    }
+    free(text);
+    return name;
+}
 
 /* Frees what a slot owns. */
 static void thread_drop(struct sampled_thread *th)
@@ -45,7 +139,8 @@ void thread_table_free(struct thread_table *t)
     hash_table_free(&t->by_tstate);
     free(t->names.items);
     free(t->tids);
-    *t = (struct thread_table){.core = t->core};
+    free(t->left);
+    *t = (struct thread_table){.core = t->core, .kernel_names = t->kernel_names, .since_ticks = t->since_ticks};
 }
 
 struct sampled_thread *thread_table_find(struct thread_table *t, addr_t tstate)
@@ -73,13 +168,14 @@ static struct sampled_thread *table_entry(struct thread_table *t, addr_t tstate)
 }
 
 /* Forgets the threads that were not seen in this round. */
-static void table_drop_unseen(struct thread_table *t)
+static void table_drop_unseen(struct thread_table *t, pid_t pid)
 {
     size_t kept = 0;
 
     hash_table_clear(&t->by_tstate);
     for (size_t i = 0; i < t->n; i++) {
         if (t->items[i].seen != t->round) {
+            leave_thread(t, &t->items[i], pid);
             thread_drop(&t->items[i]);
             continue;
         }
@@ -231,7 +327,20 @@ static uint64_t names_wait_ns(const struct thread_table *t)
     return wait_ns;
 }
 
-static int read_names(struct thread_table *t, const struct python *py, const struct py_threads *threads,
+/* The main thread's is that of the process. */
+static void read_kernel_name(const struct thread_table *t, pid_t pid, struct sampled_thread *th)
+{
+    const char *before = th->kernel_name;
+
+    if (!t->kernel_names || !th->os.tid || th->os.tid == pid)
+        return;
+    th->kernel_name = thread_kernel_name(t->kernel_names, pid, th->os.tid);
+    if (log_is_on(LOG_LEVEL_DEBUG) && th->kernel_name && th->kernel_name != before)
+        log_changed(LOG_LEVEL_DEBUG, "threads", th->tstate, th->os.tid, "tid %d: named %s by the kernel",
+                    (int)th->os.tid, th->kernel_name);
+}
+
+static int read_names(struct thread_table *t, const struct python *py, pid_t pid, const struct py_threads *threads,
                       const struct unnamed_threads *unnamed)
 {
     uint64_t begin = clock_now_ns(), begin_cpu = clock_cpu_ns();
@@ -262,6 +371,8 @@ static int read_names(struct thread_table *t, const struct python *py, const str
             log_changed(LOG_LEVEL_DEBUG, "threads", th->tstate, th->os.tid, "tid %d: named %s", (int)th->os.tid, name);
         if (th && name)
             th->name = name;
+        if (th && !th->name)
+            read_kernel_name(t, pid, th);
         if (th && !th->name && t->name_tries < NAMES_TRIES)
             t->names_retry_ns = begin + names_wait_ns(t);
     }
@@ -299,6 +410,7 @@ int thread_table_update(struct thread_table *t, const struct python *py, pid_t p
             thread_init(th, pid, t->core ? 0 : tid_of(t, py, pid, in_pid_ns, threads, thread), thread);
             if (!th->os.tid && !t->core && thread->native_id)
                 thread_init(th, pid, tid_after_fork(t, py, pid, in_pid_ns, threads, thread), thread);
+            thread_begin_time(t, th, pid);
             th->was_sampled = was_sampled;
             th->name = name;
             if (t->core)
@@ -313,6 +425,6 @@ int thread_table_update(struct thread_table *t, const struct python *py, pid_t p
             unnamed.ids[unnamed.n - 1] = thread->thread_id;
     }
     if (r == 0 && t->n > threads->n)
-        table_drop_unseen(t);
-    return r == 0 ? read_names(t, py, threads, &unnamed) : r;
+        table_drop_unseen(t, pid);
+    return r == 0 ? read_names(t, py, pid, threads, &unnamed) : r;
 }

@@ -10,6 +10,8 @@
 #include "python/gil.h"
 #include "python/names.h"
 #include "python/threads.h"
+#include "sample/thread_time.h"
+#include "sample/trace.h"
 
 #include <sys/types.h>
 
@@ -17,9 +19,10 @@ struct core_file;
 
 /* The stack found by the last sample of a thread. It is valid while the thread's run count is unchanged. */
 struct last_stack {
-    bool off_cpu;   /* the thread was off-CPU; while its run count equals os.stats, it has not run since */
-    bool active;    /* it counts as running anyway: only the sampler kept it off its core */
-    bool has_stack; /* `key` and the fields below are valid */
+    bool off_cpu;           /* the thread was off-CPU; while its run count equals os.stats, it has not run since */
+    bool active;            /* it counts as running anyway: only the sampler kept it off its core */
+    bool has_stack;         /* `key` and the fields below are valid */
+    enum trace_state state; /* what it waits for, if it is not active */
     uint64_t key;
     size_t n_frames;
     bool owns_gil;
@@ -44,12 +47,14 @@ struct generator_root {
 struct sampled_thread {
     addr_t tstate; /* 0: it is new */
     addr_t interp;
-    uint64_t thread_id; /* pthread_t */
-    uint64_t native_id; /* as Python stores it; a fork changes it */
-    const char *name;   /* NULL when unknown */
-    uint64_t seen;      /* the last round in which it was listed */
-    bool was_sampled;   /* at least once since it was first listed */
-    bool ended;         /* the kernel thread has ended; another thread may reuse the thread state */
+    uint64_t thread_id;      /* pthread_t */
+    uint64_t native_id;      /* as Python stores it; a fork changes it */
+    const char *name;        /* Python's; NULL when unknown */
+    const char *kernel_name; /* for a thread without a name; NULL: not read */
+    bool has_python;         /* of an entry without `tstate`, in native_threads.c: the thread has one in the table */
+    uint64_t seen;           /* the last round in which it was listed */
+    bool was_sampled;        /* at least once since it was first listed */
+    bool ended;              /* the kernel thread has ended; another thread may reuse the thread state */
     struct os_thread os;
     struct gil_locks gil; /* of the interpreter, if gil_found */
     bool gil_found;
@@ -57,11 +62,20 @@ struct sampled_thread {
     addr_t entry; /* where the C stack entered Python last; ENTRY_UNKNOWN; ENTRY_NONE: no frames; 0: never read */
     struct read_plan plan;
     struct generator_root generator_root;
+    struct thread_time time;
+    uint64_t start_time; /* in clock ticks since boot, if table.since_ticks is set */
     struct last_stack last;
 };
 
 struct tid_pair {
     pid_t inner, outer;
+};
+
+/* A thread that lost its thread state and runs on: C code that calls Python now and then. */
+struct left_thread {
+    pid_t tid;
+    uint64_t start_time;
+    struct thread_time time;
 };
 
 struct thread_table {
@@ -80,6 +94,19 @@ struct thread_table {
     struct tid_pair *tids;
     size_t n_tids, cap_tids;
     uint64_t tids_round; /* the round in which `tids` were read */
+    /* For `time` of each thread. */
+    uint64_t since_ticks; /* start of the recording in clock ticks since boot; 0: not a recording */
+    struct left_thread *left;
+    size_t n_left, cap_left;
+    struct intern
+        *kernel_names; /* where to keep the kernel's names of threads without a name; NULL: do not read them */
+};
+
+/* Sorted thread ids. */
+struct tid_list {
+    pid_t *items; /* the caller frees them */
+    size_t n;
+    bool complete; /* the kernel thread of every Python thread is known */
 };
 
 void thread_table_free(struct thread_table *t);
@@ -89,6 +116,13 @@ int thread_table_update(struct thread_table *t, const struct python *py, pid_t p
 
 /* True when thread_table_update should run even though no thread has started. */
 bool thread_table_needs_update(const struct thread_table *t, uint64_t now);
+
+/* Replaces the contents of `ret` with the kernel threads of all threads in the table. 0 or ERR_NOMEM. */
+int thread_table_tids(const struct thread_table *t, struct tid_list *ret);
+bool tid_list_has(const struct tid_list *l, pid_t tid);
+
+/* The kernel's name of a thread (/proc/PID/task/TID/comm), interned; NULL if it cannot be read. */
+const char *thread_kernel_name(struct intern *names, pid_t pid, pid_t tid);
 
 /* The entry of a thread that the last thread_table_update listed; NULL when there is none. */
 struct sampled_thread *thread_table_find(struct thread_table *t, addr_t tstate);

@@ -66,16 +66,36 @@ struct proc_info {
     struct trace_signal signal;
 };
 
+/* What a thread did in the time that a trace stands for. */
+enum trace_state {
+    TRACE_RUNNING,
+    TRACE_WAITING_FOR_CORE,
+    TRACE_WAITING_FOR_GIL,
+    TRACE_WAITING_FOR_DISK,
+    TRACE_SLEEPING, /* in --mode wall: blocked in any other way */
+    TRACE_WAITING_FOR_LOCK,
+    TRACE_WAITING_FOR_EVENTS,
+    TRACE_WAITING_FOR_IO,
+    TRACE_WAITING_FOR_CHILD,
+    TRACE_STOPPED,
+    TRACE_BLOCKED, /* in another system call */
+    TRACE_STATES
+};
+
 /* The stack of one thread at one instant. `frames` are innermost first. */
 struct trace {
     const struct proc_info *process;
     uint64_t thread_id;      /* threading.get_ident(), a pthread_t */
     pid_t os_thread_id;      /* 0 when unknown */
     const char *thread_name; /* NULL when unknown */
+    bool is_kernel_name;     /* `thread_name` is the kernel's name of a thread that has none in Python */
     bool active;             /* the thread was in state R before it was paused */
     bool owns_gil;
     bool waits_for_gil; /* asleep until it gets the GIL; not active */
     bool unsure;        /* read unpaused while the thread ran: the innermost frames are missing */
+    enum trace_state state;
+    uint64_t weight_ns; /* the time that it stands for; 0: one sampling interval */
+    uint64_t tick_ns;   /* the time since the last tick, as a multiple of the interval; 0: one */
     uint64_t key;       /* equal for equal stacks of one thread; never 0 */
     size_t n_frames;
     const struct frame *frames; /* NULL when `key` is in the receiver's known_keys */

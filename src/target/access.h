@@ -33,6 +33,9 @@ bool access_ptrace_filtered(void);
 /* True if we can read the target's memory at all. */
 bool access_can_read(struct mem *m, const struct proc_maps *maps);
 
+/* 0, or ERR_UNSUPPORTED with `note` filled if /proc is missing or shows another pid namespace. */
+int access_check_proc(struct err_note *note);
+
 /* Fills in `note` with the cause; returns ERR_PERMISSION. */
 int access_explain(pid_t pid, struct err_note *note);
 

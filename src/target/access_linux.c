@@ -175,6 +175,17 @@ int access_gather(pid_t pid, struct access_facts *ret)
     return 0;
 }
 
+int access_check_proc(struct err_note *note)
+{
+    struct stat st;
+
+    if (proc_is_ours())
+        return 0;
+    return err_because(
+        note, ERR_UNSUPPORTED,
+        &(struct err_facts){.reason = lstat("/proc/self", &st) == 0 ? REASON_PROC_FOREIGN : REASON_PROC_MISSING});
+}
+
 int access_explain(pid_t pid, struct err_note *note)
 {
     struct access_facts facts;

@@ -46,6 +46,9 @@ void launch_origin_read(struct launch_origin *ret);
 /* 0, or ERR_LAUNCH with `note` filled in if the program cannot be executed. */
 int launch_start(char *const argv[], const struct launch_options *options, struct launch *ret, struct err_note *note);
 
+/* Orphans that come later go to init again. */
+void launch_stop_adopting(void);
+
 /* Checks whether it has exited; reaps adopted orphans. */
 bool launch_poll(struct launch *l);
 /* Records an exit that another wait call has reaped. */

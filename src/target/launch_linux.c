@@ -102,6 +102,11 @@ int launch_start(char *const argv[], const struct launch_options *options, struc
     return err_because(note, ERR_LAUNCH, &(struct err_facts){.reason = REASON_EXEC, .path = argv[0], .error = error});
 }
 
+void launch_stop_adopting(void)
+{
+    prctl(PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0);
+}
+
 void launch_set_ended(struct launch *l, int status)
 {
     l->ended = true;

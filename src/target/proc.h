@@ -51,9 +51,15 @@ struct proc_status {
 /* Reads a whole small file of a process, NUL-terminated. The caller frees it. `tid` 0: of the process itself. */
 int proc_read_file(pid_t pid, pid_t tid, const char *name, char **ret_text, size_t *ret_len);
 
+/* True if /proc shows our own pid namespace. Elsewhere, a PID in /proc and the same PID in a system call mean different
+ * processes. */
+bool proc_is_ours(void);
+
 int proc_stat_read(pid_t pid, pid_t tid, struct proc_stat *ret);
 /* Parses the text of a stat file. */
 int proc_stat_parse(const char *text, struct proc_stat *ret);
+/* The time since boot, in the unit of proc_stat.start_time. */
+uint64_t proc_clock_ticks(void);
 /* False if the process has exited or its pid was reused. True if we cannot tell. */
 bool proc_is_alive(pid_t pid, uint64_t start_time);
 int proc_status_read(pid_t pid, pid_t tid, struct proc_status *ret);

@@ -73,12 +73,17 @@ static int read_and_close(int fd, char **ret_text, size_t *ret_len)
 int proc_read_file(pid_t pid, pid_t tid, const char *name, char **ret_text, size_t *ret_len)
 {
     char path[128];
+    int fd;
 
     if (tid)
         snprintf(path, sizeof(path), "/proc/%d/task/%d/%s", (int)pid, (int)tid, name);
     else
         snprintf(path, sizeof(path), "/proc/%d/%s", (int)pid, name);
-    return read_and_close(open(path, O_RDONLY | O_CLOEXEC), ret_text, ret_len);
+    /* A signal interrupts open(2) where a seccomp supervisor decides about it. */
+    do
+        fd = open(path, O_RDONLY | O_CLOEXEC);
+    while (fd < 0 && errno == EINTR);
+    return read_and_close(fd, ret_text, ret_len);
 }
 
 /* Parses the numbers of a stat line after the state; ignores signs. */
@@ -142,6 +147,15 @@ int proc_stat_read(pid_t pid, pid_t tid, struct proc_stat *ret)
     r = proc_stat_parse(text, ret);
     free(text);
     return r;
+}
+
+uint64_t proc_clock_ticks(void)
+{
+    uint64_t ticks = (uint64_t)sysconf(_SC_CLK_TCK);
+    struct timespec now;
+
+    clock_gettime(CLOCK_BOOTTIME, &now);
+    return (uint64_t)now.tv_sec * ticks + (uint64_t)now.tv_nsec / (NS_PER_S / ticks);
 }
 
 bool proc_is_alive(pid_t pid, uint64_t start_time)
@@ -498,6 +512,17 @@ uint64_t proc_cpu_ns(pid_t pid)
     if (clock_gettime(clock, &ts) < 0)
         return 0;
     return (uint64_t)ts.tv_sec * NS_PER_S + (uint64_t)ts.tv_nsec;
+}
+
+bool proc_is_ours(void)
+{
+    char link[32];
+    ssize_t len = readlink("/proc/self", link, sizeof(link) - 1);
+
+    if (len <= 0)
+        return false;
+    link[len] = '\0';
+    return strtol(link, NULL, 10) == getpid();
 }
 
 /* ADDR_NO_RANDOMIZE of personality(2), or kernel.randomize_va_space. */

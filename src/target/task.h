@@ -45,8 +45,19 @@ static inline bool sched_stats_equal(const struct sched_stats *a, const struct s
     return a->run_count == b->run_count && a->run_ns == b->run_ns;
 }
 
+/* How often the kernel has taken the thread off a CPU: because it blocked, or to run another one. While the thread runs, the
+ * sum is one less than its run count. ERR_UNSUPPORTED when unknown. */
+struct task_switches {
+    uint64_t blocked, preempted;
+};
+
+int task_switches(const struct task *t, struct task_switches *ret);
+
 /* Stack pointer and program counter of a thread that sleeps in a system call. */
 int task_waits_at(struct task *t, uint64_t *ret_sp, uint64_t *ret_pc);
+
+/* The number of the system call that a thread sleeps in, and its first argument. -1 if it is awake, or if we may not know. */
+long task_syscall(struct task *t, uint64_t *ret_argument);
 
 /* The address of the futex that a thread sleeps on, and its stack pointer. ERR_TORN if it is awake; ERR_UNSUPPORTED if it
  * sleeps for another reason, or if we may not know: this needs the same permission as reading the memory. */

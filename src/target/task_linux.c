@@ -6,6 +6,7 @@
 #include "base/err.h"
 #include "base/log.h"
 #include "target/descriptors.h"
+#include "target/proc.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -126,6 +127,27 @@ int task_sched_stats(struct task *t, struct sched_stats *ret)
     return 0;
 }
 
+static uint64_t number_after(const char *text, const char *name)
+{
+    const char *p = proc_status_field(text, name);
+
+    p += strspn(p, " \t");
+    return parse_number(&p);
+}
+
+int task_switches(const struct task *t, struct task_switches *ret)
+{
+    char buf[4096];
+    ssize_t got = read_file(t, -1, "status", buf, sizeof(buf) - 1);
+
+    if (got <= 0)
+        return ERR_UNSUPPORTED;
+    buf[got] = '\0';
+    ret->blocked = number_after(buf, "voluntary_ctxt_switches");
+    ret->preempted = number_after(buf, "nonvoluntary_ctxt_switches");
+    return 0;
+}
+
 /* "NR ARG1 … ARG6 SP PC", or "running": proc_pid_syscall(5). */
 static int read_syscall(struct task *t, char *buf, size_t size)
 {
@@ -154,6 +176,16 @@ int task_waits_at(struct task *t, uint64_t *ret_sp, uint64_t *ret_pc)
     *ret_sp = sp;
     *ret_pc = pc;
     return 0;
+}
+
+long task_syscall(struct task *t, uint64_t *ret_argument)
+{
+    char buf[256];
+    long number;
+
+    if (read_syscall(t, buf, sizeof(buf)) < 0 || sscanf(buf, "%ld %" SCNx64, &number, ret_argument) != 2)
+        return -1;
+    return number;
 }
 
 /* restart_syscall(2) resumes a futex call with a timeout that a signal or ptrace has interrupted. The registers still

@@ -40,18 +40,6 @@ static pid_t newest_pid(int fd)
     return pid > 0 && pid <= INT32_MAX ? (pid_t)pid : 0;
 }
 
-/* True if /proc shows our own pid namespace. */
-static bool proc_is_ours(void)
-{
-    char link[32];
-    ssize_t len = readlink("/proc/self", link, sizeof(link) - 1);
-
-    if (len <= 0)
-        return false;
-    link[len] = '\0';
-    return strtol(link, NULL, 10) == getpid();
-}
-
 static int compare_pids(const void *a, const void *b)
 {
     pid_t x = *(const pid_t *)a, y = *(const pid_t *)b;

@@ -87,6 +87,15 @@ int process_tree_drop_dead(struct process_tree *t)
     return 0;
 }
 
+static void close_watch(struct process_tree *t)
+{
+    if (t->watching) {
+        new_pids_close(&t->new_pids);
+        proc_connector_close(&t->connector);
+    }
+    t->watching = false;
+}
+
 void process_tree_free(struct process_tree *t)
 {
     for (size_t i = 0; i < t->n; i++) {
@@ -96,10 +105,7 @@ void process_tree_free(struct process_tree *t)
     for (size_t i = 0; i < PROCESS_TREE_PAST; i++)
         process_node_release(t->past[i].node);
     process_node_free_all(&t->pinned);
-    if (t->watching) {
-        new_pids_close(&t->new_pids);
-        proc_connector_close(&t->connector);
-    }
+    close_watch(t);
     free(t->prior_children);
     free(t->items);
     hash_table_free(&t->by_pid);
@@ -131,10 +137,32 @@ bool process_tree_has_only_root(const struct process_tree *t)
 
 bool process_tree_has_python(const struct process_tree *t)
 {
-    for (size_t i = 1; i < t->n; i++)
-        if (!t->items[i].is_profiler && !t->items[i].dead && (t->items[i].process || !t->items[i].rejected))
+    bool any = !t->one_at_a_time || !t->followed.pid || process_tree_root_alive(t);
+
+    for (size_t i = 1; i < t->n; i++) {
+        const struct tree_entry *e = &t->items[i];
+
+        if (!e->is_profiler && !e->dead && (e->process || !e->rejected) &&
+            (any || e->process || e->image == t->followed.image))
             return true;
+    }
     return false;
+}
+
+struct tree_entry *process_tree_followed(const struct process_tree *t)
+{
+    struct tree_entry *e = t->followed.pid ? process_tree_find(t, t->followed.pid) : NULL;
+
+    return e && e->start_time == t->followed.start_time && !e->dead ? e : NULL;
+}
+
+int process_tree_keep_root(struct process_tree *t)
+{
+    for (size_t i = 1; i < t->n; i++)
+        t->items[i].dead = true;
+    close_watch(t);
+    t->subprocesses = false;
+    return process_tree_drop_dead(t);
 }
 
 bool process_tree_is_our_ancestor(const struct process_tree *t, const struct tree_entry *e)

@@ -19,10 +19,10 @@ def read_flamegraph(text):
     assert "<!DOCTYPE svg" in text
     names, total = set(), 0
     for title in xml.fromstring(text[text.index("<?xml"):].encode()).iter(SVG + "title"):
-        match = re.match(r"^(.*) \(([\d,]+) samples?, ([\d.]+)%\)$", title.text or "")
+        match = re.match(r"^(.*) \(([\d,.]+) (?:samples?|s), ([\d.]+)%\)$", title.text or "")
         if match:
             names.add(match.group(1).partition(" (")[0])
-            total = max(total, int(match.group(2).replace(",", "")))
+            total = max(total, float(match.group(2).replace(",", "")))
     return names, total
 
 

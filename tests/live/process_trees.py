@@ -3,7 +3,7 @@ import re
 import subprocess
 
 import pytest
-from program import TARGETS
+from program import TARGETS, UNATTRIBUTED
 
 # How spyglass learns of new processes: from the process connector; from the newest PID; where /proc/loadavg is emulated
 # (as by lxcfs), from a listing of /proc; and that without the kernel's lists of children.
@@ -33,6 +33,8 @@ def read_tree(text):
     rows = []
     for line in text.splitlines():
         stack, _, count = line.rpartition(" ")
+        if stack == UNATTRIBUTED or count == "0":  # a remark
+            continue
         chain = []
         while True:
             match = PROCESS.match(stack)

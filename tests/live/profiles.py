@@ -13,7 +13,7 @@ import time
 import xml.etree.ElementTree as xml
 
 from processes import descendants, exe, parents
-from program import SPYGLASS, WAIT, finish, run, start, wait_until
+from program import SPYGLASS, UNATTRIBUTED, WAIT, finish, run, start, wait_until
 
 FORMATS = ["raw", "flamegraph", "speedscope", "chrometrace"]
 EXTENSION = {"raw": "txt", "flamegraph": "svg", "speedscope": "json", "chrometrace": "json"}
@@ -43,9 +43,9 @@ def read_flamegraph(text):
     assert not re.search(r"""(href|src)=["']https?:""", text), "the picture must work offline"
     counts, total = collections.Counter(), 0
     for title in xml.fromstring(text).iter(SVG + "title"):
-        match = re.match(r"^(.*) \(([\d,]+) samples?, ([\d.]+)%\)$", title.text or "")
+        match = re.match(r"^(.*) \(([\d,.]+) (?:samples?|s), ([\d.]+)%\)$", title.text or "")
         if match:
-            n = int(match.group(2).replace(",", ""))
+            n = float(match.group(2).replace(",", ""))
             counts[match.group(1).partition(" (")[0]] += n
             total = max(total, n)
     return counts, total
@@ -53,7 +53,7 @@ def read_flamegraph(text):
 
 def read_speedscope(text):
     data = json.loads(text)
-    assert set(data) >= {"$schema", "profiles", "shared", "activeProfileIndex", "exporter", "name"}
+    assert set(data) == {"$schema", "profiles", "shared", "exporter", "name"}
     frames = data["shared"]["frames"]
     counts, total = collections.Counter(), 0
     for profile in data["profiles"]:
@@ -61,11 +61,11 @@ def read_speedscope(text):
         assert len(profile["samples"]) == len(profile["weights"])
         assert profile["startValue"] <= profile["endValue"]
         for sample, weight in zip(profile["samples"], profile["weights"]):
-            total += weight
+            total += weight if sample else 0
             for name in {frames[i]["name"] for i in sample}:
                 counts[name] += weight
     for frame in frames:
-        assert set(frame) == {"name", "file", "line", "col"}
+        assert set(frame) == {"name", "file", "line"}
     return counts, total
 
 
@@ -99,6 +99,8 @@ def raw_stacks(text):
     stacks = collections.Counter()
     for line in text.splitlines():
         stack, _, n = line.rpartition(" ")
+        if stack == UNATTRIBUTED or n == "0":  # a remark
+            continue
         stacks[tuple(part.rpartition(" (")[0] if part.endswith(")") else part for part in stack.split(";"))] += int(n)
     return stacks
 
@@ -109,7 +111,8 @@ def speedscope_stacks(text):
     stacks = collections.Counter()
     for profile in data["profiles"]:
         for sample, weight in zip(profile["samples"], profile["weights"]):
-            stacks[tuple(names[i] for i in sample)] += weight
+            if sample:
+                stacks[tuple(names[i] for i in sample)] += weight
     return stacks
 
 
@@ -135,11 +138,11 @@ def flamegraph_stacks(text):
     boxes = []
     for group in xml.fromstring(text).iter(SVG + "g"):
         title, rect = group.find(SVG + "title"), group.find(SVG + "rect")
-        match = title is not None and re.match(r"^(.*) \(([\d,]+) samples?, [\d.]+%\)$", title.text or "")
+        match = title is not None and re.match(r"^(.*) \(([\d,.]+) (?:samples?|s), [\d.]+%\)$", title.text or "")
         if match and rect is not None:
             x, width = (float(rect.get(key).rstrip("%")) for key in ("x", "width"))
             boxes.append((int(rect.get("y")), x + width / 2, x, x + width, match.group(1).partition(" (")[0],
-                          int(match.group(2).replace(",", ""))))
+                          float(match.group(2).replace(",", ""))))
     root = next(box for box in boxes if box[4] == "all")
     rows = sorted({box[0] for box in boxes}, key=lambda y: abs(y - root[0]))
     stacks = collections.Counter()
@@ -158,15 +161,22 @@ STACKS = {"raw": raw_stacks, "speedscope": speedscope_stacks, "chrometrace": chr
 
 # ---- recording ----
 
+def read_none(result):
+    """True if a short recording on a busy machine had a few ticks, and each came while the interpreter was changing."""
+    return result.status == 1 and "stacks could be read" in result.err
+
+
 def record_enough(enough, *args, out, program=SPYGLASS, wrapper=(), first=0.3, **options):
     """Records with -d, doubling the duration, until enough(text of the file) holds. Returns the text and the Result.
     `wrapper` is a command that runs the program."""
     seconds = first
     while True:
         command = [*wrapper, program, "record", *args, "-d", seconds, "-o", out]
-        result = run(*command[1:], program=command[0], **options).check()
-        text = pathlib.Path(out).read_text(encoding="utf-8")
-        if enough(text):
+        result = run(*command[1:], program=command[0], **options)
+        if not read_none(result):
+            result.check()
+        text = "" if read_none(result) else pathlib.Path(out).read_text(encoding="utf-8")
+        if not read_none(result) and enough(text):
             return text, result
         seconds *= 2
         assert seconds < WAIT, "not enough samples: %s\n%s" % (result, text[-2000:])
@@ -209,9 +219,10 @@ def record_native(target, out, format, enough, *flags):
     Returns the stacks and the number of samples."""
     stacks, samples, seconds = collections.Counter(), 0, 0.3
     while True:
-        result = run("record", "--native", "--pid", target.pid, "-d", seconds, "-f", format, "-o", out, *flags).check()
-        samples += int(re.search(r"Samples: (\d+)", result.messages).group(1))
-        stacks.update(STACKS[format](out.read_text()))
+        result = run("record", "--native", "--pid", target.pid, "-d", seconds, "-f", format, "-o", out, *flags)
+        if not read_none(result):
+            samples += int(re.search(r"Samples: (\d+)", result.check().messages).group(1))
+            stacks.update(STACKS[format](out.read_text()))
         if samples and (enough(stacks) if callable(enough) else samples >= enough):
             return stacks, samples
         seconds *= 2

@@ -11,6 +11,7 @@ TARGETS = ROOT / "tests" / "targets"
 SPYGLASS = pathlib.Path(os.environ.get("SPYGLASS", ROOT / "build" / "spyglass")).resolve()
 PY_SPY = SPYGLASS.parent / "py-spy"
 SANITIZED = b"__asan_init" in SPYGLASS.read_bytes() if SPYGLASS.exists() else False
+UNATTRIBUTED = "[unattributed CPU time]"  # a line of a raw profile for CPU time that belongs to no stack
 WAIT = 300  # seconds; whatever takes longer counts as a hang, however busy the machine is
 
 # nohup and background jobs of a shell ignore these signals, and every process started here would inherit that.

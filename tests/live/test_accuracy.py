@@ -4,37 +4,18 @@ import re
 import subprocess
 import time
 
+import chain_stacks
 import pytest
+from chain_stacks import NOT_SURE, impossible, is_possible, read
 from processes import run_seconds
 from profiles import Recording, record_enough
 from program import SPYGLASS, TARGETS, WAIT, clean_env, run, wait_until
 from pythons import DEBIAN, NEWEST_HOST
 from share_check import check_shares
 
-KINDS = ["plain", "method", "nested", pytest.param("generator", marks=pytest.mark.since(3, 5)),
-         pytest.param("coroutine", marks=pytest.mark.since(3, 5)), "exec"]
-NOT_SURE = "[unverified]"
+SINCE = {"generator": (3, 5), "coroutine": (3, 5)}
+KINDS = [pytest.param(kind, marks=pytest.mark.since(*SINCE.get(kind, (2, 7)))) for kind in chain_stacks.KINDS]
 MODES = {"default": [], "nonblocking": ["--nonblocking"]}
-
-
-def is_possible(names):
-    """True for a possible stack of chains.py: from the root down one chain without a gap. `make` is where exec
-    works."""
-    if names[-1] == NOT_SURE:
-        names = names[:-1]
-    if names[0] != "<module>":
-        return False
-    if names[:3] != ["<module>", "main", "turn"][:len(names)]:
-        return not any(re.match(r"c\d+_f\d", name) for name in names)  # it is starting: no chain has been called yet
-    chain = re.match(r"(c\d+)_f0$", names[3]) if len(names) > 3 else None
-    return len(names) <= 3 or bool(chain) and names[3:] == ["%s_f%d" % (chain.group(1), k) for k in range(len(names) - 3)]
-
-
-def read(text):
-    """The stacks of a raw profile: (function names, samples)."""
-    for line in text.splitlines():
-        stack, _, n = line.rpartition(" ")
-        yield [part.partition(" (")[0].rpartition(".")[2] for part in stack.split(";")], int(n)
 
 
 def samples_of(text):
@@ -52,7 +33,7 @@ def test_checker():
 
 
 def check_chains(text):
-    wrong = [(names, n) for names, n in read(text) if not is_possible(names)]
+    wrong = impossible(text)
     assert not wrong, wrong[:5]
 
 
@@ -73,7 +54,7 @@ def test_chains_nonblocking(spawn, tmp_path, python, kind):
     target = spawn(python, "chains.py", kind)
     text, _ = record_enough(lambda text: samples_of(text) > 20000, "--pid", target.pid, "-r", 20000, "--nolineno", "-f", "raw",
                             "--nonblocking", out=tmp_path / "out.txt", first=1)
-    wrong = [(names, n) for names, n in read(text) if not is_possible(names)]
+    wrong = impossible(text)
     mean = samples_of(text) * limit / 1000000
     assert sum(n for _, n in wrong) <= mean + 5 * mean ** 0.5, wrong[:5]
 
@@ -88,7 +69,7 @@ def pinned(*allowed):
 
 def ways(result):
     """How the stacks were read, from the --verbose line."""
-    match = re.search(r"same core (\d+), ptrace (\d+), asleep (\d+), unpaused (\d+)", result.out)
+    match = re.search(r"same core (\d+), ptrace (\d+), asleep (\d+), unpaused (\d+)", result.messages)
     return dict(zip(("core", "held", "asleep", "unheld"), map(int, match.groups())))
 
 
@@ -163,7 +144,7 @@ def test_unpaused_if_ptrace_is_refused(apart, tmp_path):
         tracer.terminate()
         tracer.wait()
     assert found["core"] == found["held"] == 0, result
-    assert "Could not pause the process" in result.out
+    assert "Could not pause the process" in result.messages
 
 
 # ---- deterministic versions of the statistical tests ----

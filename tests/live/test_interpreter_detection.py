@@ -3,6 +3,7 @@ import pathlib
 import subprocess
 
 import pytest
+from profiles import Recording, seen
 from program import TARGETS, run
 from pythons import DEBIAN, HOSTS, PYTHONS
 from stacks import compare
@@ -119,3 +120,66 @@ def test_static(launch, places, tmp_path, kind, library, symbols):
         subprocess.run(["strip", "--strip-all", program], check=True)
     code = EMBED_CODE % {"dir": str(places(DEBIAN.root))}
     compare(launch([program], env={"EMBED_CODE": code}))
+
+
+@pytest.fixture
+def loads_library(tmp_path):
+    """A program that loads a library and starts a child: see loads_library.c."""
+    subprocess.run(["gcc", TARGETS / "loads_library.c", "-o", tmp_path / "server", "-ldl"], check=True)
+    return tmp_path / "server"
+
+
+def stand_in(path, *flags):
+    """A library or program that looks like PyPy to spyglass, because PyPy itself may not be installed."""
+    source = path.parent / "stand_in.c"
+    source.write_text("#include <unistd.h>\nint pypy_execute_source(char *s) { return !s; }\n"
+                      "int main(void) { write(1, \"{}\\n\", 3); for (;;) pause(); }\n")
+    subprocess.run(["gcc", "-w", source, "-o", path, *flags], check=True)
+    return path
+
+
+def make_pypy(kind, place, server):
+    """The command of a process that runs PyPy, or looks like that."""
+    if kind == "library name":
+        return [server, stand_in(place / "libpypy3.10-c.so", "-shared", "-fPIC", "-s", "-fvisibility=hidden")]
+    if kind == "library symbol":
+        return [server, stand_in(place / "renamed.so", "-shared", "-fPIC")]
+    if kind == "program symbol":
+        return [stand_in(place / "renamed", "-rdynamic")]
+    return [stand_in(place / "pypy3.10", "-s")]
+
+
+@pytest.mark.parametrize("kind", ["library name", "library symbol", "program symbol", "program name"])
+def test_pypy(launch, loads_library, tmp_path, kind):
+    target = launch(make_pypy(kind, tmp_path, loads_library))
+    for args in (["dump"], ["record", "-o", tmp_path / "x.svg"]):
+        result = run(*args, "--pid", target.pid).check(1)
+        assert "process %d runs PyPy (" % target.pid in result.err and "which spyglass does not support" in result.err, result
+        assert "Supported versions: CPython" in result.err and result.err.count("Error") == 1, result
+
+
+def loaded_only(python, server):
+    """The command of a server that loads libpython, whose child runs that Python."""
+    library, = python.library_dir.glob("libpython%d.%d*.so" % python.version)
+    return [server, library]
+
+
+@pytest.mark.parametrize("shared", SHARED, ids=repr)
+def test_loaded_but_not_initialized(launch, loads_library, tmp_path, shared):
+    """A process that has loaded libpython without initializing it is not about to start Python."""
+    target = launch(loaded_only(shared, loads_library))
+    words = "process %d has loaded Python %d.%d (" % (target.pid, *shared.version)
+    for args in (["dump"], ["record", "-o", tmp_path / "x.svg"]):
+        result = run(*args, "--pid", target.pid).check(1)
+        assert words in result.err and "but has not initialized it" in result.err and "--subprocesses" in result.err, result
+
+
+@pytest.mark.parametrize("shared", SHARED, ids=repr)
+def test_children_of_loaded(launch, loads_library, script, tmp_path, shared):
+    """Its children are shown and recorded."""
+    target = launch([*loaded_only(shared, loads_library), *shared.command, script(shared, "busy.py")])
+    result = run("dump", "--subprocesses", "--pid", target.pid).check()
+    assert "root (" in result.out and "): it has loaded Python but has not initialized it\n" in result.err, result
+    recording = Recording(tmp_path / "x.txt", "--subprocesses", "--pid", target.pid, "-f", "raw")
+    recording.until(seen("root"))
+    recording.stop()

@@ -59,11 +59,11 @@ def launch(out, *args, program=SPYGLASS, flags=(), **options):
 
 
 def wait_line(process, text):
-    """Reads the standard output of the profiler up to a line that contains the text."""
-    for line in iter(process.stdout.readline, b""):
+    """Reads the standard error of the profiler up to a line that contains the text."""
+    for line in iter(process.stderr.readline, b""):
         if text in line:
             return
-    raise AssertionError("no %r: %r" % (text, process.stderr.read()))
+    raise AssertionError("no %r: %r" % (text, process.stdout.read()))
 
 
 def lives(pid):
@@ -72,6 +72,21 @@ def lives(pid):
 
 def send(process, number):
     os.kill(process.pid, number)
+
+
+# --- output ---
+
+@pytest.mark.parametrize("program", [SPYGLASS, PY_SPY], ids=["spyglass", "py-spy"])
+def test_program_output(tmp_path, program):
+    """Standard output belongs to the launched program. Callers of py-spy read its messages there."""
+    out = tmp_path / "out"
+    process = start("record", "-f", "raw", "-o", out, "--", *DEBIAN.command, "-c", "print('printed', flush=True)\n" + WORK_UNTIL_INPUT,
+                    program=program, stdin=subprocess.PIPE)
+    wait_samples(process, out)
+    result = finish(process).check()
+    messages = result.out if program is PY_SPY else result.err
+    assert "Sampling process" in messages and "Wrote raw flamegraph data" in messages, result
+    assert program is PY_SPY or result.out == "printed\n", result
 
 
 # --- signals ---
@@ -137,7 +152,7 @@ def test_second_signal_ends_wait(tmp_path, script):
         assert process.returncode == 0 and lives(pid)
     finally:
         os.kill(pid, signal.SIGKILL)
-    assert b"still running (PID %d)" % pid in process.communicate()[0]
+    assert b"still running (PID %d)" % pid in process.communicate()[1]
 
 
 def test_simultaneous_signals_count_once(tmp_path, script):
@@ -156,7 +171,7 @@ def test_simultaneous_signals_count_once(tmp_path, script):
     assert process.poll() is None
     os.kill(pid, signal.SIGKILL)
     result = finish(process)
-    assert result.status == 137 and "still running" not in result.out, result
+    assert result.status == 137 and "still running" not in result.err, result
 
 
 def test_group_signal(tmp_path, script):
@@ -232,7 +247,7 @@ def test_duration_keeps_program_running(tmp_path):
         assert out.exists()
     finally:
         os.kill(pid, signal.SIGKILL)
-    assert b"still running (PID %d)" % pid in process.communicate()[0]
+    assert b"still running (PID %d)" % pid in process.communicate()[1]
 
 
 def test_duration_and_wait(tmp_path):

@@ -11,7 +11,7 @@ import xml.etree.ElementTree
 
 import pytest
 
-from processes import process_state
+from processes import at_rest, process_state
 from profiles import record_enough
 from program import PY_SPY, SANITIZED, SPYGLASS, WAIT, clean_env, run, wait_until
 from pythons import DEBIAN
@@ -103,11 +103,11 @@ def test_partial_reads(files):
 
 def test_messages(files):
     result = merge(files, "-o", "all.svg", "a.txt", "b.txt").check()
-    assert result.out == "spyglass> Wrote flamegraph data to 'all.svg'. Samples: 108\nspyglass> Open it in a browser: all.svg\n"
+    assert not result.out and result.err == "spyglass> Wrote flamegraph data to 'all.svg'. Samples: 108\nspyglass> Open it in a browser: all.svg\n"
     result = merge(files, "-o", "all.svg", "--title", "<b>", "a.txt", program=PY_SPY).check()
     assert result.out.startswith("py-spy> Wrote ") and "<title>&lt;b&gt;</title>" in (files / "all.svg").read_text()
     result = merge(files, "a.txt").check()
-    assert re.search(r"Wrote flamegraph data to 'merged-\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d.svg'", result.out), result
+    assert re.search(r"Wrote flamegraph data to 'merged-\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d.svg'", result.err), result
     shown = json.loads(merge(files, "-o", "-", "-f", "speedscope", "-r", "50", "b.txt").check().out)
     assert shown["profiles"][0]["endValue"] == 7 / 50 and shown["name"] == "1 profile"
 
@@ -118,14 +118,12 @@ def test_messages(files):
     (["."], "is a directory"),
     (["a.txt", "bad.txt"], "bad.txt, line 2: expected a stack, a space and a count"),
     (["big.txt"], "big.txt, line 1: the count is too large"),
-    (["empty.txt"], "No stack counts found"),
     (["-o", "nowhere/x.svg", "a.txt"], "the directory 'nowhere' does not exist"),
     (["esc\x1b[31m.txt"], "esc\\x1b[31m.txt"),
 ])
 def test_errors(args, words, files):
     (files / "bad.txt").write_text("f 1\nno count\nf 2\n")
     (files / "big.txt").write_text("f 99999999999999999\n")
-    (files / "empty.txt").write_text("")
     out = [] if "-o" in args else ["-o", "out.svg"]
     (files / "out.svg").write_text("as it was")
     result = merge(files, *out, *args).check(1)
@@ -144,6 +142,27 @@ def test_empty_profile(files):
     assert merge(files, "-f", "raw", "-o", "-", "empty.txt").check().out == ""
     assert json.loads(merge(files, "-f", "speedscope", "-o", "-", "empty.txt").check().out)["profiles"] == []
     assert json.loads(merge(files, "-f", "chrometrace", "-o", "-", "empty.txt").check().out) == []
+    result = merge(files, "-o", "x.svg", "empty.txt").check()
+    assert "No stack counts found: the input contains no stacks" in result.err, result
+    assert "No stack counts found: the input contains no stacks" in (files / "x.svg").read_text()
+
+
+@pytest.mark.parametrize("program", [SPYGLASS, PY_SPY], ids=["spyglass", "py-spy"])
+def test_empty_recording(spawn, tmp_path, program):
+    """merge accepts a recording without samples, and passes on why it is empty."""
+    target = spawn(DEBIAN, "situations.py", "plain")
+    run("record", "-d", "0.5", "--pid", at_rest(target.pid), "-o", tmp_path / "a.txt", program=program).check()
+    text = (tmp_path / "a.txt").read_text()
+    assert re.fullmatch(r"\[No stack counts found: all \d+ stacks were idle.*\] 0\n", text), text
+    assert merge(tmp_path, "-f", "raw", "-o", "-", "a.txt", program=program).check().out == text
+    for word in ("a.txt", "node 1=a.txt"):
+        result = merge(tmp_path, "-o", "all.svg", word, program=program).check()
+        assert "stacks were idle" in (tmp_path / "all.svg").read_text() and "stacks were idle" in result.messages, result
+        shown = json.loads(merge(tmp_path, "-f", "speedscope", "-o", "-", word, program=program).check().out)
+        assert shown["profiles"] == [] and "stacks were idle" in shown["name"]
+        assert json.loads(merge(tmp_path, "-f", "chrometrace", "-o", "-", word, program=program).check().out) == []
+    (tmp_path / "b.txt").write_text("f (a.py:1) 3\n")
+    assert merge(tmp_path, "-f", "raw", "-o", "-", "a.txt", "b.txt").check().out == "f (a.py:1) 3\n"
 
 
 def limited():
@@ -164,7 +183,7 @@ def test_many_lines(files):
         for i in range(100000):
             file.write("root %d;f%d (a%d.py:%d);g%d (b.py:%d) %d\n" % (i % 20000, i, i % 99, i + 1, i % 1000, i % 7, i % 3 + 1))
     result = merge(files, "-o", "x.svg", "many.txt", preexec_fn=None if SANITIZED else limited).check()
-    assert "Samples: %d" % sum(i % 3 + 1 for i in range(100000)) in result.out
+    assert "Samples: %d" % sum(i % 3 + 1 for i in range(100000)) in result.err
     assert (files / "x.svg").stat().st_size < 4 << 20
 
 
@@ -176,8 +195,8 @@ def test_ends_with_its_parent(spawn, tmp_path):
     out = tmp_path / "out.txt"
     code = ("import os, subprocess, sys\n"
             "child = subprocess.Popen([sys.argv[1], 'record', '--pid', sys.argv[2], '-o', sys.argv[3], '--with-parent',"
-            " str(os.getpid())], stdout=subprocess.PIPE)\n"
-            "child.stdout.readline()\n"
+            " str(os.getpid())], stderr=subprocess.PIPE)\n"
+            "child.stderr.readline()\n"
             "print(child.pid, flush=True)\n"
             "sys.stdin.readline()\n")
     parent = subprocess.Popen([DEBIAN.command[0], "-c", code, SPYGLASS, str(target.pid), out], stdin=subprocess.PIPE,
@@ -197,6 +216,6 @@ def test_ends_with_its_parent(spawn, tmp_path):
 def test_parent_already_gone(spawn, tmp_path):
     target = spawn(DEBIAN, "busy.py")
     result = run("record", "--pid", target.pid, "-o", tmp_path / "x.txt", "--with-parent", "1").check()
-    assert "because the parent process exited" in result.out
+    assert "because the parent process exited" in result.err
     _, result = record_enough(lambda text: "root" in text, "--pid", target.pid, "--with-parent", os.getpid(), out=tmp_path / "y.txt")
-    assert "because" not in result.out
+    assert "because" not in result.err

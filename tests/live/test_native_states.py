@@ -11,7 +11,7 @@ import subprocess
 import pytest
 from native_stacks import check_native, directory, python_only, settle
 from processes import at_rest, task_states
-from profiles import raw_stacks, record_native
+from profiles import raw_stacks, record_enough, record_native
 from program import PY_SPY, SPYGLASS, WAIT, run, start, wait_until
 from pythons import DEBIAN, NEWEST_HOST, PYTHONS, ROOT
 from stacks import parse_text, rows
@@ -95,6 +95,35 @@ def test_record_all(spawn_c, tmp_path, python):
     main, = names.values()  # without the module threading, the main thread has no name
     assert [n for n in worker if n.startswith("worker_")] == ["worker_main", "worker_loop", "worker_wait"], worker
     assert "_start" in main and "spin_here" in main, main
+
+
+@pytest.mark.parametrize("situation, name, function", [("by_turns", "by-turns", "in_turn"),
+                                                       ("named_by_turns", "named-in-python", "in_named_turn")])
+def test_one_root(spawn_c, tmp_path, python, situation, name, function):
+    """A thread that has a Python thread state now and then has one root: under Python's name, else the kernel's."""
+    target = spawn_c(python, situation)
+
+    def both(text):
+        stacks = raw_stacks(text)
+        return (any(part.endswith(function) for stack in stacks for part in stack) and
+                any("worker_by_turns" in stack and "call_outer" not in stack for stack in stacks))
+
+    text, _ = record_enough(both, "--pid", target.pid, "--native-all", "--threads", "-f", "raw", out=tmp_path / "out")
+    stacks = raw_stacks(text)
+    workers = {stack[0] for stack in stacks if not stack[0].startswith("thread (%d)" % target.pid)}
+    assert len(workers) == 1 and workers.pop().endswith("): " + name), stacks
+
+
+def test_kernel_name(spawn_c, tmp_path, python):
+    """A thread without a name in Python has the kernel's name; under the name py-spy it has none."""
+    target = spawn_c(python, "thread_with_python")
+    worker = next(t["os_id"] for t in target.truth["threads"] if not t["main"])
+    comm = pathlib.Path("/proc/%d/task/%d/comm" % (target.pid, worker)).read_text().rstrip("\n")
+    assert {t["os_thread_id"]: t["thread_name"] for t in dump(target.pid)}[worker] == comm
+    stacks, _ = record_native(target, tmp_path / "out", "raw", 10, "--idle", "--threads")
+    assert "thread (%d): %s" % (worker, comm) in {stack[0] for stack in stacks}
+    shown = json.loads(run("dump", "--pid", target.pid, "--json", program=PY_SPY).check().out)
+    assert {t["os_thread_id"]: t["thread_name"] for t in shown}[worker] is None
 
 
 def test_gil(spawn_c, tmp_path, python):

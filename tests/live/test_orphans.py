@@ -107,7 +107,7 @@ class OrphanLauncher:
                                       % (str(place), 7 if form == "exec" else 0))
         (place / "form.py").write_text(PYTHON.get(form, ""))
         script = place / "program"
-        script.write_text('#!/bin/sh\necho $PPID $$ > "$PLACE/root"\n%s\n%s\n' % (
+        script.write_text('#!/bin/sh\nexec >/dev/null 2>&1\necho $PPID $$ > "$PLACE/root"\n%s\n%s\n' % (
             "kill -STOP $PPID" if hold else "", SHELL.get(form) or 'exec %s "$PLACE/form.py"' % PY))
         script.chmod(script.stat().st_mode | file_modes.S_IXUSR)
         self.command = ["env", "PLACE=%s" % place, "HOLD=%s" % ("1" if hold else ""),
@@ -196,7 +196,7 @@ def test_signal_ends_recording(tmp_path, program, status):
     try:
         launcher.wait_works(process)
         (tmp_path / "out").unlink()
-        for line in iter(process.stdout.readline, b""):
+        for line in iter((process.stdout if program is PY_SPY else process.stderr).readline, b""):
             if b"exited with status 7; still sampling" in line:
                 break
         process.send_signal(signal.SIGTERM)

@@ -106,6 +106,19 @@ def test_record_pool(spawn, tmp_path, host, kind):
     assert {pid for pid in found if "worker_works" in found[pid]} == {w["pid"] for w in workers}
 
 
+def test_label_of_fork_server(spawn, tmp_path):
+    """The command line of the fork server contains sys.path. The label of the process does not; JSON does."""
+    target = spawn(DEBIAN, "worker_pools.py", "pool-forkserver", "2", "busy", env={"PYTHONPATH": "/somewhere/else:" * 50})
+    workers = workers_of(target)
+    shown = {t["process_info"]["command_line"] for t in parse_json(run("dump", "-s", "-j", "--pid", target.pid).check().out) if t["process_info"]}
+    assert any("'sys_path': [" in command for command in shown), shown
+    recording = Recording(tmp_path / "tree.txt", "--pid", target.pid, "--subprocesses", "-f", "raw", "--function")
+    recording.until(at_work(workers))
+    commands = {command for chain, _, _ in read_tree(recording.stop()) for _, command in chain}
+    assert any("main(...)" in command for command in commands), commands
+    assert not any("sys_path" in command for command in commands)
+
+
 def record_in(environments, environment, target, out):
     """A Recording of a tree in an environment that forces another way to find children."""
     recording = Recording(out, "--pid", target.pid, "--subprocesses", "-f", "raw", "--function", wrapper=environments(environment))

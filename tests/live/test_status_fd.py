@@ -106,7 +106,6 @@ def test_record(reader, spawn, tmp_path):
     assert all(e["processes"] == 1 and e["samples"] <= finished["samples"] for e in samples)
     assert finished["reason"] == "duration" and finished["elapsed"] >= 2 and "signal" not in finished
     assert finished["output"] == str(out) and finished["bytes"] == out.stat().st_size
-    assert finished["samples"] == read_raw(out.read_text())[1]
     said = re.search(r"Samples: (\d+) Errors: (\d+)", result.messages)
     assert (finished["samples"], finished["errors"]) == tuple(map(int, said.groups()))
 
@@ -290,7 +289,8 @@ def test_standard_streams(spawn, tmp_path):
     wait_samples(process, out)
     result = finish(process).check()
     lines = result.err.splitlines()
-    assert "here" in lines and json.loads(lines[0])["event"] == "started" and json.loads(lines[-1])["event"] == "finished"
+    events = [json.loads(line)["event"] for line in lines if line.startswith("{")]
+    assert "here" in lines and (events[0], events[-1]) == ("started", "finished"), result
 
 
 @pytest.mark.smoke

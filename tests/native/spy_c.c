@@ -299,7 +299,7 @@ static PyObject *spy_c_signal(PyObject *self, PyObject *args)
     return PyLong_FromLong(signal_outer());
 }
 
-/* Threads that C starts: one that never runs Python, one that calls it. Both report their ID when they are ready. */
+/* Threads that C starts: two that never run Python, one that calls it, one that calls it now and then. */
 static volatile int thread_id;
 
 static FRAME int worker_wait(void)
@@ -320,6 +320,31 @@ static FRAME void *worker_main(void *arg)
     pthread_setname_np(pthread_self(), "native-worker");
     after = AND(worker_loop());
     return arg;
+}
+
+static FRAME void *worker_busy(void *arg)
+{
+    pthread_setname_np(pthread_self(), "native-busy");
+    for (;;)
+        after = AND(burn_here(0.1)) ? 1 : 2;
+    return arg;
+}
+
+/* Has a Python thread state only during each call. */
+static FRAME void *worker_by_turns(void *function)
+{
+    pthread_setname_np(pthread_self(), "by-turns");
+    for (;;) {
+        PyGILState_STATE state;
+        PyObject *result;
+
+        after = AND(burn_here(0.05)) ? 1 : 2;
+        state = PyGILState_Ensure();
+        result = call_outer(function);
+        Py_XDECREF(result);
+        PyGILState_Release(state);
+    }
+    return NULL;
 }
 
 static FRAME void *worker_python(void *function)
@@ -357,6 +382,20 @@ static PyObject *spy_c_thread(PyObject *self, PyObject *unused)
     return thread_start(worker_main, NULL);
 }
 
+static PyObject *spy_c_busy_thread(PyObject *self, PyObject *unused)
+{
+    (void)self;
+    (void)unused;
+    return thread_start(worker_busy, NULL);
+}
+
+static PyObject *spy_c_thread_by_turns(PyObject *self, PyObject *function)
+{
+    (void)self;
+    Py_INCREF(function);
+    return thread_start(worker_by_turns, function);
+}
+
 static PyObject *spy_c_thread_with_python(PyObject *self, PyObject *function)
 {
     (void)self;
@@ -373,6 +412,8 @@ static PyMethodDef methods[] = {
     {"sort", spy_c_sort, METH_O, NULL},
     {"signal", spy_c_signal, METH_VARARGS, NULL},
     {"thread", spy_c_thread, METH_NOARGS, NULL},
+    {"busy_thread", spy_c_busy_thread, METH_NOARGS, NULL},
+    {"thread_by_turns", spy_c_thread_by_turns, METH_O, NULL},
     {"thread_with_python", spy_c_thread_with_python, METH_O, NULL},
     {NULL, NULL, 0, NULL},
 };

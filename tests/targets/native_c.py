@@ -115,6 +115,47 @@ def thread():
                              truth.thread(stack, worker, False, "native-worker")))
 
 
+def busy_thread():
+    """The only thread that computes never ran Python."""
+    spy.busy_thread()
+    rest(ROOT + [truth.python("busy_thread")])
+
+
+def two_busy_threads():
+    """A thread without Python computes, and so does the main thread, in Python."""
+    spy.busy_thread()
+    truth.say(tell())
+    works()
+
+
+def works():
+    while True:
+        sum(range(300))
+
+
+def by_turns():
+    """A thread that C started computes in C, then calls Python, and so on: for --native-all."""
+    spy.thread_by_turns(in_turn)
+    rest(ROOT + [truth.python("by_turns")])
+
+
+def in_turn():
+    spy.burn(0.05)
+
+
+def named_by_turns():
+    """The same with a name in Python, which differs from the kernel's."""
+    import threading
+    threading.current_thread()
+
+    def in_named_turn():
+        threading.current_thread().name = "named-in-python"
+        spy.burn(0.05)
+
+    spy.thread_by_turns(in_named_turn)
+    rest(ROOT + [truth.python("named_by_turns")])
+
+
 def thread_with_python():
     """A thread that C started and that calls Python; the main thread waits in C without the GIL."""
     spy.thread_with_python(in_thread)

@@ -224,7 +224,7 @@ struct fake_thread fake_thread_add(struct fake_python *p, addr_t interp, uint64_
     if (l->ts_chunk != NO)
         chunk_add(p, &t);
     if (l->cf_frame != NO)
-        t.cframe = cframe_add(p, 0);
+        t.cframe = t.tstate + THREAD_SIZE - 24; /* the root _PyCFrame is part of the thread state */
     fake_thread_sync(p, &t);
     return t;
 }

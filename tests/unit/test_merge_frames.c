@@ -457,6 +457,11 @@ static void test_hidden_functions(void)
     }
     for (size_t i = 0; i < sizeof(work) / sizeof(work[0]); i++)
         CHECK(!hidden_functions_match(work[i], "/usr/lib/libpython3.so", true));
+    CHECK(hidden_functions_is_greenlet_start("greenlet::UserGreenlet::g_initialstub"));
+    CHECK(hidden_functions_is_greenlet_start("g_initialstub"));
+    CHECK(!hidden_functions_is_greenlet_start("g_switch") && !hidden_functions_is_greenlet_start(NULL));
+    CHECK(hidden_functions_is_greenlet("/x/greenlet/_greenlet.cpython-313-x86_64-linux-gnu.so"));
+    CHECK(hidden_functions_is_greenlet("greenlet.so") && !hidden_functions_is_greenlet("/greenlet/libother.so"));
     CHECK(hidden_functions_match("main", "/usr/bin/python3.11", false) &&
           hidden_functions_match("main", "python", false));
     CHECK(!hidden_functions_match("main", "/opt/python/bin/uwsgi", false));

@@ -357,6 +357,53 @@ static void test_goldens_with_roots(void)
     profile_free(p);
 }
 
+/* Seconds instead of samples, and gaps where a thread was not seen. */
+static void test_goldens_of_time(void)
+{
+    struct profile *p =
+        make_profile((struct profile_options){.timeline = true, .threads = true, .measure = "CPU time"});
+    struct out_options options = plain;
+
+    options.gaps = true;
+    CHECK_INT(profile_add_unattributed(p, 7 * MS), 0);
+    check_format("raw", p, &options, "time.raw");
+    check_format("speedscope", p, &options, "time.speedscope.json");
+    check_format("flamegraph", p, &options, "time.svg");
+    profile_free(p);
+}
+
+/* raw has whole samples: a third of one is rounded up in about a third of the lines. A line that is there stays. */
+static void test_raw_rounds(void)
+{
+    struct profile *p = profile_new(&(struct profile_options){.interval_ns = 10 * MS, .measure = "CPU time"});
+    struct frame frame = {.func = &funcs[1]};
+    struct trace trace = {.process = &server, .frames = &frame, .n_frames = 1, .weight_ns = 10 * MS / 3};
+    char present[300] = {0};
+
+    for (int round = 1; round <= 3; round++) {
+        int n = 0, lost = 0;
+        char *text;
+
+        for (frame.line = 1; frame.line <= 300; frame.line++)
+            CHECK_INT(profile_add(p, &trace, (uint64_t)round * 10 * MS), 0);
+        text = write_format("raw", p, &plain, 0);
+        for (int line = 1; line <= 300; line++) {
+            char end[32];
+            bool found;
+
+            snprintf(end, sizeof(end), ":%d) 1\n", line);
+            found = strstr(text, end) != NULL;
+            n += found;
+            lost += present[line - 1] && !found;
+            present[line - 1] = found;
+        }
+        CHECK(n >= round * 100 - 30 && n <= round * 100 + 30);
+        CHECK_INT(lost, 0);
+        free(text);
+    }
+    profile_free(p);
+}
+
 /* No order in the output comes from a hash table. */
 static void test_goldens_with_seeds(void)
 {
@@ -678,6 +725,8 @@ int main(int argc, char **argv)
     TEST_RUN(test_lookups);
     TEST_RUN(test_goldens);
     TEST_RUN(test_goldens_with_roots);
+    TEST_RUN(test_goldens_of_time);
+    TEST_RUN(test_raw_rounds);
     TEST_RUN(test_goldens_with_seeds);
     TEST_RUN(test_pruned_with_seeds);
     TEST_RUN(test_nothing_sampled);

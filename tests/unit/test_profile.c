@@ -2,6 +2,7 @@
  * The profile: the tree, its synthetic roots, the timeline, and the tree as it is shown.
  */
 #include "base/err.h"
+#include "profile/process_label.h"
 #include "profile/profile.h"
 #include "profile/tree.h"
 #include "test.h"
@@ -97,6 +98,67 @@ static void test_roots(void)
     profile_free(p);
 }
 
+static void test_process_labels(void)
+{
+    static const char *const cases[][2] = {
+        {"", ""},
+        {"python a.py", "python a.py"},
+        {"python -c from m import main; main(5, 6, ['__main__'], **{'sys_path': ['/a', '/b', '/c', '/d']}) -x",
+         "python -c from m import main; main(...) -x"},
+        {"python -c f(tracker_fd=5, pipe_handle=7) --multiprocessing-fork",
+         "python -c f(tracker_fd=5, pipe_handle=7) --multiprocessing-fork"},
+        {"a) [1, 2] {x", "a) [1, 2] {x"},
+        {"((((", "(((("},
+        {"[1234567890123456789012345678901234567890]", "[1234567890123456789012345678901234567890]"},
+        {"[12345678901234567890123456789012345678901]", "[...]"},
+    };
+    char command[2000], *label;
+
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        label = process_label(cases[i][0]);
+        CHECK_STR(label, cases[i][1]);
+        free(label);
+    }
+    memset(command, 'x', sizeof(command));
+    for (size_t n = PROCESS_LABEL_COLUMNS - 1; n <= PROCESS_LABEL_COLUMNS + 4; n++) {
+        command[n] = '\0';
+        label = process_label(command);
+        CHECK_INT(strlen(label), n < PROCESS_LABEL_COLUMNS ? n : PROCESS_LABEL_COLUMNS);
+        CHECK(n <= PROCESS_LABEL_COLUMNS ? strcmp(label, command) == 0
+                                         : strcmp(label + PROCESS_LABEL_COLUMNS - 4, "x...") == 0);
+        free(label);
+        command[n] = 'x';
+    }
+    strcpy(command, "(");
+    for (size_t i = 0; i < 300; i++)
+        strcat(command, "\u6f22"); /* two columns, three bytes */
+    label = process_label(command);
+    CHECK_INT(strlen(label), 1 + 3 * ((PROCESS_LABEL_COLUMNS - 4) / 2) + 3);
+    free(label);
+}
+
+/* A thread that C code started has a Python thread state, a pthread_t and a name in Python only while it calls Python. */
+static void test_root_of_native_thread(void)
+{
+    struct frame frames[] = {{.func = &func_f, .line = 12}};
+    struct trace with = make_trace(&parent, 7, NULL, frames, 1), without = with;
+    struct profile *p = profile_new(&(struct profile_options){.threads = true});
+
+    without.thread_id = 0;
+    without.thread_name = "comm";
+    without.is_kernel_name = true;
+    CHECK_INT(profile_add(p, &without, 0), 0);
+    CHECK_STR(p->frames[p->nodes[1].frame].label, "thread (7): comm");
+    CHECK_INT(profile_add(p, &with, 0), 0);
+    CHECK_STR(p->frames[p->nodes[1].frame].label, "thread (7): comm");
+    with.thread_name = "worker";
+    CHECK_INT(profile_add(p, &with, 0), 0);
+    CHECK_INT(profile_add(p, &without, 0), 0);
+    CHECK_STR(p->frames[p->nodes[1].frame].label, "thread (7): worker");
+    CHECK_INT(p->n_threads, 1);
+    profile_free(p);
+}
+
 static void test_cycle_of_parents(void)
 {
     struct proc_info a = {.pid = 5, .command = "a"}, b = {.pid = 6, .command = "b", .parent_info = &a};
@@ -126,10 +188,58 @@ static void test_spans(void)
     t = &p->threads[0];
     CHECK_INT(t->n_spans, 3);
     CHECK_INT(t->spans[0].count, 3);
-    CHECK_INT(t->spans[0].last_ns, 25 * MS);
+    CHECK_INT(t->spans[0].end_ns, 35 * MS);
     CHECK_INT(t->spans[1].time_ns, 41 * MS);
     CHECK_INT(t->spans[2].count, 2);
-    CHECK_INT(t->spans[2].last_ns, 50 * MS);
+    CHECK_INT(t->spans[2].end_ns, 60 * MS);
+    profile_free(p);
+}
+
+/* A tick that is late stands for the ticks that were missed, and leaves no gap. */
+static void test_late_ticks(void)
+{
+    struct frame f[] = {{.func = &func_f, .line = 1}};
+    struct trace in_f = make_trace(&parent, 1, NULL, f, 1);
+    struct profile *p = profile_new(&(struct profile_options){.interval_ns = 10 * MS, .timeline = true});
+    struct profile_thread *t;
+
+    CHECK_INT(profile_add(p, &in_f, 0), 0);
+    in_f.weight_ns = in_f.tick_ns = 200 * MS;
+    CHECK_INT(profile_add(p, &in_f, 200 * MS), 0);
+    in_f.weight_ns = in_f.tick_ns = 10 * MS;
+    CHECK_INT(profile_add(p, &in_f, 400 * MS), 0); /* not late: the thread was idle in between */
+    t = &p->threads[0];
+    CHECK_INT(t->n_spans, 2);
+    CHECK_INT(t->spans[0].time_ns, 0);
+    CHECK_INT(t->spans[0].end_ns, 210 * MS);
+    CHECK_INT(t->spans[0].weight_ns, 210 * MS);
+    CHECK_INT(t->spans[1].time_ns, 400 * MS);
+    profile_free(p);
+}
+
+/* With a measure, nodes count nanoseconds, and what the thread did is below its stack. */
+static void test_weights(void)
+{
+    struct frame f[] = {{.func = &func_f, .line = 1}};
+    struct trace in_f = make_trace(&parent, 1, NULL, f, 1);
+    struct profile *p =
+        profile_new(&(struct profile_options){.interval_ns = 10 * MS, .measure = "CPU time", .by_state = true});
+
+    in_f.weight_ns = 3 * MS;
+    CHECK_INT(profile_add(p, &in_f, 0), 0);
+    in_f.weight_ns = 4 * MS;
+    in_f.state = TRACE_WAITING_FOR_GIL;
+    CHECK_INT(profile_add(p, &in_f, 10 * MS), 0);
+    CHECK_INT(profile_add_unattributed(p, 5 * MS), 0);
+    CHECK_INT(p->samples, 2);
+    CHECK_INT(p->total, 12 * MS);
+    CHECK_STR(p->frames[p->nodes[2].frame].func->name, "[running]");
+    CHECK_INT(p->nodes[2].self, 3 * MS);
+    CHECK_STR(p->frames[p->nodes[3].frame].func->name, "[waiting for the GIL]");
+    CHECK_INT(p->nodes[3].parent, p->nodes[2].parent);
+    CHECK_INT(p->nodes[3].self, 4 * MS);
+    CHECK_STR(p->frames[p->nodes[4].frame].func->name, "[unattributed CPU time]");
+    CHECK_INT(p->nodes[4].parent, 0);
     profile_free(p);
 }
 
@@ -290,8 +400,8 @@ static void test_coarsening(void)
     CHECK(p->coarsened > 0 && p->threads[0].n_spans <= 101 && p->n_spans == p->threads[0].n_spans);
     for (size_t i = 0; i < p->threads[0].n_spans; i++) {
         count += p->threads[0].spans[i].count;
-        CHECK(i == 0 || p->threads[0].spans[i].time_ns > last);
-        last = p->threads[0].spans[i].last_ns;
+        CHECK(i == 0 || p->threads[0].spans[i].time_ns >= last);
+        last = p->threads[0].spans[i].end_ns;
     }
     CHECK_INT(count, 1000);
     profile_free(p);
@@ -322,8 +432,11 @@ int main(int argc, char **argv)
     TEST_RUN(test_same_stack_is_one_node);
     TEST_RUN(test_lines_by_option);
     TEST_RUN(test_roots);
+    TEST_RUN(test_root_of_native_thread);
     TEST_RUN(test_cycle_of_parents);
     TEST_RUN(test_spans);
+    TEST_RUN(test_late_ticks);
+    TEST_RUN(test_weights);
     TEST_RUN(test_threads_apart);
     TEST_RUN(test_path_without_roots);
     TEST_RUN(test_tree_merges_and_sorts);
@@ -332,5 +445,6 @@ int main(int argc, char **argv)
     TEST_RUN(test_pruning);
     TEST_RUN(test_coarsening);
     TEST_RUN(test_keys);
+    TEST_RUN(test_process_labels);
     return test_finish("test_profile");
 }

@@ -12,8 +12,13 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-static const struct status_counts counts = {
-    .elapsed_ns = 1500000000, .samples = 150, .errors = 1, .missed = 2, .processes = 3};
+static const struct status_counts counts = {.elapsed_ns = 1500000000,
+                                            .samples = 150,
+                                            .errors = 1,
+                                            .missed = 2,
+                                            .cpu_ns = 2000000000,
+                                            .native_cpu_ns = 1250000000,
+                                            .processes = 3};
 
 /* A status that writes into a pipe; the descriptors are fds[0] and fds[1]. */
 static struct status *open_pipe(int fds[2])
@@ -73,10 +78,12 @@ static void test_events(void)
     CHECK_STR(read_all(fds[0]), "{\"event\":\"snapshot\",\"version\":1,\"elapsed\":1.5,\"samples\":150,\"errors\":1,"
                                 "\"output\":\"/nowhere\",\"bytes\":null}\n");
     status_finished(s, &(struct status_end){"signal", "SIGINT", &text}, &counts, "-");
-    CHECK_STR(read_all(fds[0]),
-              "{\"event\":\"finished\",\"version\":1,\"reason\":\"signal\",\"signal\":\"SIGINT\",\"elapsed\":1.5,"
-              "\"samples\":150,\"errors\":1,\"missed\":2,\"output\":\"-\",\"bytes\":null,"
-              "\"message\":\"all 9 stacks were idle\",\"advice\":\"Add --idle.\"}\n");
+    CHECK_STR(
+        read_all(fds[0]),
+        "{\"event\":\"finished\",\"version\":1,\"reason\":\"signal\",\"signal\":\"SIGINT\",\"elapsed\":1.5,"
+        "\"samples\":150,\"errors\":1,\"missed\":2,\"cpu_time\":2.0,\"cpu_time_without_python\":1.25,\"output\":\"-"
+        "\",\"bytes\":null,"
+        "\"message\":\"all 9 stacks were idle\",\"advice\":\"Add --idle.\"}\n");
     status_finished(s, &(struct status_end){0}, NULL, NULL);
     CHECK_STR(read_all(fds[0]), "{\"event\":\"finished\",\"version\":1}\n");
     close_pipe(s, fds);

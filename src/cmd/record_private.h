@@ -1,0 +1,72 @@
+/*
+ * Shared by the files of record: record.c samples and writes the profile, record_program.c looks after the program that it
+ * launches.
+ */
+#ifndef CMD_RECORD_PRIVATE_H
+#define CMD_RECORD_PRIVATE_H
+
+#include "cmd/args.h"
+#include "profile/profile.h"
+#include "sample/loop.h"
+#include "target/cpu_limit.h"
+#include "target/launch.h"
+#include "target/sudo_caller.h"
+#include "ui/progress.h"
+
+#include <stdio.h>
+
+struct output_file;
+
+struct record {
+    const struct options *o;
+    const struct format *format;
+    FILE *messages;
+    struct sampler *sampler;
+    struct process_tree tree;
+    struct err_note refusal; /* of the tree */
+    struct launch launch;
+    struct sudo_caller caller;
+    bool has_caller;      /* we run under sudo */
+    uint64_t launched_ns; /* when the program was launched */
+    uint64_t stopped_ns;  /* when the launched program was first seen stopped; 0: not stopped */
+    uint64_t ended_ns;    /* when it was first seen to have exited; 0: still running */
+    bool told_of_left;    /* printed that children are still running */
+    bool told_of_wait;    /* printed that no Python runs yet */
+    pid_t told_of;        /* the child that was announced last */
+    struct profile *profile;
+    struct output_file *place;
+    struct progress *progress;
+    struct loop loop;
+    struct cpu_limit cpu_limit; /* of the root process */
+    struct cpu_use cpu;         /* of the target, after the loop */
+    struct error_text *text;
+    char remark[2 * sizeof(struct error_text)]; /* why the profile is empty; "" otherwise */
+};
+
+/* Prints one message. */
+__attribute__((format(printf, 2, 3))) void record_say(struct record *rec, const char *fmt, ...);
+/* True if the parent process exited. If it exited before our first check, it never was our parent. */
+bool record_is_orphan(const struct record *rec);
+/* The process that is sampled, or the root of the tree; NULL before there is one. */
+const struct tree_entry *record_target(const struct record *rec);
+
+/* 0, or ERR_LAUNCH with rec->text filled. */
+int record_program_start(struct record *rec);
+/* Attaches to the program or, until it is Python itself, to the first Python process that it starts, however long that
+ * takes. 0, or an error with rec->text filled: it has exited, or a signal has ended the wait. */
+int record_program_attach(struct record *rec);
+/* Attaching to the program failed with `r`. With --subprocesses, its children may still run Python: 0. */
+int record_program_failed(struct record *rec, int r);
+
+/* Checks on the program between samples. Says which process is sampled when that changes. */
+void record_program_check(struct record *rec);
+/* Stops spyglass between samples, when no thread is paused, so that the target keeps running. */
+void record_stop_if_asked(struct record *rec);
+
+/* After the recording: 0, or ERR_GONE if the program has exited without running Python. */
+int record_program_ran_python(struct record *rec);
+/* Waits for the program or terminates it, as the options say. Returns the exit status for spyglass: that of the program
+ * if it is not 0, else `status`. Callers of py-spy always get `status`. */
+int record_program_finish(struct record *rec, int status);
+
+#endif

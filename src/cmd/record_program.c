@@ -1,0 +1,272 @@
+/*
+ * The program that record launches: waits for Python in it or below it, stops with it, waits for its exit.
+ */
+#include "cmd/record_private.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "cmd/signals.h"
+
+#include <libgen.h>
+#include <signal.h>
+#include <string.h>
+
+#define KILL_PATIENCE_NS (5 * NS_PER_S) /* between SIGTERM and SIGKILL */
+#define LOOK_NS          (500 * NS_PER_MS)
+#define STOPPED_NS       (100 * NS_PER_MS)
+#define SETTLE_NS        (200 * NS_PER_MS) /* for threads that have not stopped yet */
+#define TELL_WAIT_NS     (2 * NS_PER_S)    /* before saying that no Python runs yet */
+
+/* ---- starting ---- */
+
+int record_program_start(struct record *rec)
+{
+    struct launch_options options = {.capture = rec->o->capture,
+                                     .adopt = true,
+                                     .origin = rec->o->origin,
+                                     .caller = rec->has_caller ? &rec->caller : NULL};
+    struct err_note note = {0};
+    sigset_t before;
+    int r;
+
+    signals_hold(&before);
+    r = launch_start(rec->o->program, &options, &rec->launch, &note);
+    signals_release(r == 0 ? rec->launch.pid : 0, &before);
+    rec->launched_ns = clock_now_ns();
+    rec->tree.is_subreaper = rec->launch.adopts;
+    rec->sampler->pauser.tracer.child = rec->launch.pid;
+    return error_text_explain(rec->text, r, &note.facts);
+}
+
+static int gone_without_python(struct record *rec)
+{
+    if (rec->tree.refused) {
+        error_text_explain(rec->text, rec->tree.refused, &rec->refusal.facts);
+        return rec->tree.refused;
+    }
+    error_text_what(rec->text, ERR_GONE, "'%s' exited with status %d before it ran any Python", rec->o->program[0],
+                    launch_exit_status(&rec->launch));
+    error_text_hint(rec->text,
+                    "spyglass samples the program itself, or the first Python process that it starts. It may "
+                    "miss a process that runs for a few milliseconds.");
+    return ERR_GONE;
+}
+
+int record_program_failed(struct record *rec, int r)
+{
+    /* A process that is exiting fails in many ways before its exit status is available. */
+    if (r != ERR_NOMEM)
+        launch_wait(&rec->launch, LOOK_NS);
+    if (!launch_poll(&rec->launch))
+        return r;
+    signals_forget_program();
+    return rec->launch.adopts && rec->tree.n ? 0 : gone_without_python(rec);
+}
+
+/* ---- waiting for Python ---- */
+
+/* Says which process is sampled, unless it is the program itself. */
+static void tell_followed(struct record *rec)
+{
+    const struct tree_entry *e = record_target(rec);
+    char path[1024];
+
+    if (!rec->tree.one_at_a_time || !e || !e->process || e->pid == rec->told_of)
+        return;
+    if (e->pid == rec->launch.pid) {
+        launch_stop_adopting(); /* a Python program's orphans go to init, as without us */
+        if (rec->told_of)
+            record_say(rec, "Following the program itself (PID %d), which now runs Python", (int)e->pid);
+    } else {
+        snprintf(path, sizeof(path), "%s", process_tree_entry_info(e)->executable);
+        record_say(rec, "Following %s (PID %d), started by %s", basename(path), (int)e->pid, rec->o->program[0]);
+    }
+    rec->told_of = e->pid;
+}
+
+/* True if the program itself cannot be sampled, and waiting would not help. */
+static bool is_refused(const struct record *rec)
+{
+    return rec->tree.refused && rec->tree.items[0].error == rec->tree.refused;
+}
+
+static bool tick_waiting(void *arg, uint64_t elapsed_ns)
+{
+    struct record *rec = arg;
+
+    record_program_check(rec);
+    record_stop_if_asked(rec);
+    if (!rec->told_of_wait && !rec->ended_ns && elapsed_ns >= TELL_WAIT_NS) {
+        rec->told_of_wait = true;
+        record_say(rec, "'%s' runs no Python yet. Waiting for it to start Python; press Control-C to stop.",
+                   rec->o->program[0]);
+    }
+    return !signals_ended_by() && !record_is_orphan(rec) && !is_refused(rec);
+}
+
+int record_program_attach(struct record *rec)
+{
+    loop_tick tick = rec->loop.tick;
+    struct err_note note = {0};
+    int r;
+
+    rec->tree.refusal_note = &rec->refusal;
+    r = sampled_tree_add_root(&rec->tree, rec->launch.pid, 0, false, &note);
+    if (r == ERR_NOMEM || rec->tree.n == 0)
+        return error_text_explain(rec->text, r, &note.facts);
+    rec->loop.tick = tick_waiting;
+    r = loop_wait(&rec->loop);
+    rec->loop.tick = tick;
+    if (r < 0)
+        return r;
+    if (rec->tree.has_python) {
+        tell_followed(rec);
+        return 0;
+    }
+    if (is_refused(rec) || rec->loop.end == LOOP_GONE)
+        return record_program_ran_python(rec);
+    return error_text_what(rec->text, ERR_NO_SAMPLES, "'%s' had not started Python yet", rec->o->program[0]);
+}
+
+/* ---- while it runs ---- */
+
+/* The tracer may have collected the exit status when it waited for a paused thread. */
+static void note_end(struct record *rec)
+{
+    if (rec->sampler->pauser.tracer.exited)
+        launch_set_ended(&rec->launch, rec->sampler->pauser.tracer.exit_status);
+}
+
+/* If the launched program stops itself, we must stop too, or the user gets neither the program nor the shell. A program
+ * that is just resuming looks stopped for a moment, so wait STOPPED_NS before deciding. */
+static bool program_stands(struct record *rec)
+{
+    if (!rec->launch.pid || !launch_is_stopped(&rec->launch) || !launch_needs_us()) {
+        rec->stopped_ns = 0;
+        return false;
+    }
+    if (!rec->stopped_ns)
+        rec->stopped_ns = clock_now_ns();
+    return clock_now_ns() - rec->stopped_ns >= STOPPED_NS;
+}
+
+void record_stop_if_asked(struct record *rec)
+{
+    if (!signals_take_stop() && !program_stands(rec))
+        return;
+    progress_erase(rec->progress);
+    tracer_settle(&rec->sampler->pauser.tracer, SETTLE_NS);
+    signals_stop_us();
+    rec->stopped_ns = 0;
+}
+
+/* The program has exited. Says once that sampling goes on, if it left processes running. */
+static void tell_of_left(struct record *rec)
+{
+    const struct tree_entry *e = record_target(rec);
+    int status = launch_exit_status(&rec->launch);
+
+    if (rec->told_of_left || clock_now_ns() - rec->ended_ns < LOOK_NS || process_tree_has_only_root(&rec->tree))
+        return;
+    if (!rec->tree.one_at_a_time) {
+        record_say(rec, "The program has exited with status %d; still sampling its children. Press Ctrl-C to stop.",
+                   status);
+    } else if (e && e->process) {
+        record_say(rec, "The program has exited with status %d; still sampling process %d. Press Ctrl-C to stop.",
+                   status, (int)e->pid);
+    } else {
+        return;
+    }
+    rec->told_of_left = true;
+}
+
+void record_program_check(struct record *rec)
+{
+    note_end(rec);
+    tell_followed(rec);
+    if (!launch_poll(&rec->launch))
+        return;
+    signals_forget_program();
+    if (!rec->ended_ns)
+        rec->ended_ns = clock_now_ns();
+    tell_of_left(rec);
+}
+
+/* ---- the end ---- */
+
+/* Waits up to LOOK_NS for the program to exit. First resumes threads that are still stopping for us. */
+static void wait_a_while(struct record *rec)
+{
+    if (rec->sampler)
+        tracer_settle(&rec->sampler->pauser.tracer, SETTLE_NS);
+    launch_wait(&rec->launch, LOOK_NS);
+}
+
+int record_program_ran_python(struct record *rec)
+{
+    if (!rec->launch.pid || rec->tree.has_python)
+        return 0;
+    note_end(rec);
+    /* We notice the exit before the status is available. */
+    if (!launch_poll(&rec->launch) && rec->loop.end == LOOP_GONE)
+        wait_a_while(rec);
+    return rec->launch.ended || is_refused(rec) ? gone_without_python(rec) : 0;
+}
+
+/* SIGTERM first, SIGKILL after KILL_PATIENCE_NS. SIGCONT lets a stopped program handle SIGTERM. */
+static void kill_program(struct record *rec)
+{
+    uint64_t deadline = clock_now_ns() + KILL_PATIENCE_NS;
+
+    kill(rec->launch.pid, SIGTERM);
+    kill(rec->launch.pid, SIGCONT);
+    while (!rec->launch.ended && clock_now_ns() < deadline)
+        wait_a_while(rec);
+    if (!rec->launch.ended) {
+        kill(rec->launch.pid, SIGKILL);
+        while (!rec->launch.ended)
+            wait_a_while(rec);
+    }
+}
+
+/* Waits until the program exits and forwards signals to it. A second signal from kill (not from the terminal) ends the
+ * wait. */
+static void wait_for_program(struct record *rec)
+{
+    while (!rec->launch.ended && signals_ended_times() < 2) {
+        wait_a_while(rec);
+        record_stop_if_asked(rec);
+    }
+}
+
+/* The recording is over, but the program may still be running. Only --kill terminates it. */
+static void part_with_program(struct record *rec)
+{
+    struct launch *l = &rec->launch;
+
+    note_end(rec);
+    /* It may be about to exit: the sampler notices an exit before wait does, and a forwarded signal takes time. */
+    if (!launch_poll(l) && (rec->loop.end == LOOP_GONE || signals_ended_by()))
+        wait_a_while(rec);
+    if (l->ended)
+        return;
+    if (rec->o->kill)
+        kill_program(rec);
+    else if (rec->o->wait || signals_ended_by() || launch_needs_us()) {
+        record_say(rec, "Waiting for the program to exit (PID %d).", (int)l->pid);
+        wait_for_program(rec);
+    }
+    if (!l->ended)
+        record_say(rec, "The program is still running (PID %d).", (int)l->pid);
+}
+
+int record_program_finish(struct record *rec, int status)
+{
+    if (!rec->launch.pid)
+        return status;
+    part_with_program(rec);
+    if (launch_exit_status(&rec->launch) == 0)
+        return status;
+    launch_show_output(&rec->launch, stderr);
+    return rec->o->as_py_spy ? status : launch_exit_status(&rec->launch);
+}
