@@ -155,10 +155,10 @@ static int sample_thread(struct process *p, struct sampled_thread *th, process_s
     active = th->os.tid ? r != STACK_IDLE && p->stack.active : threads_gil_holder(&p->py, th->interp) == th->tstate;
     if (p->core && p->stack.owns_gil)
         active = true;
-    if (active && has_subinterpreters(p) && !is_innermost_state(p, th))
+    if ((active || p->stack.waits_for_gil) && has_subinterpreters(p) && !is_innermost_state(p, th)) {
         active = th->last.active = false;
-    if (p->stack.waits_for_gil && has_subinterpreters(p) && !is_innermost_state(p, th))
         p->stack.waits_for_gil = th->last.waits_for_gil = false;
+    }
     if (r == STACK_IDLE || (!active && !s->options.include_idle)) {
         s->idle++;
         return 0;
