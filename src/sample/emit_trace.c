@@ -8,7 +8,8 @@
 #include "sample/shorten.h"
 #include "sample/wait_state.h"
 
-#define SWITCH_NS (20 * NS_PER_US) /* the longest time between switching to us and our first reading of a clock */
+#define CONTENDED_TICKS 64
+#define SWITCH_NS       (20 * NS_PER_US) /* the longest time between switching to us and our first reading of a clock */
 
 static const struct func *func_of(struct process *p, const struct code *code)
 {
@@ -73,8 +74,11 @@ static struct time_parts take_time(struct process *p, struct sampled_thread *th)
     /* A thread that was asleep or kept off its core has not run since; one that ptrace stopped has the stats of then. */
     if (!th->os.tid || !th->time.is_known || (!th->last.off_cpu && task_sched_stats(&th->os.task, &stats) < 0))
         return (struct time_parts){.elapsed_ns = s->tick_ns, .run_ns = s->tick_ns};
-    if (s->options.mode == SAMPLER_CPU && thread_time_competes(&th->time, &stats) && !was_on_cpu(p, th))
-        return (struct time_parts){0};
+    if (thread_time_competes(&th->time, &stats)) {
+        s->contended = CONTENDED_TICKS;
+        if (s->options.mode == SAMPLER_CPU && !was_on_cpu(p, th))
+            return (struct time_parts){0};
+    }
     parts = thread_time_take(&th->time, &stats, th->last.has_stack, now, s->tick_ns);
     s->lost_ns += parts.lost_ns;
     s->core_wait_ns += parts.core_ns;

@@ -5,6 +5,8 @@
 
 #include "base/clock.h"
 
+#include <math.h>
+
 #define REFRESH_NS        (20 * NS_PER_MS)
 #define REFRESH_SINGLE_NS (200 * NS_PER_MS) /* for one process that can be read */
 /* Check signals and the target at least this often. */
@@ -13,6 +15,9 @@
 #define BURST_NS               (40 * NS_PER_US) /* how long the sampler stays on the target's core without a break */
 #define PACE                   12               /* the target runs this much longer than it is paused */
 #define PAUSE_COST_NS          (15 * NS_PER_US) /* of a pause besides its length: timer, context switches, cold caches */
+#define PACE_TICKS             16               /* of the mean */
+#define RANDOM_NS              (10 * NS_PER_MS) /* the mean of the random part of an interval, at most */
+#define RANDOM_MOST            8                /* times that mean */
 #define REALTIME_INTERVAL_NS   (500 * NS_PER_US)
 #define LATE_SHARE             50 /* one tick in this many */
 #define LATE_NS                (300 * NS_PER_US)
@@ -151,9 +156,9 @@ static int64_t pause_correction(struct loop *l, uint64_t took_ns)
     return (int64_t)diff;
 }
 
-/* The earliest time of the next tick that leaves the target its pace: it was paused in this tick, and must run for a multiple
- * of that time before the next pause. */
-static uint64_t spare_target(struct loop *l, uint64_t now)
+/* The interval that leaves the target its pace: it must run for a multiple of the time that a tick pauses it. Holds a mean, so
+ * that the rate does not depend on what the target does at the moment. */
+static uint64_t interval_now(struct loop *l)
 {
     const struct pauser *ps = &l->tree->sampler->pauser;
     uint64_t pauses = ps->pauses - l->pauses, paused_ns = ps->paused_ns - l->paused_ns;
@@ -162,48 +167,88 @@ static uint64_t spare_target(struct loop *l, uint64_t now)
     l->pauses = ps->pauses;
     l->paused_ns = ps->paused_ns;
     l->cpu_ns = cpu_ns;
-    if (!pauses)
-        return 0;
-    if (ps->affinity.cpu >= 0 && used_ns > paused_ns) /* all of it on the target's core */
-        paused_ns = used_ns;
-    return now + PACE * (paused_ns + pauses * PAUSE_COST_NS);
+    if (pauses) {
+        if (ps->affinity.cpu >= 0 && used_ns > paused_ns) /* all of it on the target's core */
+            paused_ns = used_ns;
+        l->pace_ns += ((double)(PACE * (paused_ns + pauses * PAUSE_COST_NS)) - l->pace_ns) / PACE_TICKS;
+    }
+    return l->pace_ns > (double)l->interval_ns ? (uint64_t)l->pace_ns : l->interval_ns;
+}
+
+static uint64_t next_random(struct loop *l)
+{
+    l->random ^= l->random << 13;
+    l->random ^= l->random >> 7;
+    l->random ^= l->random << 17;
+    return l->random;
+}
+
+/*
+ * Ticks are regular, with some jitter, so that sampling does not run in step with a periodic program.
+ *
+ * Where threads compete for cores, that is not enough. We preempt whatever runs on a core, and the next thread starts when we
+ * sleep again: at regular ticks, we would see it at the same points of its work each time. There the time from one tick to the
+ * next is random, with an exponential distribution, so that a tick is as likely at any time as at any other. Callers that count
+ * samples get regular ticks.
+ */
+static bool is_regular(const struct loop *l)
+{
+    const struct sampler *s = l->tree->sampler;
+
+    return s->options.mode == SAMPLER_COUNT || !s->contended;
+}
+
+static uint64_t random_interval(struct loop *l, uint64_t interval_ns)
+{
+    uint64_t random_ns = interval_ns < RANDOM_NS ? interval_ns : RANDOM_NS;
+    double u = ((double)(next_random(l) >> 11) + 1) / (double)(1ull << 53), x = -log(u);
+
+    return interval_ns - random_ns + (uint64_t)((x < RANDOM_MOST ? x : RANDOM_MOST) * (double)random_ns);
+}
+
+/* Up to a fifth of the interval in either direction. */
+static uint64_t jitter(struct loop *l, uint64_t due)
+{
+    uint64_t fifth = l->interval_ns / 5;
+
+    return is_regular(l) && fifth ? due - fifth + next_random(l) % (2 * fifth) : due;
 }
 
 /* The next tick after now. Ticks in between are missed. */
 static uint64_t next_tick(struct loop *l, uint64_t due)
 {
-    uint64_t now = clock_now_ns(), next = due + l->interval_ns + (uint64_t)pause_correction(l, now - l->woke_ns);
-    uint64_t spare = spare_target(l, now), skipped;
+    uint64_t now = clock_now_ns(), interval_ns = interval_now(l), next, skipped = 0;
+    struct sampler *s = l->tree->sampler;
 
-    if (next < spare) {
-        l->spared++;
-        next = spare;
+    l->spared += interval_ns > l->interval_ns;
+    if (is_regular(l)) {
+        next = due + interval_ns + (uint64_t)pause_correction(l, now - l->woke_ns);
+        skipped = now > next ? (now - next) / interval_ns + 1 : 0;
+        next += skipped * interval_ns;
+        s->tick_ns = (skipped + 1) * interval_ns;
+    } else {
+        next = due + random_interval(l, interval_ns);
+        if (next < now) {
+            skipped = (now - next) / interval_ns;
+            next = now + random_interval(l, interval_ns);
+        }
+        s->tick_ns = next - due;
     }
-    skipped = now > next ? (now - next) / l->interval_ns + 1 : 0;
     l->missed += skipped;
-    l->tree->sampler->tick_ns = (skipped + 1) * l->interval_ns;
-    return next + skipped * l->interval_ns;
+    s->contended -= s->contended > 0;
+    return next;
 }
 
-/* Up to a fifth of the interval in either direction, so that sampling does not run in step with a periodic program. */
-static uint64_t jitter(struct loop *l, uint64_t due)
-{
-    uint64_t fifth = l->interval_ns / 5;
-
-    l->random ^= l->random << 13;
-    l->random ^= l->random >> 7;
-    l->random ^= l->random << 17;
-    return fifth ? due - fifth + l->random % (2 * fifth) : due;
-}
-
-/* Realtime scheduling makes each wakeup a little more expensive. Use it only at high rates, and when the kernel often
- * wakes us late. Late wakeups bias the profile: on the target's core they occur while the target runs and not while it
- * sleeps, so it would be seen asleep too often. */
+/* Realtime scheduling makes each wakeup a little more expensive. Use it only at high rates, when the kernel often wakes us late,
+ * and where threads compete for cores. Late wakeups bias the profile: on the target's core they occur while the target runs and
+ * not while it sleeps, or when the target itself is woken. */
 static void use_realtime_if_late(struct loop *l)
 {
-    if (l->tree->sampler->options.same_core &&
-        (l->interval_ns < REALTIME_INTERVAL_NS || l->late + l->missed > 5 + l->ticks / LATE_SHARE))
-        cpu_affinity_use_realtime(&l->tree->sampler->pauser.affinity, true);
+    struct sampler *s = l->tree->sampler;
+
+    if (s->options.same_core &&
+        (l->interval_ns < REALTIME_INTERVAL_NS || s->contended || l->late + l->missed > 5 + l->ticks / LATE_SHARE))
+        cpu_affinity_use_realtime(&s->pauser.affinity, true);
 }
 
 /* If realtime scheduling is not allowed and wakeups on the target's core stay late, use ptrace from another core

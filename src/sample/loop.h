@@ -23,18 +23,19 @@ struct loop {
     void *arg;
     /* Results. */
     uint64_t ticks, missed;
-    uint64_t spared; /* ticks delayed so that the target keeps its pace */
+    uint64_t spared; /* ticks at a lower rate, so that the target keeps its pace */
     uint64_t late;   /* ticks with a wakeup that was more than 300 us late */
     uint64_t elapsed_ns;
     enum loop_end end;
     /* State. */
-    uint64_t random;                       /* state of the jitter */
+    uint64_t random;                       /* state of the generator */
     uint64_t woke_ns;                      /* when the last sleep ended */
     double mean_read_ns;                   /* mean time that the sampler spends on the target's core per tick, */
     uint64_t n_reads;                      /* over this many ticks */
     uint64_t same_core_reads, other_reads; /* pauser.reads at the last tick: same core, and ptrace or unpaused */
     uint64_t pauses, paused_ns;            /* of the pauser, at the last tick */
     uint64_t cpu_ns;                       /* our CPU time then */
+    double pace_ns;                        /* mean interval that leaves the target its pace */
     uint64_t root_checked_ns;              /* when the root was last checked */
     uint64_t python_seen_ns;               /* when the root or another Python process last existed */
     uint64_t housekept_ns;                 /* when signals and the target were last checked */

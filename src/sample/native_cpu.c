@@ -37,7 +37,7 @@ static size_t read_run_times(pid_t pid, const pid_t *tids, size_t n, const struc
 
     *ret_others = 0;
     for (size_t i = 0; i < n; i++) {
-        struct task task = {.pid = pid, .tid = tids[i], .stat_fd = -1, .sched_fd = -1};
+        struct task task = {.pid = pid, .tid = tids[i], TASK_NO_FILES};
         struct sched_stats stats = {0};
         bool has_python = tid_list_has(python, tids[i]);
 

@@ -56,7 +56,7 @@ static int add_thread(struct process *p, pid_t tid, struct sampled_thread *old, 
         th->kernel_name = NULL; /* read it again: a thread can change its name */
         return 0;
     }
-    *th = (struct sampled_thread){.os = {.tid = tid, .task = {.stat_fd = -1, .sched_fd = -1}, .dead = p->core != NULL}};
+    *th = (struct sampled_thread){.os = {.tid = tid, .task = {TASK_NO_FILES}, .dead = p->core != NULL}};
     if (th->os.dead)
         th->os.was_running = core_file_was_active(p->core, core_file_thread(p->core, tid));
     return 0;

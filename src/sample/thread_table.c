@@ -285,7 +285,7 @@ static void thread_init_dead(struct sampled_thread *th, const struct core_file *
     if (!thread && th->native_id && th->native_id <= INT32_MAX)
         thread = core_file_thread(core, (pid_t)th->native_id);
     th->os.dead = true;
-    th->os.task = (struct task){.stat_fd = -1, .sched_fd = -1, .syscall_fd = -1};
+    th->os.task = (struct task){TASK_NO_FILES};
     th->os.tid = thread ? thread->tid : 0;
     th->os.was_running = thread && core_file_was_active(core, thread);
 }

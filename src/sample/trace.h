@@ -95,7 +95,7 @@ struct trace {
     bool unsure;        /* read unpaused while the thread ran: the innermost frames are missing */
     enum trace_state state;
     uint64_t weight_ns; /* the time that it stands for; 0: one sampling interval */
-    uint64_t tick_ns;   /* the time since the last tick, as a multiple of the interval; 0: one */
+    uint64_t tick_ns;   /* the time since the last tick; 0: one interval */
     uint64_t key;       /* equal for equal stacks of one thread; never 0 */
     size_t n_frames;
     const struct frame *frames; /* NULL when `key` is in the receiver's known_keys */

@@ -12,9 +12,12 @@ struct task {
     pid_t pid, tid;
     int stat_fd, sched_fd; /* -1: opened for each read, if descriptors are scarce */
     int syscall_fd;        /* the same; opened at the first use */
+    int run_fd;            /* the same, of the file sched */
     uint64_t stack;        /* address of the process's stack; 0: not read yet, or hidden */
     bool execed;           /* that address has changed: the process has called exec */
 };
+
+#define TASK_NO_FILES .stat_fd = -1, .sched_fd = -1, .syscall_fd = -1, .run_fd = -1
 
 struct task_look {
     char state; /* R, S, D, T, t, Z, … */
@@ -53,7 +56,7 @@ struct task_run {
 };
 
 /* ERR_UNSUPPORTED if the kernel has no /proc/PID/task/TID/sched. */
-int task_last_run(const struct task *t, struct task_run *ret);
+int task_last_run(struct task *t, struct task_run *ret);
 
 /* Stack pointer and program counter of a thread that sleeps in a system call. */
 int task_waits_at(struct task *t, uint64_t *ret_sp, uint64_t *ret_pc);

@@ -26,7 +26,7 @@ static int open_file(const struct task *t, const char *name)
 
 void task_open(struct task *t, pid_t pid, pid_t tid)
 {
-    *t = (struct task){.pid = pid, .tid = tid, .syscall_fd = -1};
+    *t = (struct task){.pid = pid, .tid = tid, TASK_NO_FILES};
     t->stat_fd = descriptors_keep(open_file(t, "stat"));
     t->sched_fd = descriptors_keep(open_file(t, "schedstat"));
     if (t->sched_fd < 0)
@@ -41,7 +41,9 @@ void task_close(struct task *t)
         close(t->sched_fd);
     if (t->syscall_fd >= 0)
         close(t->syscall_fd);
-    t->stat_fd = t->sched_fd = t->syscall_fd = -1;
+    if (t->run_fd >= 0)
+        close(t->run_fd);
+    t->stat_fd = t->sched_fd = t->syscall_fd = t->run_fd = -1;
 }
 
 static ssize_t read_file(const struct task *t, int fd, const char *name, char *buf, size_t size)
@@ -145,11 +147,14 @@ static bool sched_number(const char *text, const char *name, uint64_t *ret)
 }
 
 /* "se.exec_start : 1234.567890", in ms with six decimals, and "nr_switches : 12". */
-int task_last_run(const struct task *t, struct task_run *ret)
+int task_last_run(struct task *t, struct task_run *ret)
 {
     char buf[1024];
-    ssize_t got = read_file(t, -1, "sched", buf, sizeof(buf) - 1);
+    ssize_t got;
 
+    if (t->run_fd < 0)
+        t->run_fd = descriptors_keep(open_file(t, "sched"));
+    got = read_file(t, t->run_fd, "sched", buf, sizeof(buf) - 1);
     if (got <= 0)
         return ERR_UNSUPPORTED;
     buf[got] = '\0';

@@ -120,7 +120,7 @@ static void test_competes(void)
 /* This thread runs, so it has been taken off a CPU once less often than put on one. */
 static void test_last_run(void)
 {
-    struct task task = {.pid = getpid(), .tid = getpid(), .stat_fd = -1, .sched_fd = -1};
+    struct task task = {.pid = getpid(), .tid = getpid(), TASK_NO_FILES};
     struct task_run before, after;
     struct sched_stats stats;
 
