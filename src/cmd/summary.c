@@ -136,10 +136,10 @@ void summary_write(const struct account *a)
     double held = elapsed > 0 ? (double)l->ticks / elapsed : 0;
 
     if (l->spared > l->ticks / 2 && held < a->o->rate * BEHIND_SHARE)
-        say(a, "Sampled %.1f of %g times per second, the most that leaves the program 90%% of its speed.", held,
+        say(a, "Could not sample %g times per second: the program would have lost more than 10%% of its speed.",
             a->o->rate);
     else if (l->missed && held < a->o->rate * BEHIND_SHARE)
-        say(a, "Sampled %.1f of %g times per second; dropped %llu late samples. Try a lower --rate.", held, a->o->rate,
+        say(a, "Could not sample %g times per second: dropped %llu late samples. Try a lower --rate.", a->o->rate,
             (unsigned long long)l->missed);
     if (l->late > l->ticks / LATE_SHARE && a->sampler->pauser.affinity.realtime_refused)
         say(a,
