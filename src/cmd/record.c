@@ -481,6 +481,9 @@ static int run(struct record *rec)
         return r;
     report_start(rec);
     r = attach(rec);
+    /* A launched program has started: what it does first would be lost. */
+    if (r == 0 && !rec->launch.pid && rec->tree.n && rec->tree.items[0].process)
+        r = process_warm_up(rec->tree.items[0].process);
     if (r < 0)
         return r;
     report_ready(rec);

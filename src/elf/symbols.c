@@ -250,6 +250,11 @@ static size_t list_names(struct symbols *s, uint64_t vaddr, struct symbols_name 
     return n;
 }
 
+bool symbols_in_memory(const struct symbols *s)
+{
+    return s->symbols_ready && s->debug_info_ready && !s->info;
+}
+
 size_t symbols_lookup(struct symbols *s, uint64_t vaddr, struct symbols_name *ret, size_t max)
 {
     struct symbols_name names[FRAMES_MAX];

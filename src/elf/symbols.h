@@ -57,6 +57,9 @@ size_t symbols_lookup(struct symbols *s, uint64_t vaddr, struct symbols_name *re
  */
 bool symbols_function(struct symbols *s, uint64_t vaddr, struct symbols_name *ret);
 
+/* True if symbols_lookup need not read from files any more: all symbols are in memory, and there is no debug info. */
+bool symbols_in_memory(const struct symbols *s);
+
 /* True if two adjacent frames belong to one call of a Cython function. Show only `inner` then. */
 bool symbols_same_call(const struct symbols_name *outer, const struct symbols_name *inner);
 

@@ -18,6 +18,7 @@ struct cpu_affinity {
     uint64_t allowed[CPU_AFFINITY_CPUS / 64];
     bool realtime;         /* we have real-time priority */
     bool realtime_refused; /* real-time priority was refused */
+    bool returning;        /* we have left a core, and need real-time priority to get back at once */
 };
 
 /* Pins us to `cpu` and migrates there. ERR_PERMISSION if we may not. */
@@ -31,6 +32,10 @@ bool cpu_affinity_has_others(const struct cpu_affinity *c);
 
 /* Migrates to any CPU but the current one. */
 void cpu_affinity_move_away(struct cpu_affinity *c);
+
+/* Gives the target its core back, before work that takes longer than reading a stack: drops real-time priority, and moves to
+ * another core. If real-time priority is refused, stays: it would take a whole time slice to get back. */
+void cpu_affinity_leave(struct cpu_affinity *c);
 
 /* The CPU we run on now; -1 if unknown. */
 int cpu_affinity_current(void);

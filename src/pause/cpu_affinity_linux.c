@@ -38,6 +38,10 @@ int cpu_affinity_pin(struct cpu_affinity *c, int cpu)
         log_often(LOG_LEVEL_INFO, "pause", cpu, "core %d: affinity or cpuset keeps us away from it", cpu);
         return ERR_PERMISSION;
     }
+    if (c->returning) {
+        c->returning = false;
+        cpu_affinity_use_realtime(c, true);
+    }
     set[cpu / 64] = 1ull << (cpu % 64);
     if (sched_setaffinity(0, sizeof(set), (const cpu_set_t *)(const void *)set) < 0) {
         log_often(LOG_LEVEL_INFO, "pause", cpu, "core %d: sched_setaffinity: %s", cpu, strerror(errno));
@@ -139,4 +143,16 @@ void cpu_affinity_use_realtime(struct cpu_affinity *c, bool realtime)
         c->realtime_refused = true;
     log_debug("pause", "SCHED_FIFO %s: %s", realtime ? "on" : "off",
               c->realtime == realtime ? "done" : strerror(errno));
+}
+
+void cpu_affinity_leave(struct cpu_affinity *c)
+{
+    if (c->cpu < 0)
+        return;
+    if (!c->realtime_refused && cpu_affinity_has_others(c)) {
+        cpu_affinity_use_realtime(c, true); /* or the target would get the core before we have moved */
+        cpu_affinity_move_away(c);
+        c->returning = !c->realtime_refused;
+    }
+    cpu_affinity_use_realtime(c, false);
 }

@@ -6,6 +6,7 @@
 #include "base/clock.h"
 
 #include <math.h>
+#include <unistd.h>
 
 #define REFRESH_NS        (20 * NS_PER_MS)
 #define REFRESH_SINGLE_NS (200 * NS_PER_MS) /* for one process that can be read */
@@ -16,6 +17,7 @@
 #define PACE                   12               /* the target runs this much longer than it is paused */
 #define PAUSE_COST_NS          (15 * NS_PER_US) /* of a pause besides its length: timer, context switches, cold caches */
 #define PACE_TICKS             16               /* of the mean */
+#define PACE_STEP              2                /* times the interval so far: the most that one tick may call for */
 #define RANDOM_NS              (10 * NS_PER_MS) /* the mean of the random part of an interval, at most */
 #define RANDOM_MOST            8                /* times that mean */
 #define REALTIME_INTERVAL_NS   (500 * NS_PER_US)
@@ -156,8 +158,9 @@ static int64_t pause_correction(struct loop *l, uint64_t took_ns)
     return (int64_t)diff;
 }
 
-/* The interval that leaves the target its pace: it must run for a multiple of the time that a tick pauses it. Holds a mean, so
- * that the rate does not depend on what the target does at the moment. */
+/* The interval that leaves the target its pace: it must run for a multiple of the time that a tick pauses it. Threads that run
+ * at the same time share the loss. Holds a mean, so that the rate does not depend on what the target does at the moment. A tick
+ * that is much longer than the others, as the first ones are, does not count in full. */
 static uint64_t interval_now(struct loop *l)
 {
     const struct pauser *ps = &l->tree->sampler->pauser;
@@ -168,9 +171,12 @@ static uint64_t interval_now(struct loop *l)
     l->paused_ns = ps->paused_ns;
     l->cpu_ns = cpu_ns;
     if (pauses) {
+        double most = (l->pace_ns > (double)l->interval_ns ? l->pace_ns : (double)l->interval_ns) * PACE_STEP, need;
+
         if (ps->affinity.cpu >= 0 && used_ns > paused_ns) /* all of it on the target's core */
             paused_ns = used_ns;
-        l->pace_ns += ((double)(PACE * (paused_ns + pauses * PAUSE_COST_NS)) - l->pace_ns) / PACE_TICKS;
+        need = (double)(PACE * (paused_ns + pauses * PAUSE_COST_NS)) / (double)(pauses < l->cpus ? pauses : l->cpus);
+        l->pace_ns += ((need < most ? need : most) - l->pace_ns) / PACE_TICKS;
     }
     return l->pace_ns > (double)l->interval_ns ? (uint64_t)l->pace_ns : l->interval_ns;
 }
@@ -315,6 +321,7 @@ int loop_run(struct loop *l)
     l->random = start | 1;
     l->woke_ns = start;
     l->cpu_ns = clock_cpu_ns();
+    l->cpus = (uint64_t)sysconf(_SC_NPROCESSORS_ONLN);
     l->python_seen_ns = start;
     l->tree->sampler->tick_ns = l->interval_ns;
     clock_set_min_timer_slack();

@@ -35,6 +35,7 @@ struct loop {
     uint64_t same_core_reads, other_reads; /* pauser.reads at the last tick: same core, and ptrace or unpaused */
     uint64_t pauses, paused_ns;            /* of the pauser, at the last tick */
     uint64_t cpu_ns;                       /* our CPU time then */
+    uint64_t cpus;                         /* of the machine */
     double pace_ns;                        /* mean interval that leaves the target its pace */
     uint64_t root_checked_ns;              /* when the root was last checked */
     uint64_t python_seen_ns;               /* when the root or another Python process last existed */

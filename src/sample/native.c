@@ -97,6 +97,15 @@ int native_open(struct native *n, struct sampler *s, pid_t pid, const struct fil
     return update_modules(n);
 }
 
+void native_warm_up(struct native *n)
+{
+    const struct modules *ms = unwind_modules(n->unwind);
+
+    for (size_t i = 0; i < ms->n; i++)
+        if (ms->items[i]->never_unloaded)
+            native_names_warm_up(&n->names, ms->items[i]);
+}
+
 void native_close(struct native *n)
 {
     if (!n->sampler)
@@ -207,8 +216,11 @@ static int end_at_greenlet(struct native *n)
     size_t end = 0;
 
     for (size_t i = 0; i < s->n && !end; i++) {
-        const struct native_chain *chain = native_names_of(&n->names, s->items[i].pc_entry);
+        const struct native_chain *chain;
 
+        if (!hidden_functions_is_greenlet(s->items[i].pc_entry->module->path))
+            continue;
+        chain = native_names_of(&n->names, s->items[i].pc_entry);
         if (!chain)
             return ERR_NOMEM;
         end = is_greenlet_start(chain) ? i + 1 : 0;

@@ -38,6 +38,9 @@ int native_open(struct native *n, struct sampler *s, pid_t pid, const struct fil
                 const struct core_file *core, const struct python *py);
 void native_close(struct native *n);
 
+/* Reads the symbols that nearly every stack needs: those of the interpreter and the C library. */
+void native_warm_up(struct native *n);
+
 /* Copies the registers and up to `limit` bytes of the stack. `fs_base` is the FS register: with glibc and musl it
  * points just above the stack of every thread but the main thread. */
 void native_capture(struct native *n, const struct regs *regs, uint64_t fs_base, bool is_main, size_t limit);

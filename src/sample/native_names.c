@@ -8,6 +8,7 @@
 #include "elf/build_id.h"
 #include "elf/perf_map.h"
 #include "sample/hidden_functions.h"
+#include "sample/shared_symbols.h"
 #include "target/files.h"
 
 #include <elf.h>
@@ -38,7 +39,7 @@ void native_names_close(struct native_names *names)
 
 void native_names_free_module(void *user)
 {
-    symbols_close(user);
+    shared_symbols_close(user);
 }
 
 /* Opens the mapped file itself, even if its path was removed or replaced. Needs CAP_SYS_ADMIN or
@@ -105,11 +106,11 @@ int native_names_open_module(void *arg, const struct module *mod, const char **r
 static struct symbols *module_symbols(struct native_names *names, struct module *mod)
 {
     struct symbols_source src = {.root_fd = names->root_fd, .path = mod->path, .fd = -1};
-    struct symbols *s = NULL;
+    struct symbols_user *user = mod->user;
     void *image = NULL;
 
-    if (mod->user)
-        return mod->user;
+    if (user)
+        return user->symbols;
     if (mod->image) {
         src.image = mod->image;
         src.image_size = mod->image_len;
@@ -121,15 +122,9 @@ static struct symbols *module_symbols(struct native_names *names, struct module 
             src.image_size = mod->end - mod->start;
         }
     }
-    if (symbols_open(&src, &s) < 0) {
-        src.fd = -1;
-        src.image = NULL;
-        if (symbols_open(&src, &s) < 0)
-            s = NULL;
-    }
+    mod->user = user = shared_symbols_open(&names->sampler->symbols, &src);
     free(image);
-    mod->user = s;
-    return s;
+    return user ? user->symbols : NULL;
 }
 
 static const char *base_name(const char *path)
@@ -269,12 +264,21 @@ static const char *look_up_perf_map(struct native_names *names, addr_t pc)
     return names->perf_map ? perf_map_find(names->perf_map, pc) : NULL;
 }
 
+/* Reading files takes long: give the target its core back first. */
+static void leave_core(struct native_names *names)
+{
+    if (names->sampler->options.recording)
+        cpu_affinity_leave(&names->sampler->pauser.affinity);
+}
+
 /* A hidden function needs neither line nor inlined calls. Reading debug info is the most expensive step. */
 static size_t look_up_symbols(struct native_names *names, const struct module *mod, struct symbols *s, addr_t pc,
                               struct symbols_name *found)
 {
     if (!names->show_hidden && symbols_function(s, pc - mod->bias, found) && is_hidden(names, mod, found))
         return 1;
+    if (!symbols_in_memory(s))
+        leave_core(names);
     return symbols_lookup(s, pc - mod->bias, found, MAX_INLINED);
 }
 
@@ -286,6 +290,8 @@ static int resolve_place(struct native_names *names, struct pc_entry *p, struct 
     size_t n = 0;
 
     if (p->module->is_elf || p->module->image) {
+        if (!p->module->user)
+            leave_core(names);
         s = module_symbols(names, p->module);
         n = s ? look_up_symbols(names, p->module, s, p->pc, found) : 0;
     }
@@ -297,6 +303,15 @@ static int resolve_place(struct native_names *names, struct pc_entry *p, struct 
     }
     *ret_n = n ? n : 1;
     return n ? fill_named(names, p->module, found, n, items) : fill_unnamed(names, p, items);
+}
+
+void native_names_warm_up(struct native_names *names, struct module *mod)
+{
+    struct symbols *s = mod->is_elf ? module_symbols(names, mod) : NULL;
+    struct symbols_name found[MAX_INLINED];
+
+    if (s && mod->n_code)
+        symbols_lookup(s, mod->code[0].start - mod->bias, found, MAX_INLINED);
 }
 
 const struct native_chain *native_names_of(struct native_names *names, struct pc_entry *p)

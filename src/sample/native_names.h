@@ -53,6 +53,9 @@ void native_names_close(struct native_names *names);
 /* The functions at a place, cached in place->user. NULL when out of memory. */
 const struct native_chain *native_names_of(struct native_names *names, struct pc_entry *place);
 
+/* Reads the symbols of a module and the index of its debug info now, not at the first lookup. */
+void native_names_warm_up(struct native_names *names, struct module *mod);
+
 /* For unwind_set_free: closes the symbols of a module. */
 void native_names_free_module(void *user);
 

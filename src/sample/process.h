@@ -42,6 +42,9 @@ typedef int (*process_sink)(const struct trace *trace, void *arg);
  * process has ended; ERR_STARTING after an exec; other errors when nothing could be read. */
 int process_sample(struct process *p, process_sink sink, void *arg);
 
+/* With native stacks: reads symbols that will be needed, so that the first samples do not wait for them. 0 or ERR_NOMEM. */
+int process_warm_up(struct process *p);
+
 /* At the end of a recording: counts the CPU time of its threads that was not attributed to any stack. */
 void process_settle(struct process *p);
 

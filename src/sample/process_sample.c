@@ -46,6 +46,18 @@ static int ensure_native(struct process *p)
     return native_open(&p->native, p->sampler, p->pid, p->files, p->mem, p->core, &p->py);
 }
 
+int process_warm_up(struct process *p)
+{
+    int r;
+
+    run_as_user_begin(p->user);
+    r = ensure_native(p);
+    if (r == 0 && p->native.sampler)
+        native_warm_up(&p->native);
+    run_as_user_end(p->user);
+    return r == ERR_NOMEM ? r : 0;
+}
+
 /* A library that is loaded or unloaded between the capture and the symbol lookup makes the names wrong. Repeat both. */
 int process_read_stack(struct process *p, const struct stack_source *src, struct sampled_thread *th)
 {
