@@ -98,7 +98,7 @@ static void take_snapshot(struct record *rec, uint64_t elapsed_ns)
         return;
     }
     status_snapshot(rec->o->status, &counts, output_file_path(rec->place));
-    record_say(rec, "Wrote what there is so far to '%s'. Samples: %llu", output_file_path(rec->place),
+    record_say(rec, "Wrote a snapshot to '%s'. Samples: %llu", output_file_path(rec->place),
                (unsigned long long)rec->profile->samples);
 }
 
@@ -150,7 +150,7 @@ static bool tick(void *arg, uint64_t elapsed_ns)
         report_samples(rec, elapsed_ns);
     if (rec->launch.pid)
         record_program_check(rec);
-    record_stop_if_asked(rec);
+    record_suspend_if_asked(rec);
     return !signals_ended_by() && !record_is_orphan(rec);
 }
 
@@ -378,12 +378,17 @@ static int explain_no_samples(struct record *rec)
     if (s->idle && proc_stat_read(pid, 0, &st) == 0 && st.state == 'T') {
         error_text_what(rec->text, ERR_NO_SAMPLES, "process %d is stopped (by SIGSTOP or a debugger)", (int)pid);
         error_text_hint(rec->text, "Resume it with: kill -CONT %d", (int)pid);
+    } else if (sampler_errors(s) > s->idle + s->no_gil + s->unweighted) {
+        error_text_what(rec->text, ERR_NO_SAMPLES, "none of the %llu stacks could be read",
+                        (unsigned long long)sampler_errors(s));
+        error_text_hint(rec->text, "See why with: %s doctor --pid %d", args_name(rec->o), (int)pid);
+        return ERR_NO_SAMPLES;
     } else if (s->idle > s->unweighted) {
         error_text_what(rec->text, ERR_NO_SAMPLES, "all %llu stacks were idle: the %s sleeping or waiting",
                         (unsigned long long)s->idle,
                         summary_native_percent(rec->o, &rec->cpu) ? "Python threads were" : "process was");
         error_text_hint(rec->text, "%s to see where it waits, or print its current stacks with: %s dump --pid %d",
-                        rec->o->mode ? "Use --mode wait" : "Add --idle", args_name(rec->o), (int)pid);
+                        rec->o->as_py_spy ? "Add --idle" : "Use --mode wait", args_name(rec->o), (int)pid);
     } else if (s->no_gil) {
         error_text_what(rec->text, ERR_NO_SAMPLES, "no thread held the GIL in any of the %llu stacks",
                         (unsigned long long)s->no_gil);
@@ -391,14 +396,9 @@ static int explain_no_samples(struct record *rec)
     } else if (s->unweighted && s->options.mode == SAMPLER_WAIT) {
         error_text_what(rec->text, ERR_NO_SAMPLES, "no thread waited during the recording");
         error_text_hint(rec->text, "Remove --mode wait.");
-    } else if (s->unweighted && !sampler_errors(s)) {
-        error_text_what(rec->text, ERR_NO_SAMPLES, "no thread was on a core when it was sampled: all waited for one");
+    } else if (s->unweighted) {
+        error_text_what(rec->text, ERR_NO_SAMPLES, "every thread was waiting for a core whenever it was sampled");
         error_text_hint(rec->text, "Record for a longer --duration, or see where they wait with --mode wait.");
-    } else if (sampler_errors(s)) {
-        error_text_what(rec->text, ERR_NO_SAMPLES, "none of the %llu stacks could be read",
-                        (unsigned long long)sampler_errors(s));
-        error_text_hint(rec->text, "See why with: %s doctor", args_name(rec->o));
-        return ERR_NO_SAMPLES;
     } else if (!rec->tree.has_python) {
         return error_text_what(rec->text, ERR_NO_SAMPLES, "neither process %d nor its descendants ran Python",
                                (int)pid);

@@ -26,13 +26,13 @@ struct record {
     struct err_note refusal; /* of the tree */
     struct launch launch;
     struct sudo_caller caller;
-    bool has_caller;      /* we run under sudo */
-    uint64_t launched_ns; /* when the program was launched */
-    uint64_t stopped_ns;  /* when the launched program was first seen stopped; 0: not stopped */
-    uint64_t ended_ns;    /* when it was first seen to have exited; 0: still running */
-    bool told_of_left;    /* printed that children are still running */
-    bool told_of_wait;    /* printed that no Python runs yet */
-    pid_t told_of;        /* the child that was announced last */
+    bool has_caller;          /* we run under sudo */
+    uint64_t launched_ns;     /* when the program was launched */
+    uint64_t stopped_ns;      /* when the launched program was first seen stopped; 0: not stopped */
+    uint64_t ended_ns;        /* when it was first seen to have exited; 0: still running */
+    bool said_still_sampling; /* printed that children are still running */
+    bool said_waiting;        /* printed that no Python runs yet */
+    pid_t announced_pid;      /* the child that was announced last */
     struct profile *profile;
     struct output_file *place;
     struct progress *progress;
@@ -61,7 +61,7 @@ int record_program_failed(struct record *rec, int r);
 /* Checks on the program between samples. Says which process is sampled when that changes. */
 void record_program_check(struct record *rec);
 /* Stops spyglass between samples, when no thread is paused, so that the target keeps running. */
-void record_stop_if_asked(struct record *rec);
+void record_suspend_if_asked(struct record *rec);
 
 /* After the recording: 0, or ERR_GONE if the program has exited without running Python. */
 int record_program_ran_python(struct record *rec);

@@ -71,17 +71,17 @@ static void tell_followed(struct record *rec)
     const struct tree_entry *e = record_target(rec);
     char path[1024];
 
-    if (!rec->tree.one_at_a_time || !e || !e->process || e->pid == rec->told_of)
+    if (!rec->tree.one_at_a_time || !e || !e->process || e->pid == rec->announced_pid)
         return;
     if (e->pid == rec->launch.pid) {
         launch_stop_adopting(); /* a Python program's orphans go to init, as without us */
-        if (rec->told_of)
+        if (rec->announced_pid)
             record_say(rec, "Following the program itself (PID %d), which now runs Python", (int)e->pid);
     } else {
         snprintf(path, sizeof(path), "%s", process_tree_entry_info(e)->executable);
         record_say(rec, "Following %s (PID %d), started by %s", basename(path), (int)e->pid, rec->o->program[0]);
     }
-    rec->told_of = e->pid;
+    rec->announced_pid = e->pid;
 }
 
 /* True if the program itself cannot be sampled, and waiting would not help. */
@@ -95,10 +95,10 @@ static bool tick_waiting(void *arg, uint64_t elapsed_ns)
     struct record *rec = arg;
 
     record_program_check(rec);
-    record_stop_if_asked(rec);
-    if (!rec->told_of_wait && !rec->ended_ns && elapsed_ns >= TELL_WAIT_NS) {
-        rec->told_of_wait = true;
-        record_say(rec, "'%s' runs no Python yet. Waiting for it to start Python; press Control-C to stop.",
+    record_suspend_if_asked(rec);
+    if (!rec->said_waiting && !rec->ended_ns && elapsed_ns >= TELL_WAIT_NS) {
+        rec->said_waiting = true;
+        record_say(rec, "'%s' runs no Python yet. Waiting for it to start Python; press Ctrl-C to stop.",
                    rec->o->program[0]);
     }
     return !signals_ended_by() && !record_is_orphan(rec) && !is_refused(rec);
@@ -125,7 +125,8 @@ int record_program_attach(struct record *rec)
     }
     if (is_refused(rec) || rec->loop.end == LOOP_GONE)
         return record_program_ran_python(rec);
-    return error_text_what(rec->text, ERR_NO_SAMPLES, "'%s' had not started Python yet", rec->o->program[0]);
+    return error_text_what(rec->text, ERR_NO_SAMPLES, "'%s' had not started Python when the recording stopped",
+                           rec->o->program[0]);
 }
 
 /* ---- while it runs ---- */
@@ -139,7 +140,7 @@ static void note_end(struct record *rec)
 
 /* If the launched program stops itself, we must stop too, or the user gets neither the program nor the shell. A program
  * that is just resuming looks stopped for a moment, so wait STOPPED_NS before deciding. */
-static bool program_stands(struct record *rec)
+static bool program_is_stopped(struct record *rec)
 {
     if (!rec->launch.pid || !launch_is_stopped(&rec->launch) || !launch_needs_us()) {
         rec->stopped_ns = 0;
@@ -150,9 +151,9 @@ static bool program_stands(struct record *rec)
     return clock_now_ns() - rec->stopped_ns >= STOPPED_NS;
 }
 
-void record_stop_if_asked(struct record *rec)
+void record_suspend_if_asked(struct record *rec)
 {
-    if (!signals_take_stop() && !program_stands(rec))
+    if (!signals_take_stop() && !program_is_stopped(rec))
         return;
     progress_erase(rec->progress);
     tracer_settle(&rec->sampler->pauser.tracer, SETTLE_NS);
@@ -161,12 +162,12 @@ void record_stop_if_asked(struct record *rec)
 }
 
 /* The program has exited. Says once that sampling goes on, if it left processes running. */
-static void tell_of_left(struct record *rec)
+static void say_still_sampling(struct record *rec)
 {
     const struct tree_entry *e = record_target(rec);
     int status = launch_exit_status(&rec->launch);
 
-    if (rec->told_of_left || clock_now_ns() - rec->ended_ns < LOOK_NS || process_tree_has_only_root(&rec->tree))
+    if (rec->said_still_sampling || clock_now_ns() - rec->ended_ns < LOOK_NS || process_tree_has_only_root(&rec->tree))
         return;
     if (!rec->tree.one_at_a_time) {
         record_say(rec, "The program has exited with status %d; still sampling its children. Press Ctrl-C to stop.",
@@ -177,7 +178,7 @@ static void tell_of_left(struct record *rec)
     } else {
         return;
     }
-    rec->told_of_left = true;
+    rec->said_still_sampling = true;
 }
 
 void record_program_check(struct record *rec)
@@ -189,7 +190,7 @@ void record_program_check(struct record *rec)
     signals_forget_program();
     if (!rec->ended_ns)
         rec->ended_ns = clock_now_ns();
-    tell_of_left(rec);
+    say_still_sampling(rec);
 }
 
 /* ---- the end ---- */
@@ -235,7 +236,7 @@ static void wait_for_program(struct record *rec)
 {
     while (!rec->launch.ended && signals_ended_times() < 2) {
         wait_a_while(rec);
-        record_stop_if_asked(rec);
+        record_suspend_if_asked(rec);
     }
 }
 

@@ -52,7 +52,7 @@ static uint64_t count_reads(const struct sampler *s)
     return n;
 }
 
-static void say_holds(const struct account *a, double held)
+static void say_rate(const struct account *a, double held)
 {
     const struct sampler *s = a->sampler;
     double median = (double)pause_median_ns(&s->pauser) / 1000, longest = (double)s->pauser.longest_ns / 1000;
@@ -135,7 +135,7 @@ void summary_write(const struct account *a)
     double elapsed = (double)l->elapsed_ns / (double)NS_PER_S;
     double held = elapsed > 0 ? (double)l->ticks / elapsed : 0;
 
-    if (l->spared > l->ticks / 2 && held < a->o->rate * BEHIND_SHARE)
+    if (l->slowed > l->ticks / 2 && held < a->o->rate * BEHIND_SHARE)
         say(a, "Could not sample %g times per second: the program would have lost more than 10%% of its speed.",
             a->o->rate);
     else if (l->missed && held < a->o->rate * BEHIND_SHARE)
@@ -163,7 +163,7 @@ void summary_write(const struct account *a)
             (unsigned long long)a->profile->coarsened);
     if (a->o->verbose)
         say_ways(a, elapsed);
-    say_holds(a, held);
+    say_rate(a, held);
     say_cpu_time(a, elapsed);
     if (a->sampler->pauser.ptrace_refused && !a->o->nonblocking)
         say(a, "Could not pause the process (%s), so spyglass read it while it was running.",

@@ -147,9 +147,7 @@ void cpu_affinity_use_realtime(struct cpu_affinity *c, bool realtime)
 
 void cpu_affinity_leave(struct cpu_affinity *c)
 {
-    if (c->cpu < 0)
-        return;
-    if (!c->realtime_refused && cpu_affinity_has_others(c)) {
+    if (c->cpu >= 0 && !c->realtime_refused && cpu_affinity_has_others(c)) {
         cpu_affinity_use_realtime(c, true); /* or the target would get the core before we have moved */
         cpu_affinity_move_away(c);
         c->returning = !c->realtime_refused;

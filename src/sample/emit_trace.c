@@ -9,7 +9,6 @@
 #include "sample/wait_state.h"
 
 #define CONTENDED_TICKS 64
-#define SWITCH_NS       (20 * NS_PER_US) /* the longest time between switching to us and our first reading of a clock */
 
 static const struct func *func_of(struct process *p, const struct code *code)
 {
@@ -41,28 +40,6 @@ static struct trace trace_of(const struct process *p, const struct sampled_threa
                           .is_kernel_name = !th->name};
 }
 
-/*
- * The thread is runnable, and competes for cores. True if it was on a CPU at this tick, and not waiting for one. The stack of a
- * waiting thread is not a random one: it was woken where it slept, or preempted when its time slice was over, which begins
- * when it is woken. Its CPU time is attributed to the next stack that is read while it runs.
- *
- * A thread on our own core does not run now. If it did until we came, it was last charged for CPU time when the kernel
- * switched to us.
- */
-static bool was_on_cpu(struct process *p, struct sampled_thread *th)
-{
-    uint64_t since_ns = clock_now_ns() - p->now_ns;
-    struct task_look look;
-    struct task_run run, own;
-    struct sched_stats stats;
-
-    if (task_last_run(&th->os.task, &run) < 0 || task_look(&th->os.task, &look) < 0)
-        return true;
-    if (look.cpu != cpu_affinity_current())
-        return task_sched_stats(&th->os.task, &stats) < 0 || stats.run_count > run.switches;
-    return task_last_run(&p->sampler->self, &own) < 0 || run.until_ns + since_ns + SWITCH_NS >= own.until_ns;
-}
-
 /* The time since the last stack of the thread. */
 static struct time_parts take_time(struct process *p, struct sampled_thread *th)
 {
@@ -71,17 +48,18 @@ static struct time_parts take_time(struct process *p, struct sampled_thread *th)
     struct time_parts parts;
     uint64_t now = clock_now_ns();
 
-    /* A thread that was asleep or kept off its core has not run since; one that ptrace stopped has the stats of then. */
+    /* A thread that was asleep or kept off its core has not run since th->os.stats. */
     if (!th->os.tid || !th->time.is_known || (!th->last.off_cpu && task_sched_stats(&th->os.task, &stats) < 0))
         return (struct time_parts){.elapsed_ns = s->tick_ns, .run_ns = s->tick_ns};
     if (thread_time_competes(&th->time, &stats)) {
         s->contended = CONTENDED_TICKS;
-        if (s->options.mode == SAMPLER_CPU && !was_on_cpu(p, th))
+        if (s->options.mode == SAMPLER_CPU &&
+            !th->last.on_cpu) /* its time goes to the next stack that is read while it runs */
             return (struct time_parts){0};
     }
     parts = thread_time_take(&th->time, &stats, th->last.has_stack, now, s->tick_ns);
     s->lost_ns += parts.lost_ns;
-    s->core_wait_ns += parts.core_ns;
+    s->core_wait_ns += parts.core_wait_ns;
     return parts;
 }
 
@@ -131,10 +109,10 @@ static int emit(struct process *p, struct sampled_thread *th, struct trace *trac
                 process_sink sink, void *arg)
 {
     struct sampler *s = p->sampler;
-    uint64_t busy = parts->run_ns + parts->core_ns;
-    /* A runnable thread has either run or waited for a core in all of that time. */
+    uint64_t busy = parts->run_ns + parts->core_wait_ns;
+    /* Assume that a runnable thread has run or waited for a core all that time. */
     uint64_t core =
-        busy ? (uint64_t)((double)parts->elapsed_ns * (double)parts->core_ns / (double)busy) : parts->elapsed_ns;
+        busy ? (uint64_t)((double)parts->elapsed_ns * (double)parts->core_wait_ns / (double)busy) : parts->elapsed_ns;
     int r;
 
     switch (s->options.mode) {

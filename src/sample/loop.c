@@ -14,10 +14,10 @@
 #define MAX_SLEEP_NS           (100 * NS_PER_MS)
 #define MIN_SLEEP_NS           (2 * NS_PER_US)
 #define BURST_NS               (40 * NS_PER_US) /* how long the sampler stays on the target's core without a break */
-#define PACE                   12               /* the target runs this much longer than it is paused */
+#define PACE                   12               /* an interval is at least this many pauses */
 #define PAUSE_COST_NS          (15 * NS_PER_US) /* of a pause besides its length: timer, context switches, cold caches */
 #define PACE_TICKS             16               /* of the mean */
-#define PACE_STEP              2                /* times the interval so far: the most that one tick may call for */
+#define PACE_STEP              2 /* one tick raises the mean as if it needed at most this many times the interval */
 #define RANDOM_NS              (10 * NS_PER_MS) /* the mean of the random part of an interval, at most */
 #define RANDOM_MOST            8                /* times that mean */
 #define REALTIME_INTERVAL_NS   (500 * NS_PER_US)
@@ -120,9 +120,10 @@ static bool sleep_until(struct loop *l, uint64_t start, uint64_t when)
             return true;
         when = now + 2 * BURST_NS;
     }
-    for (; now < when; now = clock_now_ns()) {
+    while (now < when) {
         clock_sleep_until_ns(when - now > most ? now + most : when);
-        if (!housekeep(l, start, now))
+        now = clock_now_ns();
+        if (now < when && !housekeep(l, start, now))
             return false;
     }
     l->woke_ns = now;
@@ -150,7 +151,7 @@ static int64_t pause_correction(struct loop *l, uint64_t took_ns)
         l->mean_read_ns = l->n_reads == 1 || took < l->mean_read_ns ? took : l->mean_read_ns;
         return 0;
     }
-    most = (double)l->interval_ns / 2;
+    most = (double)l->held_ns / 2;
     most = most < MAX_DEVIATION * l->mean_read_ns ? most : MAX_DEVIATION * l->mean_read_ns;
     diff = (took < most ? took : most) - l->mean_read_ns;
     window = (double)l->n_reads < window ? (double)l->n_reads : window;
@@ -158,9 +159,9 @@ static int64_t pause_correction(struct loop *l, uint64_t took_ns)
     return (int64_t)diff;
 }
 
-/* The interval that leaves the target its pace: it must run for a multiple of the time that a tick pauses it. Threads that run
- * at the same time share the loss. Holds a mean, so that the rate does not depend on what the target does at the moment. A tick
- * that is much longer than the others, as the first ones are, does not count in full. */
+/* The shortest interval that leaves the target about 90% of its speed: PACE times the time that a tick pauses it. Threads that
+ * run at the same time share the loss. Holds a mean, so that the rate does not depend on what the target does at the moment. A
+ * tick that is much longer than the others, as the first ones are, does not count in full. */
 static uint64_t interval_now(struct loop *l)
 {
     const struct pauser *ps = &l->tree->sampler->pauser;
@@ -171,14 +172,16 @@ static uint64_t interval_now(struct loop *l)
     l->paused_ns = ps->paused_ns;
     l->cpu_ns = cpu_ns;
     if (pauses) {
-        double most = (l->pace_ns > (double)l->interval_ns ? l->pace_ns : (double)l->interval_ns) * PACE_STEP, need;
+        double most = (l->min_interval_ns > (double)l->interval_ns ? l->min_interval_ns : (double)l->interval_ns) *
+                      PACE_STEP,
+               need;
 
         if (ps->affinity.cpu >= 0 && used_ns > paused_ns) /* all of it on the target's core */
             paused_ns = used_ns;
         need = (double)(PACE * (paused_ns + pauses * PAUSE_COST_NS)) / (double)(pauses < l->cpus ? pauses : l->cpus);
-        l->pace_ns += ((need < most ? need : most) - l->pace_ns) / PACE_TICKS;
+        l->min_interval_ns += ((need < most ? need : most) - l->min_interval_ns) / PACE_TICKS;
     }
-    return l->pace_ns > (double)l->interval_ns ? (uint64_t)l->pace_ns : l->interval_ns;
+    return l->min_interval_ns > (double)l->interval_ns ? (uint64_t)l->min_interval_ns : l->interval_ns;
 }
 
 static uint64_t next_random(struct loop *l)
@@ -194,8 +197,8 @@ static uint64_t next_random(struct loop *l)
  *
  * Where threads compete for cores, that is not enough. We preempt whatever runs on a core, and the next thread starts when we
  * sleep again: at regular ticks, we would see it at the same points of its work each time. There the time from one tick to the
- * next is random, with an exponential distribution, so that a tick is as likely at any time as at any other. Callers that count
- * samples get regular ticks.
+ * next is random, with an exponential distribution, so that a tick is as likely at any time as at any other; below 100 Hz, only
+ * 10 ms of it are random. Callers that count samples get regular ticks.
  */
 static bool is_regular(const struct loop *l)
 {
@@ -215,7 +218,7 @@ static uint64_t random_interval(struct loop *l, uint64_t interval_ns)
 /* Up to a fifth of the interval in either direction. */
 static uint64_t jitter(struct loop *l, uint64_t due)
 {
-    uint64_t fifth = l->interval_ns / 5;
+    uint64_t fifth = l->held_ns / 5;
 
     return is_regular(l) && fifth ? due - fifth + next_random(l) % (2 * fifth) : due;
 }
@@ -226,7 +229,8 @@ static uint64_t next_tick(struct loop *l, uint64_t due)
     uint64_t now = clock_now_ns(), interval_ns = interval_now(l), next, skipped = 0;
     struct sampler *s = l->tree->sampler;
 
-    l->spared += interval_ns > l->interval_ns;
+    l->held_ns = interval_ns;
+    l->slowed += interval_ns > l->interval_ns;
     if (is_regular(l)) {
         next = due + interval_ns + (uint64_t)pause_correction(l, now - l->woke_ns);
         skipped = now > next ? (now - next) / interval_ns + 1 : 0;
@@ -235,7 +239,7 @@ static uint64_t next_tick(struct loop *l, uint64_t due)
     } else {
         next = due + random_interval(l, interval_ns);
         if (next < now) {
-            skipped = (now - next) / interval_ns;
+            skipped = (now - next) / interval_ns + 1;
             next = now + random_interval(l, interval_ns);
         }
         s->tick_ns = next - due;
@@ -246,8 +250,8 @@ static uint64_t next_tick(struct loop *l, uint64_t due)
 }
 
 /* Realtime scheduling makes each wakeup a little more expensive. Use it only at high rates, when the kernel often wakes us late,
- * and where threads compete for cores. Late wakeups bias the profile: on the target's core they occur while the target runs and
- * not while it sleeps, or when the target itself is woken. */
+ * and where threads compete for cores. Late wakeups bias the profile: on the target's core, we are late if the target runs, and
+ * not if it sleeps. */
 static void use_realtime_if_late(struct loop *l)
 {
     struct sampler *s = l->tree->sampler;
@@ -302,7 +306,7 @@ static int sample(struct loop *l, uint64_t start)
     return r == ERR_GONE ? 0 : r;
 }
 
-/* A stack is weighted with the time before it, so the time since the last tick needs a last one. */
+/* A stack is weighted by the time before it, so the time since the last tick needs a last one. */
 static int finish(struct loop *l, uint64_t start)
 {
     struct sampler *s = l->tree->sampler;
@@ -321,6 +325,7 @@ int loop_run(struct loop *l)
     l->random = start | 1;
     l->woke_ns = start;
     l->cpu_ns = clock_cpu_ns();
+    l->held_ns = l->interval_ns;
     l->cpus = (uint64_t)sysconf(_SC_NPROCESSORS_ONLN);
     l->python_seen_ns = start;
     l->tree->sampler->tick_ns = l->interval_ns;

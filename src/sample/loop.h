@@ -23,7 +23,7 @@ struct loop {
     void *arg;
     /* Results. */
     uint64_t ticks, missed;
-    uint64_t spared; /* ticks at a lower rate, so that the target keeps its pace */
+    uint64_t slowed; /* ticks at a lower rate than asked for, so that the target keeps its pace */
     uint64_t late;   /* ticks with a wakeup that was more than 300 us late */
     uint64_t elapsed_ns;
     enum loop_end end;
@@ -36,7 +36,8 @@ struct loop {
     uint64_t pauses, paused_ns;            /* of the pauser, at the last tick */
     uint64_t cpu_ns;                       /* our CPU time then */
     uint64_t cpus;                         /* of the machine */
-    double pace_ns;                        /* mean interval that leaves the target its pace */
+    double min_interval_ns;                /* mean interval that leaves the target its pace */
+    uint64_t held_ns;                      /* the interval in effect */
     uint64_t root_checked_ns;              /* when the root was last checked */
     uint64_t python_seen_ns;               /* when the root or another Python process last existed */
     uint64_t housekept_ns;                 /* when signals and the target were last checked */

@@ -106,11 +106,11 @@ int native_names_open_module(void *arg, const struct module *mod, const char **r
 static struct symbols *module_symbols(struct native_names *names, struct module *mod)
 {
     struct symbols_source src = {.root_fd = names->root_fd, .path = mod->path, .fd = -1};
-    struct symbols_user *user = mod->user;
+    struct shared_module *shared = mod->user;
     void *image = NULL;
 
-    if (user)
-        return user->symbols;
+    if (shared)
+        return shared->symbols;
     if (mod->image) {
         src.image = mod->image;
         src.image_size = mod->image_len;
@@ -122,9 +122,9 @@ static struct symbols *module_symbols(struct native_names *names, struct module 
             src.image_size = mod->end - mod->start;
         }
     }
-    mod->user = user = shared_symbols_open(&names->sampler->symbols, &src);
+    mod->user = shared = shared_symbols_open(&names->sampler->symbols, &src);
     free(image);
-    return user ? user->symbols : NULL;
+    return shared ? shared->symbols : NULL;
 }
 
 static const char *base_name(const char *path)

@@ -108,12 +108,16 @@ static int mark_threads(struct process *p)
     p->native_threads_marked_ns = p->listed_after ? 0 : p->listed_ns;
     for (size_t i = 0; r == 0 && i < p->n_native_threads; i++) {
         struct sampled_thread *th = &p->native_threads[i];
+        bool had_python = th->has_python;
 
         th->has_python = tid_list_has(&python, th->os.tid) || (th->has_python && p->listed_after);
         if (th->has_python || th->os.dead)
             continue;
-        if (!th->os.task.tid)
+        if (!th->os.task.tid || had_python) {
+            task_close(&th->os.task);
             task_open(&th->os.task, p->pid, th->os.tid);
+            thread_time_begin(&th->time, &th->os.task, false, clock_now_ns());
+        }
         if (!th->kernel_name)
             th->kernel_name = thread_kernel_name(p->sampler->names, p->pid, th->os.tid);
     }

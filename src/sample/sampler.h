@@ -57,7 +57,7 @@ struct sampler {
     uint64_t native_failed;          /* stacks with Python frames that match no native frame */
     uint64_t errors[SAMPLER_ERRORS]; /* by code - ERR_NOMEM */
     /* Time of all threads, in ns. */
-    uint64_t attributed_ns; /* CPU time that stacks were weighted with, */
+    uint64_t attributed_ns; /* CPU time that stacks were weighted by, */
     uint64_t lost_ns;       /* CPU time without a stack */
     uint64_t core_wait_ns;  /* time spent waiting for a CPU */
     /* State. */

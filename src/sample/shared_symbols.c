@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 /* False if the symbols cannot be shared. */
-static bool identify(const struct symbols_source *src, struct symbols_user *ret)
+static bool identify(const struct symbols_source *src, struct shared_module *ret)
 {
     struct stat file, root;
 
@@ -30,81 +30,86 @@ static bool identify(const struct symbols_source *src, struct symbols_user *ret)
     return true;
 }
 
-static bool is_same(const struct symbols_user *a, const struct symbols_user *b, const char *path)
+static bool is_same(const struct shared_module *a, const struct shared_module *b, const char *path)
 {
     return a->device == b->device && a->inode == b->inode && a->size == b->size && a->changed_ns == b->changed_ns &&
            a->root_device == b->root_device && a->root_inode == b->root_inode && strcmp(a->path, path) == 0;
 }
 
-static void user_free(struct symbols_user *user)
+static void shared_module_free(struct shared_module *module)
 {
-    symbols_close(user->symbols);
-    if (user->root_fd >= 0)
-        close(user->root_fd);
-    free(user->path);
-    free(user);
+    symbols_close(module->symbols);
+    if (module->root_fd >= 0)
+        close(module->root_fd);
+    free(module->path);
+    free(module);
 }
 
 /* Takes src->fd. A module that cannot be read has no symbols. */
-static struct symbols_user *user_new(const struct symbols_source *src, const struct symbols_user *identity)
+static struct shared_module *shared_module_new(const struct symbols_source *src, const struct shared_module *identity)
 {
-    struct symbols_user *user = malloc(sizeof(*user));
+    struct shared_module *module = malloc(sizeof(*module));
     struct symbols_source own = *src;
 
-    if (!user) {
+    if (!module) {
         if (src->fd >= 0)
             close(src->fd);
         return NULL;
     }
-    *user = *identity;
-    user->n_users = 1;
+    *module = *identity;
+    module->n_processes = 1;
     /* The process that opened it may end first. */
-    own.root_fd = user->root_fd = src->root_fd < 0 ? -1 : fcntl(src->root_fd, F_DUPFD_CLOEXEC, 0);
-    user->path = strdup(src->path);
-    if (symbols_open(&own, &user->symbols) < 0) {
+    own.root_fd = module->root_fd = src->root_fd < 0 ? -1 : fcntl(src->root_fd, F_DUPFD_CLOEXEC, 0);
+    module->path = strdup(src->path);
+    module->symbols = NULL;
+    if (src->root_fd >= 0 && own.root_fd < 0) { /* -1 would be our own root */
+        if (src->fd >= 0)
+            close(src->fd);
+    } else if (symbols_open(&own, &module->symbols) < 0) {
         own.fd = -1;
         own.image = NULL;
-        if (symbols_open(&own, &user->symbols) < 0)
-            user->symbols = NULL;
+        if (symbols_open(&own, &module->symbols) < 0)
+            module->symbols = NULL;
     }
-    if (!user->symbols || !user->path) {
-        user_free(user);
+    if (!module->symbols || !module->path) {
+        shared_module_free(module);
         return NULL;
     }
-    return user;
+    return module;
 }
 
-struct symbols_user *shared_symbols_open(struct shared_symbols *all, const struct symbols_source *src)
+struct shared_module *shared_symbols_open(struct shared_symbols *all, const struct symbols_source *src)
 {
-    struct symbols_user identity = {0}, *user;
+    struct shared_module identity = {0}, *module;
     bool shares = identify(src, &identity);
 
     for (size_t i = 0; i < all->n && shares; i++)
         if (is_same(all->items[i], &identity, src->path)) {
             close(src->fd);
-            all->items[i]->n_users++;
+            all->items[i]->n_processes++;
             return all->items[i];
         }
-    user = user_new(src, &identity);
-    if (user && shares && grow_array((void **)&all->items, &all->cap, all->n + 1, sizeof(struct symbols_user *)) == 0) {
-        user->owner = all;
-        all->items[all->n++] = user;
+    module = shared_module_new(src, &identity);
+    if (module && shares &&
+        grow_array((void **)&all->items, &all->cap, all->n + 1, sizeof(struct shared_module *)) == 0) {
+        module->owner = all;
+        all->items[all->n++] = module;
     }
-    return user;
+    return module;
 }
 
-void shared_symbols_close(struct symbols_user *user)
+void shared_symbols_close(struct shared_module *module)
 {
-    struct shared_symbols *all = user->owner;
+    struct shared_symbols *all = module->owner;
 
-    if (--user->n_users)
+    if (--module->n_processes)
         return;
     for (size_t i = 0; all && i < all->n; i++)
-        if (all->items[i] == user) {
+        if (all->items[i] == module) {
             all->items[i] = all->items[--all->n];
             break;
         }
-    user_free(user);
+    shared_module_free(module);
 }
 
 void shared_symbols_free(struct shared_symbols *all)

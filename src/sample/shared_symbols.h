@@ -8,15 +8,15 @@
 #include "elf/symbols.h"
 
 struct shared_symbols {
-    struct symbols_user **items;
+    struct shared_module **items;
     size_t n, cap;
 };
 
 /* The symbols of one module, and how many processes use them. */
-struct symbols_user {
+struct shared_module {
     struct symbols *symbols;
     struct shared_symbols *owner; /* NULL: not shared */
-    unsigned n_users;
+    unsigned n_processes;
     uint64_t device, inode, size, changed_ns; /* of the file */
     uint64_t root_device, root_inode;         /* of the target's root directory, where its debug file is */
     int root_fd;
@@ -25,10 +25,10 @@ struct symbols_user {
 
 /* Like symbols_open, but shares what another process has opened: the same file at the same path below the same root. NULL when
  * out of memory. */
-struct symbols_user *shared_symbols_open(struct shared_symbols *all, const struct symbols_source *src);
+struct shared_module *shared_symbols_open(struct shared_symbols *all, const struct symbols_source *src);
 
 /* Closes the symbols when the last process stops using them. */
-void shared_symbols_close(struct symbols_user *user);
+void shared_symbols_close(struct shared_module *module);
 
 void shared_symbols_free(struct shared_symbols *all);
 

@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define SWITCH_NS    (20 * NS_PER_US) /* the longest time between switching to us and our first reading of a clock */
 #define MAX_TRIES    8
 #define GENTLE_TRIES 3 /* then use ptrace, even if the thread looks asleep */
 /* Do not check code objects again that were unchanged this short a time ago. At up to 2000 samples per second each is
@@ -326,6 +327,30 @@ static void capture_native(const struct stack_source *src, struct sampled_thread
         native_capture(n, &regs, fs_base, th->os.tid == n->pid, limit);
 }
 
+/*
+ * True if the thread was on a CPU when the sampler came, and not waiting for one. The stack of a waiting thread is not a random
+ * one: it was woken where it slept, or preempted when its time slice was over, which begins when it is woken.
+ *
+ * A thread on our own core does not run now. If it did until we came, the kernel last charged it for CPU time when it switched
+ * to us. Since then a timer tick may have charged us. On another core, a thread is running if it was put on a CPU once more than
+ * it was taken off one. A thread that ptrace has stopped had to run for that, so this cannot be known.
+ */
+static bool was_on_cpu(const struct stack_source *src, struct sampled_thread *th, const struct pause *p)
+{
+    struct sampler *s = src->sampler;
+    struct task_run run, own;
+    struct sched_stats stats;
+    struct task_look look;
+
+    if (!s->contended || s->options.mode != SAMPLER_CPU ||
+        (p->method != PAUSE_SAME_CORE && p->method != PAUSE_UNPAUSED) || task_last_run(&th->os.task, &run) < 0)
+        return true;
+    if (p->method == PAUSE_UNPAUSED && (task_look(&th->os.task, &look) < 0 || look.cpu != cpu_affinity_current()))
+        return task_sched_stats(&th->os.task, &stats) < 0 || stats.run_count > run.switches;
+    return task_last_run(&s->self, &own) < 0 ||
+           run.charged_ns + (clock_now_ns() - p->since_ns) + SWITCH_NS >= own.charged_ns;
+}
+
 /* Reads the stack of a paused thread, ends the pause, and returns ERR_TORN if the thread may have run in between. */
 static int read_and_end_pause(struct stack *st, const struct stack_source *src, struct sampled_thread *th,
                               struct pause *p)
@@ -352,6 +377,7 @@ static int read_and_end_pause(struct stack *st, const struct stack_source *src, 
     /* With a cpu_word, pause_begin assumed that the thread is on our CPU instead of reading its state. */
     on_our_cpu = !p->cpu_word || (snapshot_read_last(src->snapshot, &cpu) == 0 && (int)cpu == pauser->affinity.cpu);
     end = pause_end(pauser, &th->os, p);
+    th->last.on_cpu = end < 0 || was_on_cpu(src, th, p);
     if (!on_our_cpu) {
         th->os.left_ns = 0;
         end = ERR_TORN;

@@ -18,7 +18,8 @@ void thread_time_begin(struct thread_time *t, struct task *task, bool during_rec
     *t = (struct thread_time){.is_known = is_known, .is_new = during_recording, .at_ns = now_ns};
     if (!during_recording) {
         t->run_ns = stats.run_ns;
-        t->core_ns = stats.wait_ns;
+        t->core_wait_ns = stats.wait_ns;
+        t->seen = stats;
     }
 }
 
@@ -48,7 +49,7 @@ struct time_parts thread_time_take(struct thread_time *t, const struct sched_sta
 {
     struct time_parts parts = {.elapsed_ns = minus(now_ns, t->at_ns),
                                .run_ns = thread_time_left(t, stats),
-                               .core_ns = minus(stats->wait_ns, t->core_ns)};
+                               .core_wait_ns = minus(stats->wait_ns, t->core_wait_ns)};
 
     if (!is_exact && parts.run_ns < parts.elapsed_ns) {
         uint64_t most = minus(stats->run_ns + LAG_NS, t->run_ns);
@@ -56,7 +57,7 @@ struct time_parts thread_time_take(struct thread_time *t, const struct sched_sta
         parts.run_ns = parts.elapsed_ns < most ? parts.elapsed_ns : most;
     }
     t->run_ns += parts.run_ns;
-    t->core_ns = stats->wait_ns > t->core_ns ? stats->wait_ns : t->core_ns;
+    t->core_wait_ns = stats->wait_ns > t->core_wait_ns ? stats->wait_ns : t->core_wait_ns;
     t->at_ns = now_ns;
     if (t->is_new && parts.run_ns > tick_ns) {
         parts.lost_ns = t->was_elsewhere ? 0 : parts.run_ns - tick_ns;

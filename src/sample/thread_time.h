@@ -1,6 +1,6 @@
 /*
  * What the kernel says a thread did since its last sample: how long it ran, and how long it waited for a core. The sampler
- * weights each stack with it, so that a profile adds up to the CPU time that the threads have really used.
+ * weights each stack by it, so that a profile adds up to the CPU time that the threads have really used.
  */
 #ifndef SAMPLE_THREAD_TIME_H
 #define SAMPLE_THREAD_TIME_H
@@ -9,11 +9,11 @@
 
 /* Up to where the time of a thread has been attributed to stacks. */
 struct thread_time {
-    bool is_known;            /* false: the kernel has no schedstat */
-    bool is_new;              /* no stack has been attributed yet */
-    bool was_elsewhere;       /* before that, it ran for a while without Python */
-    uint64_t run_ns, core_ns; /* of sched_stats */
-    uint64_t at_ns;           /* on the clock of clock_now_ns() */
+    bool is_known;                 /* false: the kernel has no schedstat */
+    bool is_new;                   /* no stack has been attributed yet */
+    bool was_elsewhere;            /* before that, it ran for a while without Python */
+    uint64_t run_ns, core_wait_ns; /* of sched_stats */
+    uint64_t at_ns;                /* on the clock of clock_now_ns() */
     /* Of thread_time_competes(). */
     struct sched_stats seen;
     uint64_t recent_run_ns, recent_wait_ns; /* decaying sums */
@@ -22,9 +22,9 @@ struct thread_time {
 /* The time since the last sample, and how much of it the thread ran or waited for a CPU. */
 struct time_parts {
     uint64_t elapsed_ns;
-    uint64_t run_ns;  /* on a CPU */
-    uint64_t core_ns; /* waiting for a CPU */
-    uint64_t lost_ns; /* CPU time that is too old to be attributed to the current stack */
+    uint64_t run_ns;       /* on a CPU */
+    uint64_t core_wait_ns; /* waiting for a CPU */
+    uint64_t lost_ns;      /* CPU time that is too old to be attributed to the current stack */
 };
 
 /* Begins at zero for a thread that started during the recording, else with what it has used up to now. */

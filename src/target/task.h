@@ -10,14 +10,14 @@
 
 struct task {
     pid_t pid, tid;
-    int stat_fd, sched_fd; /* -1: opened for each read, if descriptors are scarce */
-    int syscall_fd;        /* the same; opened at the first use */
-    int run_fd;            /* the same, of the file sched */
-    uint64_t stack;        /* address of the process's stack; 0: not read yet, or hidden */
-    bool execed;           /* that address has changed: the process has called exec */
+    int stat_fd, schedstat_fd; /* -1: opened for each read, if descriptors are scarce */
+    int syscall_fd;            /* the same; opened at the first use */
+    int sched_fd;              /* the same, of the file sched */
+    uint64_t stack;            /* address of the process's stack; 0: not read yet, or hidden */
+    bool execed;               /* that address has changed: the process has called exec */
 };
 
-#define TASK_NO_FILES .stat_fd = -1, .sched_fd = -1, .syscall_fd = -1, .run_fd = -1
+#define TASK_NO_FILES .stat_fd = -1, .schedstat_fd = -1, .syscall_fd = -1, .sched_fd = -1
 
 struct task_look {
     char state; /* R, S, D, T, t, Z, … */
@@ -51,7 +51,7 @@ static inline bool sched_stats_equal(const struct sched_stats *a, const struct s
 struct task_run {
     /* When the thread was last charged for CPU time, on the clock of its CPU. If it is off-CPU: when it last ran, or 0 if the
      * kernel has moved it to another CPU since. */
-    uint64_t until_ns;
+    uint64_t charged_ns;
     uint64_t switches; /* how often it was taken off a CPU: while it runs, this is one less than its run count */
 };
 

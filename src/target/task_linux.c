@@ -28,8 +28,8 @@ void task_open(struct task *t, pid_t pid, pid_t tid)
 {
     *t = (struct task){.pid = pid, .tid = tid, TASK_NO_FILES};
     t->stat_fd = descriptors_keep(open_file(t, "stat"));
-    t->sched_fd = descriptors_keep(open_file(t, "schedstat"));
-    if (t->sched_fd < 0)
+    t->schedstat_fd = descriptors_keep(open_file(t, "schedstat"));
+    if (t->schedstat_fd < 0)
         log_often(LOG_LEVEL_DEBUG, "threads", 0, "tid %d: schedstat: %s", (int)tid, strerror(errno));
 }
 
@@ -37,13 +37,13 @@ void task_close(struct task *t)
 {
     if (t->stat_fd >= 0)
         close(t->stat_fd);
-    if (t->sched_fd >= 0)
-        close(t->sched_fd);
+    if (t->schedstat_fd >= 0)
+        close(t->schedstat_fd);
     if (t->syscall_fd >= 0)
         close(t->syscall_fd);
-    if (t->run_fd >= 0)
-        close(t->run_fd);
-    t->stat_fd = t->sched_fd = t->syscall_fd = t->run_fd = -1;
+    if (t->sched_fd >= 0)
+        close(t->sched_fd);
+    t->stat_fd = t->schedstat_fd = t->syscall_fd = t->sched_fd = -1;
 }
 
 static ssize_t read_file(const struct task *t, int fd, const char *name, char *buf, size_t size)
@@ -112,7 +112,7 @@ int task_sched_stats(struct task *t, struct sched_stats *ret)
 {
     char buf[128];
     const char *p = buf;
-    ssize_t got = read_file(t, t->sched_fd, "schedstat", buf, sizeof(buf) - 1);
+    ssize_t got = read_file(t, t->schedstat_fd, "schedstat", buf, sizeof(buf) - 1);
     struct sched_stats stats;
 
     if (got <= 0)
@@ -149,16 +149,17 @@ static bool sched_number(const char *text, const char *name, uint64_t *ret)
 /* "se.exec_start : 1234.567890", in ms with six decimals, and "nr_switches : 12". */
 int task_last_run(struct task *t, struct task_run *ret)
 {
-    char buf[1024];
+    char buf[4096]; /* kernel.sched_schedstats adds many lines */
     ssize_t got;
 
-    if (t->run_fd < 0)
-        t->run_fd = descriptors_keep(open_file(t, "sched"));
-    got = read_file(t, t->run_fd, "sched", buf, sizeof(buf) - 1);
+    if (t->sched_fd < 0)
+        t->sched_fd = descriptors_keep(open_file(t, "sched"));
+    got = read_file(t, t->sched_fd, "sched", buf, sizeof(buf) - 1);
     if (got <= 0)
         return ERR_UNSUPPORTED;
     buf[got] = '\0';
-    return sched_number(buf, "\nse.exec_start ", &ret->until_ns) && sched_number(buf, "\nnr_switches ", &ret->switches)
+    return sched_number(buf, "\nse.exec_start ", &ret->charged_ns) &&
+                   sched_number(buf, "\nnr_switches ", &ret->switches)
                ? 0
                : ERR_UNSUPPORTED;
 }

@@ -249,7 +249,7 @@ def test_signal_before_python(wrap, number):
     wait_until((wrapper.place / "shell").exists, "the shell")
     wrapper.process.send_signal(number)
     messages = wrapper.finish(128 + number)
-    assert "had not started Python yet" in messages
+    assert "had not started Python when" in messages
     assert process_state(int((wrapper.place / "shell").read_text())) is None
 
 

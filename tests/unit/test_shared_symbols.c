@@ -14,7 +14,7 @@ static struct symbols_source source_of(const char *path, int root_fd)
         .root_fd = root_fd, .path = path, .fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC)};
 }
 
-static struct symbols_user *open_shared(struct shared_symbols *all, const char *path, int root_fd)
+static struct shared_module *open_shared(struct shared_symbols *all, const char *path, int root_fd)
 {
     struct symbols_source src = source_of(path, root_fd);
 
@@ -24,7 +24,7 @@ static struct symbols_user *open_shared(struct shared_symbols *all, const char *
 static void test_same_file(void)
 {
     struct shared_symbols all = {0};
-    struct symbols_user *first = open_shared(&all, "/app", -1), *second = open_shared(&all, "/app", -1);
+    struct shared_module *first = open_shared(&all, "/app", -1), *second = open_shared(&all, "/app", -1);
     struct symbols_name names[4];
 
     CHECK(first && first == second);
@@ -42,8 +42,8 @@ static void test_other_place(void)
 {
     struct shared_symbols all = {0};
     int root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC), other = open("/proc", O_PATH | O_DIRECTORY | O_CLOEXEC);
-    struct symbols_user *a = open_shared(&all, "/app", root), *b = open_shared(&all, "/lib", root),
-                        *c = open_shared(&all, "/app", other), *d = open_shared(&all, "/app", -1);
+    struct shared_module *a = open_shared(&all, "/app", root), *b = open_shared(&all, "/lib", root),
+                         *c = open_shared(&all, "/app", other), *d = open_shared(&all, "/app", -1);
 
     CHECK(a && b && c && a != b && a != c && b != c);
     CHECK(d == a); /* no root means ours */
@@ -65,7 +65,7 @@ static void test_no_file(void)
 {
     struct shared_symbols all = {0};
     struct symbols_source src = {.root_fd = -1, .path = "[vdso]", .fd = -1};
-    struct symbols_user *a = shared_symbols_open(&all, &src), *b = shared_symbols_open(&all, &src);
+    struct shared_module *a = shared_symbols_open(&all, &src), *b = shared_symbols_open(&all, &src);
 
     CHECK(a && b && a != b);
     CHECK_INT(all.n, 0);

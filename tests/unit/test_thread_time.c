@@ -19,11 +19,11 @@ static struct time_parts take(struct thread_time *t, uint64_t run_ms, uint64_t w
 
 static void test_exact(void)
 {
-    struct thread_time t = {.is_known = true, .run_ns = 100 * MS, .core_ns = 5 * MS, .at_ns = 1000 * MS};
+    struct thread_time t = {.is_known = true, .run_ns = 100 * MS, .core_wait_ns = 5 * MS, .at_ns = 1000 * MS};
     struct time_parts parts = take(&t, 104, 8, 1010, true);
 
     CHECK_INT(parts.run_ns, 4 * MS);
-    CHECK_INT(parts.core_ns, 3 * MS);
+    CHECK_INT(parts.core_wait_ns, 3 * MS);
     CHECK_INT(parts.elapsed_ns, 10 * MS);
     /* It did not run: nothing to attribute. */
     CHECK_INT(take(&t, 104, 8, 1020, true).run_ns, 0);
@@ -132,7 +132,7 @@ static void test_last_run(void)
             break;
     }
     CHECK_INT(stats.run_count, before.switches + 1);
-    CHECK(before.until_ns <= after.until_ns && after.until_ns - before.until_ns < NS_PER_S);
+    CHECK(before.charged_ns <= after.charged_ns && after.charged_ns - before.charged_ns < NS_PER_S);
 }
 
 int main(int argc, char **argv)
