@@ -169,16 +169,21 @@ static int read_locals(struct stack *st, const struct stack_source *src, const s
     return r;
 }
 
-/* From 3.13 on, a specialized call of a class pushes an internal frame below __init__ (_Py_InitCleanup in
- * Python/specialize.c). Its name and file name are the same string and it has no line. Python tracebacks hide it. */
-static void drop_init_cleanup(struct stack *st)
+/* The code of a frame that Python tracebacks hide. From 3.13 on, a specialized call of a class pushes one below __init__
+ * (_Py_InitCleanup in Python/specialize.c). Its name and file name are the same string, and it has no line. 3.12 has one in each
+ * entry frame, which a torn read may not recognize as such (Python/pylifecycle.c). */
+static bool is_internal(const struct code *code)
+{
+    return (code->name_at && code->name_at == code->file_at && code->first_line == 0) ||
+           (strcmp(code->name, "<interpreter trampoline>") == 0 && strcmp(code->filename, "<shim>") == 0);
+}
+
+static void drop_internal(struct stack *st)
 {
     size_t kept = 0;
 
     for (size_t i = 0; i < st->frames.n; i++) {
-        const struct code *code = st->codes[i];
-
-        if (code->name_at && code->name_at == code->file_at && code->first_line == 0)
+        if (is_internal(st->codes[i]))
             continue;
         st->frames.items[kept] = st->frames.items[i];
         st->codes[kept++] = st->codes[i];
@@ -237,7 +242,7 @@ static int read_once(struct stack *st, const struct stack_source *src, struct sa
     if (r < 0)
         return r;
     th->entry = innermost_entry(st, src->py, th);
-    drop_init_cleanup(st);
+    drop_internal(st);
     if (src->heads) {
         st->heads_same = threads_heads_same(src->py, src->heads);
         st->heads_checked = true;

@@ -166,7 +166,7 @@ def test_nothing_to_show(reader, spawn, tmp_path):
     at_rest(target.pid)
     result, events = run_with(reader, "record", "--pid", target.pid, "-d", "0.5", "-o", tmp_path / "x.svg")
     result.check()
-    assert events[-1]["samples"] == 0 and "idle" in events[-1]["message"] and "--idle" in events[-1]["advice"], events
+    assert events[-1]["samples"] == 0 and "idle" in events[-1]["message"] and "--mode wait" in events[-1]["advice"], events
 
 
 @pytest.mark.smoke
