@@ -14,7 +14,9 @@
 #define MAX_SLEEP_NS           (100 * NS_PER_MS)
 #define MIN_SLEEP_NS           (2 * NS_PER_US)
 #define BURST_NS               (40 * NS_PER_US) /* how long the sampler stays on the target's core without a break */
-#define PACE                   12               /* an interval is at least this many pauses */
+#define PACE                   20 /* an interval is at least this many pauses: the target keeps 95% of its speed */
+#define PACE_FULL              12 /* 90% */
+#define FULL_NS                (100 * NS_PER_US) /* an interval below this asks for full speed */
 #define PAUSE_COST_NS          (15 * NS_PER_US) /* of a pause besides its length: timer, context switches, cold caches */
 #define PACE_TICKS             16               /* of the mean */
 #define PACE_STEP              2 /* one tick raises the mean as if it needed at most this many times the interval */
@@ -159,9 +161,9 @@ static int64_t pause_correction(struct loop *l, uint64_t took_ns)
     return (int64_t)diff;
 }
 
-/* The shortest interval that leaves the target about 90% of its speed: PACE times the time that a tick pauses it. Threads that
- * run at the same time share the loss. Holds a mean, so that the rate does not depend on what the target does at the moment. A
- * tick that is much longer than the others, as the first ones are, does not count in full. */
+/* The shortest interval that leaves the target its speed: PACE times the time that a tick pauses it. Threads that run at the
+ * same time share the loss. Holds a mean, so that the rate does not depend on what the target does at the moment. A tick that is
+ * much longer than the others, as the first ones are, does not count in full. */
 static uint64_t interval_now(struct loop *l)
 {
     const struct pauser *ps = &l->tree->sampler->pauser;
@@ -178,7 +180,8 @@ static uint64_t interval_now(struct loop *l)
 
         if (ps->affinity.cpu >= 0 && used_ns > paused_ns) /* all of it on the target's core */
             paused_ns = used_ns;
-        need = (double)(PACE * (paused_ns + pauses * PAUSE_COST_NS)) / (double)(pauses < l->cpus ? pauses : l->cpus);
+        need = (double)((l->interval_ns < FULL_NS ? PACE_FULL : PACE) * (paused_ns + pauses * PAUSE_COST_NS)) /
+               (double)(pauses < l->cpus ? pauses : l->cpus);
         l->min_interval_ns += ((need < most ? need : most) - l->min_interval_ns) / PACE_TICKS;
     }
     return l->min_interval_ns > (double)l->interval_ns ? (uint64_t)l->min_interval_ns : l->interval_ns;
