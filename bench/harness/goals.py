@@ -114,7 +114,9 @@ def of_load(data):
             total = load.median([r["total"] for r in runs])
             worst = split.worst(runs)
             goals.append(limit(f"load, {name}, {key}: total, off by", None if total is None else abs(total - 100), 1, "%"))
-            goals.append(limit(f"load, {name}, {key}: worst share", None if worst is None else abs(worst), 1, " points"))
+            chance = 100 / max(1, sum(r["samples"] for r in runs)) ** 0.5  # two standard errors
+            goals.append(limit(f"load, {name}, {key}: worst share", None if worst is None else abs(worst),
+                               max(1, round(chance, 1)), " points"))
     return goals
 
 
