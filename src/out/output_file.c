@@ -20,6 +20,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#define OPEN_TRIES 8
+
 enum output_file_method {
     OUTPUT_FILE_RENAME,    /* write a temporary file in the same directory and rename it */
     OUTPUT_FILE_OVERWRITE, /* overwrite the regular file open as `fd` */
@@ -48,6 +50,18 @@ struct sink {
 };
 
 /* ---- writing ---- */
+
+/* A signal interrupts open(2) on some file systems, and where a seccomp supervisor decides about it. Not for ever: Ctrl-C must
+ * get us out of a file system that does not answer. */
+static int open_retrying(int dir, const char *path, int flags)
+{
+    int fd = -1;
+
+    errno = EINTR;
+    for (int i = 0; i < OPEN_TRIES && fd < 0 && errno == EINTR; i++)
+        fd = openat(dir, path, flags, 0666);
+    return fd;
+}
 
 static ssize_t sink_write(void *cookie, const char *buf, size_t n)
 {
@@ -110,11 +124,11 @@ static int write_all(struct output_file *file, int fd, int (*fill)(FILE *, void 
 
 static int open_dir(const struct output_file *file)
 {
-    int fd = open(file->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int fd = open_retrying(AT_FDCWD, file->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
     /* We may be allowed to write the directory but not to list it. O_PATH suffices, except for fsync. */
     if (fd < 0 && errno == EACCES)
-        fd = open(file->dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
+        fd = open_retrying(AT_FDCWD, file->dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
     return fd;
 }
 
@@ -143,7 +157,7 @@ static int open_temp(int dir, struct temp_name *ret)
         uint64_t random = random_number();
 
         snprintf(ret->text, sizeof(ret->text), ".spyglass-%016" PRIx64 ".tmp", random);
-        fd = openat(dir, ret->text, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+        fd = open_retrying(dir, ret->text, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC);
         if (fd < 0 && errno != EEXIST)
             return -1;
     }
@@ -160,7 +174,7 @@ static bool is_directory(int dir, const char *name)
 static int open_if_same(const struct output_file *file, const struct stat *want)
 {
     struct stat st;
-    int fd = open(file->path, O_WRONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC | O_NOCTTY);
+    int fd = open_retrying(AT_FDCWD, file->path, O_WRONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC | O_NOCTTY);
 
     if (fd < 0)
         return -1;
@@ -336,7 +350,7 @@ static int open_stream(struct output_file *file, bool fifo, struct err_note *not
     struct stat st;
 
     /* Without a reader a blocking open would wait for ever. */
-    file->fd = open(file->path, O_WRONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC | O_NOCTTY);
+    file->fd = open_retrying(AT_FDCWD, file->path, O_WRONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC | O_NOCTTY);
     if (file->fd < 0 && errno == ENXIO && fifo)
         return fail_open(file, REASON_OUTPUT_NO_READER, 0, note);
     if (file->fd < 0 || fstat(file->fd, &st) < 0)
