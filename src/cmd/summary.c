@@ -136,8 +136,8 @@ void summary_write(const struct account *a)
     double held = elapsed > 0 ? (double)l->ticks / elapsed : 0;
 
     if (l->slowed > l->ticks / 2 && held < a->o->rate * BEHIND_SHARE)
-        say(a, "Could not sample %g times per second: the program would have lost more than %d%% of its speed.",
-            a->o->rate, a->o->rate > 10000 ? 10 : 5);
+        say(a, "Could not sample %g times per second: the program would have lost more than %u%% of its speed.",
+            a->o->rate, loop_most_loss_percent(l->interval_ns));
     else if (l->missed && held < a->o->rate * BEHIND_SHARE)
         say(a, "Could not sample %g times per second: dropped %llu late samples. Try a lower --rate.", a->o->rate,
             (unsigned long long)l->missed);

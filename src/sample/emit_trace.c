@@ -40,6 +40,20 @@ static struct trace trace_of(const struct process *p, const struct sampled_threa
                           .is_kernel_name = !th->name};
 }
 
+/*
+ * The CPU time of threads that have come and gone unseen, which the first stack of a new thread stands for as well: a server
+ * with a thread per request has many threads that live shorter than an interval, and only some of them are read. One stack stands
+ * for one tick at most.
+ */
+static uint64_t unseen_ns(const struct process *p, const struct time_parts *parts)
+{
+    uint64_t used_ns = native_cpu_python_ns(p), known_ns = p->accounted_ns + parts->run_ns + parts->lost_ns;
+    uint64_t unseen = used_ns > known_ns ? used_ns - known_ns : 0;
+    uint64_t room = p->sampler->tick_ns > parts->run_ns ? p->sampler->tick_ns - parts->run_ns : 0;
+
+    return unseen < room ? unseen : room;
+}
+
 /* The time since the last stack of the thread. */
 static struct time_parts take_time(struct process *p, struct sampled_thread *th)
 {
@@ -47,6 +61,7 @@ static struct time_parts take_time(struct process *p, struct sampled_thread *th)
     struct sched_stats stats = th->os.stats;
     struct time_parts parts;
     uint64_t now = clock_now_ns();
+    bool is_first;
 
     /* A thread that was asleep or kept off its core has not run since th->os.stats. */
     if (!th->os.tid || !th->time.is_known || (!th->last.off_cpu && task_sched_stats(&th->os.task, &stats) < 0))
@@ -57,7 +72,11 @@ static struct time_parts take_time(struct process *p, struct sampled_thread *th)
             !th->last.on_cpu) /* its time goes to the next stack that is read while it runs */
             return (struct time_parts){0};
     }
+    is_first = th->time.is_new;
     parts = thread_time_take(&th->time, &stats, th->last.has_stack, now, s->tick_ns);
+    if (is_first && s->options.mode == SAMPLER_CPU)
+        parts.run_ns += unseen_ns(p, &parts);
+    p->accounted_ns += parts.run_ns + parts.lost_ns;
     s->lost_ns += parts.lost_ns;
     s->core_wait_ns += parts.core_wait_ns;
     return parts;
@@ -66,10 +85,13 @@ static struct time_parts take_time(struct process *p, struct sampled_thread *th)
 void emit_lost(struct process *p, struct sampled_thread *th)
 {
     struct sched_stats stats;
+    uint64_t lost_ns;
 
     if (!th->os.tid || !th->time.is_known || task_sched_stats(&th->os.task, &stats) < 0)
         return;
-    p->sampler->lost_ns += thread_time_take(&th->time, &stats, true, clock_now_ns(), UINT64_MAX).run_ns;
+    lost_ns = thread_time_take(&th->time, &stats, true, clock_now_ns(), UINT64_MAX).run_ns;
+    p->sampler->lost_ns += lost_ns;
+    p->accounted_ns += lost_ns;
 }
 
 static int emit_part(struct process *p, struct trace *trace, enum trace_state state, uint64_t ns, process_sink sink,

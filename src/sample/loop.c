@@ -161,6 +161,11 @@ static int64_t pause_correction(struct loop *l, uint64_t took_ns)
     return (int64_t)diff;
 }
 
+unsigned loop_most_loss_percent(uint64_t interval_ns)
+{
+    return interval_ns < FULL_NS ? 10 : 5;
+}
+
 /* The shortest interval that leaves the target its speed: PACE times the time that a tick pauses it. Threads that run at the
  * same time share the loss. Holds a mean, so that the rate does not depend on what the target does at the moment. A tick that is
  * much longer than the others, as the first ones are, does not count in full. */

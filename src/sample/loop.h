@@ -49,6 +49,9 @@ struct loop {
  * LOOP_STOPPED or LOOP_GONE. 0 or an error. */
 int loop_wait(struct loop *l);
 
+/* The share of its speed that the target may lose at this interval. */
+unsigned loop_most_loss_percent(uint64_t interval_ns);
+
 /* 0 or an error. */
 int loop_run(struct loop *l);
 

@@ -40,6 +40,9 @@ struct cpu_use {
 
 /* Measures if it is due. Call it a few times per second. */
 void native_cpu_update(struct process *p, uint64_t now_ns);
+/* The CPU time of the process up to now that is in threads with Python, as far as that is known; 0 before the first
+ * measurement. */
+uint64_t native_cpu_python_ns(const struct process *p);
 /* Measures now, for the end of a recording, and adds what was measured so far to `use`. */
 void native_cpu_finish(struct process *p, struct cpu_use *use);
 /* Adds what was measured so far to `use`, and frees it. */

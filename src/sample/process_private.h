@@ -44,7 +44,8 @@ struct process {
     uint64_t native_threads_listed_ns; /* when `native_threads` were listed */
     uint64_t native_threads_marked_ns; /* `listed_ns` when those with Python were marked */
     struct native_cpu native_cpu;
-    size_t n_failed; /* consecutive samples that failed */
+    uint64_t accounted_ns; /* CPU time that was attributed to stacks, or is known to belong to none */
+    size_t n_failed;       /* consecutive samples that failed */
     uint64_t detected_ns;
     uint64_t listed_ns; /* when the threads were listed; 0: list them again */
     struct running_threads running;

@@ -64,6 +64,36 @@ def test_total(tmp_path, n, nap, flags):
     assert abs(cpu_seconds(result) - used) < 0.15 * used, (used, result)
 
 
+# Threads that live shorter than a sampling interval, one after the other.
+SHORT_THREADS = """
+import threading, time
+def spin(seconds):
+    end = time.thread_time() + seconds
+    while time.thread_time() < end:
+        for i in range(100):
+            pass
+def much(): spin(0.003)
+def little(): spin(0.001)
+def job():
+    much()
+    little()
+while time.process_time() < 3:
+    t = threading.Thread(target=job)
+    t.start()
+    t.join()
+"""
+
+
+def test_short_threads(tmp_path):
+    """A server with a thread per request: the threads that are read stand for those that are not. Each used to count only for
+    its own CPU time, so that most of the time belonged to no stack, and the end of each thread counted too much."""
+    out = tmp_path / "out.json"
+    result = run("record", "-r", 100, "-o", out, "--", *DEBIAN.command, "-c", SHORT_THREADS).check()
+    functions, _ = read_speedscope(out.read_text())
+    assert float(re.search(r"([\d.]+)% attributed", result.messages).group(1)) > 70, result
+    assert 0.62 < functions["much"] / (functions["much"] + functions["little"]) < 0.88, functions
+
+
 def test_all_interpreters(tmp_path, python):
     out = tmp_path / "out.txt"
     with busy_machine(2):
