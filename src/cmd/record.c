@@ -44,8 +44,12 @@ void record_say(struct record *rec, const char *fmt, ...)
 static int add_trace(const struct trace *trace, uint64_t elapsed_ns, void *arg)
 {
     struct record *rec = arg;
+    int r = profile_add(rec->profile, trace, elapsed_ns);
 
-    return profile_add(rec->profile, trace, elapsed_ns);
+    if (r < 0 || !profile_is_full(rec->profile))
+        return r;
+    sampler_leave_core(rec->sampler);
+    return profile_enforce_limits(rec->profile);
 }
 
 static int fill(FILE *out, void *arg)
@@ -88,6 +92,7 @@ static void take_snapshot(struct record *rec, uint64_t elapsed_ns)
     struct error_text text = {0};
     int r;
 
+    sampler_leave_core(rec->sampler);
     rec->profile->duration_ns = elapsed_ns;
     r = error_text_explain(&text, output_file_write(rec->place, fill, rec, &note), &note.facts);
     log_info("output", "snapshot to %s: %s", output_file_path(rec->place), r < 0 ? err_name(r) : "written");

@@ -19,6 +19,9 @@ struct cpu_affinity {
     bool realtime;         /* we have real-time priority */
     bool realtime_refused; /* real-time priority was refused */
     bool returning;        /* we have left a core, and need real-time priority to get back at once */
+    uint64_t since_ns;     /* when we came to this core, or last woke up on it */
+    uint64_t left_ns;      /* our CPU time when we were last pinned */
+    uint64_t away_ns;      /* CPU time while not pinned, up to the last cpu_affinity_pin() */
 };
 
 /* Pins us to `cpu` and migrates there. ERR_PERMISSION if we may not. */
@@ -36,6 +39,9 @@ void cpu_affinity_move_away(struct cpu_affinity *c);
 /* Gives the target its core back, before work that takes longer than reading a stack: drops real-time priority, and moves to
  * another core. If real-time priority is refused, stays: it would take a whole time slice to get back. */
 void cpu_affinity_leave(struct cpu_affinity *c);
+
+/* The CPU time that we have used so far while pinned. */
+uint64_t cpu_affinity_pinned_ns(const struct cpu_affinity *c);
 
 /* The CPU we run on now; -1 if unknown. */
 int cpu_affinity_current(void);

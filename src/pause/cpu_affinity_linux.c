@@ -3,6 +3,7 @@
  */
 #include "pause/cpu_affinity.h"
 
+#include "base/clock.h"
 #include "base/err.h"
 #include "base/log.h"
 
@@ -14,7 +15,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define REALTIME_MAX_US 200000
+#define REALTIME_MAX_US 50000 /* without a sleep; far more than a stack takes */
 
 /* The CPUs we could run on at start: the user's affinity mask within the cpuset. */
 static bool is_allowed(const struct cpu_affinity *c, int cpu)
@@ -47,8 +48,18 @@ int cpu_affinity_pin(struct cpu_affinity *c, int cpu)
         log_often(LOG_LEVEL_INFO, "pause", cpu, "core %d: sched_setaffinity: %s", cpu, strerror(errno));
         return ERR_PERMISSION;
     }
+    if (c->cpu < 0)
+        c->away_ns += clock_cpu_ns() - c->left_ns;
     c->cpu = cpu;
+    c->since_ns = clock_now_ns();
     return 0;
+}
+
+static void set_unpinned(struct cpu_affinity *c, int cpu)
+{
+    if (c->cpu >= 0)
+        c->left_ns = clock_cpu_ns();
+    c->cpu = cpu;
 }
 
 bool cpu_affinity_has_others(const struct cpu_affinity *c)
@@ -70,7 +81,7 @@ void cpu_affinity_move_away(struct cpu_affinity *c)
         set[here / 64] &= ~(1ull << (here % 64));
     sched_setaffinity(0, sizeof(set), (const cpu_set_t *)(const void *)set);
     log_often(LOG_LEVEL_DEBUG, "pause", 0, "moving away from core %d", here);
-    c->cpu = CPU_AFFINITY_AWAY;
+    set_unpinned(c, CPU_AFFINITY_AWAY);
 }
 
 int cpu_affinity_current(void)
@@ -83,7 +94,7 @@ void cpu_affinity_unpin(struct cpu_affinity *c)
     if (c->cpu == CPU_AFFINITY_ANY)
         return;
     sched_setaffinity(0, sizeof(c->allowed), (const cpu_set_t *)(const void *)c->allowed);
-    c->cpu = CPU_AFFINITY_ANY;
+    set_unpinned(c, CPU_AFFINITY_ANY);
 }
 
 /* The kernel's struct sched_attr, as far as we need it (include/uapi/linux/sched/types.h); glibc does not have it
@@ -119,29 +130,47 @@ static int set_realtime(bool realtime)
     return sched_setscheduler(0, (realtime ? SCHED_FIFO : SCHED_OTHER) | SCHED_RESET_ON_FORK, &param);
 }
 
+static volatile sig_atomic_t is_expired; /* the watchdog has taken the priority away */
+
 static void on_sigxcpu(int sig)
 {
     (void)sig;
     set_realtime(false);
+    is_expired = 1;
+}
+
+/* Protects the machine if something goes wrong: after REALTIME_MAX_US without a sleep, the kernel sends SIGXCPU. It raises the
+ * limit by a second each time, so this is needed whenever we request the priority. */
+static int set_watchdog(void)
+{
+    struct sigaction action = {.sa_handler = on_sigxcpu, .sa_flags = SA_RESTART};
+    struct rlimit limit;
+    sigset_t set;
+
+    sigemptyset(&set);
+    sigaddset(&set, SIGXCPU);
+    if (getrlimit(RLIMIT_RTTIME, &limit) < 0 || limit.rlim_max < 2 * REALTIME_MAX_US) /* beyond rlim_max, it kills us */
+        return -1;
+    limit.rlim_cur = REALTIME_MAX_US;
+    if (sigaction(SIGXCPU, &action, NULL) < 0 || sigprocmask(SIG_UNBLOCK, &set, NULL) < 0)
+        return -1;
+    return setrlimit(RLIMIT_RTTIME, &limit);
 }
 
 void cpu_affinity_use_realtime(struct cpu_affinity *c, bool realtime)
 {
-    struct rlimit limit = {.rlim_cur = REALTIME_MAX_US, .rlim_max = RLIM_INFINITY};
-    struct sigaction action = {.sa_handler = on_sigxcpu};
-
+    if (is_expired) {
+        is_expired = 0;
+        c->realtime = false;
+        log_often(LOG_LEVEL_INFO, "pause", 0, "SCHED_FIFO off: %d ms without a sleep", REALTIME_MAX_US / 1000);
+    }
     if (c->realtime == realtime || (realtime && c->realtime_refused))
         return;
-    /* Protects the machine if something goes wrong: after this long without a sleep, fall back to normal priority. */
-    if (realtime) {
-        sigaction(SIGXCPU, &action, NULL);
-        setrlimit(RLIMIT_RTTIME, &limit);
-    }
-    if (set_realtime(realtime) == 0)
+    if ((!realtime || set_watchdog() == 0) && set_realtime(realtime) == 0)
         c->realtime = realtime;
     else
         c->realtime_refused = true;
-    log_debug("pause", "SCHED_FIFO %s: %s", realtime ? "on" : "off",
+    log_often(LOG_LEVEL_DEBUG, "pause", realtime, "SCHED_FIFO %s: %s", realtime ? "on" : "off",
               c->realtime == realtime ? "done" : strerror(errno));
 }
 
@@ -150,7 +179,12 @@ void cpu_affinity_leave(struct cpu_affinity *c)
     if (c->cpu >= 0 && !c->realtime_refused && cpu_affinity_has_others(c)) {
         cpu_affinity_use_realtime(c, true); /* or the target would get the core before we have moved */
         cpu_affinity_move_away(c);
-        c->returning = !c->realtime_refused;
     }
+    c->returning |= c->realtime;
     cpu_affinity_use_realtime(c, false);
+}
+
+uint64_t cpu_affinity_pinned_ns(const struct cpu_affinity *c)
+{
+    return (c->cpu < 0 ? c->left_ns : clock_cpu_ns()) - c->away_ns;
 }

@@ -360,14 +360,26 @@ static void profile_coarsen(struct profile *p)
     p->coarsened++;
 }
 
+static bool has_too_many_nodes(const struct profile *p)
+{
+    return p->n_nodes > (p->options.max_nodes ? p->options.max_nodes : PROFILE_MAX_NODES);
+}
+
+static bool has_too_many_spans(const struct profile *p)
+{
+    return p->n_spans > (p->options.max_spans ? p->options.max_spans : PROFILE_MAX_SPANS);
+}
+
+bool profile_is_full(const struct profile *p)
+{
+    return has_too_many_nodes(p) || has_too_many_spans(p);
+}
+
 int profile_enforce_limits(struct profile *p)
 {
-    size_t max_nodes = p->options.max_nodes ? p->options.max_nodes : PROFILE_MAX_NODES;
-    size_t max_spans = p->options.max_spans ? p->options.max_spans : PROFILE_MAX_SPANS;
-
-    if (p->n_spans > max_spans)
+    if (has_too_many_spans(p))
         profile_coarsen(p);
-    return p->n_nodes > max_nodes ? profile_prune(p) : 0;
+    return has_too_many_nodes(p) ? profile_prune(p) : 0;
 }
 
 int profile_shrink(struct profile *p)
@@ -470,7 +482,7 @@ int profile_add(struct profile *p, const struct trace *trace, uint64_t time_ns)
     p->nodes[node].self += value;
     p->total += value;
     p->samples++;
-    return profile_enforce_limits(p);
+    return 0;
 }
 
 struct profile *profile_new(const struct profile_options *options)

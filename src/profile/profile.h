@@ -92,6 +92,11 @@ const struct known_keys *profile_known_keys(const struct profile *p);
  * trace has no frames and its key is unknown (see profile_knows). */
 int profile_add(struct profile *p, const struct trace *trace, uint64_t time_ns);
 
+/* True if the tree or the timeline exceeds its limit: call profile_enforce_limits, which takes long. */
+bool profile_is_full(const struct profile *p);
+/* Shrinks the tree and the timeline if they exceed their limits. Renumbers all nodes but 0. Returns 0 or ERR_NOMEM. */
+int profile_enforce_limits(struct profile *p);
+
 /* Adds CPU time that belongs to no stack, as a root of its own. 0 or ERR_NOMEM. */
 int profile_add_unattributed(struct profile *p, uint64_t ns);
 

@@ -22,7 +22,4 @@ int profile_child(struct profile *p, uint32_t parent, uint32_t frame, uint32_t *
 int profile_frame_append(struct profile *p, const struct profile_frame *frame, uint64_t hash, bool findable,
                          uint32_t *ret_frame);
 
-/* Shrinks the tree and the timeline if they exceed their limits. Renumbers all nodes but 0. Returns 0 or ERR_NOMEM. */
-int profile_enforce_limits(struct profile *p);
-
 #endif

@@ -96,6 +96,7 @@ static bool housekeep(struct loop *l, uint64_t start, uint64_t now)
         return false;
     }
     if (now - l->refreshed_ns >= (single ? REFRESH_SINGLE_NS : REFRESH_NS)) {
+        sampler_leave_core(l->tree->sampler);
         l->error = sampled_tree_refresh(l->tree);
         l->refreshed_ns = clock_now_ns();
         if (l->error < 0)
@@ -107,6 +108,43 @@ static bool housekeep(struct loop *l, uint64_t start, uint64_t now)
     return !check_ended(l);
 }
 
+unsigned loop_most_loss_percent(uint64_t interval_ns)
+{
+    return interval_ns < FULL_NS ? 10 : 5;
+}
+
+/* The shortest interval that leaves the target its speed: PACE times the time that a tick pauses it. Threads that run at the
+ * same time share the loss. Holds a mean, so that the rate does not depend on what the target does at the moment. A tick that is
+ * much longer than the others, as the first ones are, does not count in full. */
+static void update_pace(struct loop *l, uint64_t pauses, uint64_t paused_ns)
+{
+    double most = l->min_interval_ns > (double)l->interval_ns ? l->min_interval_ns : (double)l->interval_ns;
+    double need = (double)((l->interval_ns < FULL_NS ? PACE_FULL : PACE) * (paused_ns + pauses * PAUSE_COST_NS)) /
+                  (double)(pauses < l->cpus ? pauses : l->cpus);
+
+    most *= PACE_STEP;
+    l->min_interval_ns += ((need < most ? need : most) - l->min_interval_ns) / PACE_TICKS;
+}
+
+/* Called before each sleep: adds up what the target felt since the last one. On its core, that is all that we did there. */
+static void measure_pauses(struct loop *l)
+{
+    struct pauser *ps = &l->tree->sampler->pauser;
+    uint64_t pauses = ps->pauses - l->pauses, paused_ns = ps->paused_ns - l->paused_ns;
+    uint64_t pinned_ns = cpu_affinity_pinned_ns(&ps->affinity), used_ns = pinned_ns - l->pinned_ns;
+
+    l->pauses = ps->pauses;
+    l->paused_ns = ps->paused_ns;
+    l->pinned_ns = pinned_ns;
+    if (!pauses)
+        return;
+    if (ps->affinity.cpu >= 0 && used_ns > paused_ns)
+        paused_ns = used_ns;
+    if (ps->affinity.cpu >= 0 && paused_ns > ps->longest_ns)
+        ps->longest_ns = paused_ns;
+    update_pace(l, pauses, paused_ns);
+}
+
 /* Sleeps until `when`, in steps. False when the loop should end. */
 static bool sleep_until(struct loop *l, uint64_t start, uint64_t when)
 {
@@ -115,6 +153,7 @@ static bool sleep_until(struct loop *l, uint64_t start, uint64_t when)
 
     if (!housekeep(l, start, now))
         return false;
+    measure_pauses(l);
     /* A sleep this short is not worth a system call. But on the target's core, the target only runs while we sleep:
      * after each burst, give it twice that time. */
     if (now + MIN_SLEEP_NS >= when) {
@@ -129,6 +168,7 @@ static bool sleep_until(struct loop *l, uint64_t start, uint64_t when)
             return false;
     }
     l->woke_ns = now;
+    l->tree->sampler->pauser.affinity.since_ns = now;
     l->late += now - when > LATE_NS;
     return true;
 }
@@ -159,37 +199,6 @@ static int64_t pause_correction(struct loop *l, uint64_t took_ns)
     window = (double)l->n_reads < window ? (double)l->n_reads : window;
     l->mean_read_ns += diff / (window > MEAN_MIN_TICKS ? window : MEAN_MIN_TICKS);
     return (int64_t)diff;
-}
-
-unsigned loop_most_loss_percent(uint64_t interval_ns)
-{
-    return interval_ns < FULL_NS ? 10 : 5;
-}
-
-/* The shortest interval that leaves the target its speed: PACE times the time that a tick pauses it. Threads that run at the
- * same time share the loss. Holds a mean, so that the rate does not depend on what the target does at the moment. A tick that is
- * much longer than the others, as the first ones are, does not count in full. */
-static uint64_t interval_now(struct loop *l)
-{
-    const struct pauser *ps = &l->tree->sampler->pauser;
-    uint64_t pauses = ps->pauses - l->pauses, paused_ns = ps->paused_ns - l->paused_ns;
-    uint64_t cpu_ns = clock_cpu_ns(), used_ns = cpu_ns - l->cpu_ns;
-
-    l->pauses = ps->pauses;
-    l->paused_ns = ps->paused_ns;
-    l->cpu_ns = cpu_ns;
-    if (pauses) {
-        double most = (l->min_interval_ns > (double)l->interval_ns ? l->min_interval_ns : (double)l->interval_ns) *
-                      PACE_STEP,
-               need;
-
-        if (ps->affinity.cpu >= 0 && used_ns > paused_ns) /* all of it on the target's core */
-            paused_ns = used_ns;
-        need = (double)((l->interval_ns < FULL_NS ? PACE_FULL : PACE) * (paused_ns + pauses * PAUSE_COST_NS)) /
-               (double)(pauses < l->cpus ? pauses : l->cpus);
-        l->min_interval_ns += ((need < most ? need : most) - l->min_interval_ns) / PACE_TICKS;
-    }
-    return l->min_interval_ns > (double)l->interval_ns ? (uint64_t)l->min_interval_ns : l->interval_ns;
 }
 
 static uint64_t next_random(struct loop *l)
@@ -234,9 +243,11 @@ static uint64_t jitter(struct loop *l, uint64_t due)
 /* The next tick after now. Ticks in between are missed. */
 static uint64_t next_tick(struct loop *l, uint64_t due)
 {
-    uint64_t now = clock_now_ns(), interval_ns = interval_now(l), next, skipped = 0;
+    uint64_t now = clock_now_ns(), interval_ns = l->interval_ns, next, skipped = 0;
     struct sampler *s = l->tree->sampler;
 
+    if (l->min_interval_ns > (double)interval_ns)
+        interval_ns = (uint64_t)l->min_interval_ns;
     l->held_ns = interval_ns;
     l->slowed += interval_ns > l->interval_ns;
     if (is_regular(l)) {
@@ -320,6 +331,7 @@ static int finish(struct loop *l, uint64_t start)
     struct sampler *s = l->tree->sampler;
     int r = s->options.mode == SAMPLER_COUNT || s->options.mode == SAMPLER_GIL ? 0 : sample(l, start);
 
+    sampler_leave_core(s);
     sampled_tree_settle(l->tree);
     return r;
 }
@@ -332,7 +344,7 @@ int loop_run(struct loop *l)
     l->end = LOOP_DURATION;
     l->random = start | 1;
     l->woke_ns = start;
-    l->cpu_ns = clock_cpu_ns();
+    l->pinned_ns = cpu_affinity_pinned_ns(&l->tree->sampler->pauser.affinity);
     l->held_ns = l->interval_ns;
     l->cpus = (uint64_t)sysconf(_SC_NPROCESSORS_ONLN);
     l->python_seen_ns = start;

@@ -34,7 +34,7 @@ struct loop {
     uint64_t n_reads;                      /* over this many ticks */
     uint64_t same_core_reads, other_reads; /* pauser.reads at the last tick: same core, and ptrace or unpaused */
     uint64_t pauses, paused_ns;            /* of the pauser, at the last tick */
-    uint64_t cpu_ns;                       /* our CPU time then */
+    uint64_t pinned_ns;                    /* our CPU time on the target's core then */
     uint64_t cpus;                         /* of the machine */
     double min_interval_ns;                /* mean interval that leaves the target its pace */
     uint64_t held_ns;                      /* the interval in effect */

@@ -190,6 +190,8 @@ int process_list_threads(struct process *p, uint64_t now)
 {
     int r = ERR_TORN;
 
+    if (!has_few_threads(p))
+        sampler_leave_core(p->sampler);
     for (int i = 0; i < LIST_TRIES && (r == ERR_TORN || r == ERR_CYCLE); i++)
         r = threads_read(&p->py, &p->threads);
     if (r == 0)
@@ -248,8 +250,10 @@ static int sample_all(struct process *p, process_sink sink, void *arg)
         for (size_t i = p->threads.n; r == 0 && i > 0; i--) {
             struct sampled_thread *th = thread_table_find(&p->table, p->threads.items[i - 1].tstate);
 
-            if (th && sample_order(p, th) == pass)
-                r = sample_thread(p, th, sink, arg);
+            if (!th || sample_order(p, th) != pass)
+                continue;
+            sampler_leave_core_if_long(p->sampler);
+            r = sample_thread(p, th, sink, arg);
         }
     return r == 0 && !p->core && !has_few_threads(p) ? running_threads_note(&p->running, p->pid, &p->table, &p->threads)
                                                      : r;

@@ -294,6 +294,7 @@ int sampled_tree_sample(struct process_tree *t, process_sink sink, void *arg)
 
         if (!e->process)
             continue;
+        sampler_leave_core_if_long(t->sampler);
         r = entry_sample(t, e, sink, arg);
         left += r != ERR_GONE;
         if (r != ERR_NOMEM && r <= 0)

@@ -3,6 +3,7 @@
  */
 #include "sample/sampler.h"
 
+#include "base/clock.h"
 #include "base/hash.h"
 #include "base/hash_table.h"
 #include "target/proc.h"
@@ -10,6 +11,8 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <unistd.h>
+
+#define CORE_NS NS_PER_MS /* on a core of the target, at a stretch */
 
 struct func_table {
     struct func **items;
@@ -97,6 +100,20 @@ struct sampler *sampler_free(struct sampler *s)
     intern_free(s->names);
     free(s);
     return NULL;
+}
+
+void sampler_leave_core(struct sampler *s)
+{
+    if (s->options.recording && s->pauser.affinity.realtime)
+        cpu_affinity_leave(&s->pauser.affinity);
+}
+
+void sampler_leave_core_if_long(struct sampler *s)
+{
+    const struct cpu_affinity *c = &s->pauser.affinity;
+
+    if (c->cpu >= 0 && c->realtime && clock_now_ns() - c->since_ns > CORE_NS)
+        sampler_leave_core(s);
 }
 
 void sampler_count_error(struct sampler *s, int code)

@@ -74,6 +74,11 @@ struct sampler {
 struct sampler *sampler_new(const struct sampler_options *options); /* NULL when out of memory */
 struct sampler *sampler_free(struct sampler *s);
 
+/* Before work that takes longer than reading a stack: gives up real-time priority, and with it the target's core, until the
+ * next stack. */
+void sampler_leave_core(struct sampler *s);
+/* Does so if we have been on it for a while: other threads and processes are next, and they may be many. */
+void sampler_leave_core_if_long(struct sampler *s);
 void sampler_count_error(struct sampler *s, int code);
 uint64_t sampler_errors(const struct sampler *s);
 

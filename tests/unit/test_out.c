@@ -433,7 +433,7 @@ static char *write_pruned(const char *format)
             random = random * 6364136223846793005ull + 1442695040888963407ull;
             frames[f] = (struct frame){.func = &funcs[(random >> 40) % 7], .line = (int)(random >> 50) % 3};
         }
-        if (profile_add(p, &trace, i * 10 * MS) != 0)
+        if (profile_add(p, &trace, i * 10 * MS) != 0 || profile_enforce_limits(p) != 0)
             abort();
     }
     CHECK(p->pruned > 0);

@@ -365,7 +365,8 @@ static void test_pruning(void)
         busy.key = 1000000;
         CHECK_INT(profile_add(p, &busy, i * MS), 0);
         CHECK_INT(profile_add(p, &thin, i * MS), 0);
-        CHECK(p->n_nodes <= 1001);
+        CHECK_INT(profile_enforce_limits(p), 0);
+        CHECK(!profile_is_full(p) && p->n_nodes <= 1001);
     }
     CHECK(p->pruned >= 3900);
     for (size_t i = 0; i < p->n_nodes; i++) {
@@ -396,6 +397,7 @@ static void test_coarsening(void)
     for (unsigned int i = 0; i < 1000; i++) {
         frames[0].line = (int)(i % 2) + 1;
         CHECK_INT(profile_add(p, &trace, i * MS), 0);
+        CHECK_INT(profile_enforce_limits(p), 0);
     }
     CHECK(p->coarsened > 0 && p->threads[0].n_spans <= 101 && p->n_spans == p->threads[0].n_spans);
     for (size_t i = 0; i < p->threads[0].n_spans; i++) {
