@@ -249,7 +249,7 @@ static const char *look_up_perf_map(struct native_names *names, addr_t pc)
         return name;
     names->perf_map_ns = now;
     snprintf(path, sizeof(path), "/tmp/perf-%d.map", (int)names->inner_pid);
-    fd = files_open(names->files, path);
+    fd = files_open_own(names->files, path);
     if (fd < 0)
         return NULL;
     if (fstat(fd, &st) == 0 && st.st_size > 0 && (size_t)st.st_size <= MAX_PERF_MAP &&
