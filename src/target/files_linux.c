@@ -38,7 +38,7 @@ void files_open_live(pid_t pid, struct files *ret)
     char link[64], path[MAX_PATH];
     ssize_t len;
 
-    snprintf(link, sizeof(link), "/proc/%d/root", (int)pid);
+    snprintf(link, sizeof(link), "/proc/%d/root", (int)proc_live_thread(pid));
     len = readlink(link, path, sizeof(path) - 1);
     *ret = (struct files){.pid = pid, .root = -1};
     if (len > 1)
@@ -82,7 +82,7 @@ static int open_live_root(pid_t pid)
 {
     char path[64];
 
-    snprintf(path, sizeof(path), "/proc/%d/root", (int)pid);
+    snprintf(path, sizeof(path), "/proc/%d/root", (int)proc_live_thread(pid));
     return open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
 }
 
