@@ -6,11 +6,31 @@
 #include <stdio.h>
 
 /* In the order of enum err. */
-static const char *const names[] = {
-    "out of memory", "I/O error",           "usage",          "no such process",   "not Python",    "starting",
-    "permission",    "unsupported version", "process exited", "unreadable memory", "out of bounds", "cycle",
-    "torn read",     "could not pause",     "output",         "write failed",      "launch failed", "core file",
-    "no samples",    "raw profile",         "unsupported",    "interrupted",       "internal"};
+static const char *const names[] = {"out of memory",
+                                    "I/O error",
+                                    "usage",
+                                    "no such process",
+                                    "not Python",
+                                    "starting",
+                                    "permission",
+                                    "unsupported version",
+                                    "process exited",
+                                    "unreadable memory",
+                                    "out of bounds",
+                                    "cycle",
+                                    "deeper than 262144 frames",
+                                    "more than 32768 functions",
+                                    "torn read",
+                                    "could not pause",
+                                    "output",
+                                    "write failed",
+                                    "launch failed",
+                                    "core file",
+                                    "no samples",
+                                    "raw profile",
+                                    "unsupported",
+                                    "interrupted",
+                                    "internal"};
 
 _Static_assert(sizeof(names) / sizeof(names[0]) == ERR_END_ - ERR_NOMEM, "one name for each code");
 

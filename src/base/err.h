@@ -23,6 +23,8 @@ enum err {
     ERR_READ,
     ERR_BOUNDS,
     ERR_CYCLE,
+    ERR_TOO_DEEP,       /* a stack of more than PY_MAX_FRAMES frames */
+    ERR_TOO_MANY_CODES, /* a stack of more functions than python/code.c keeps */
     ERR_TORN,
     ERR_STOP,
     ERR_OUTPUT,

@@ -18,8 +18,11 @@ int open_in_root_path(int root_fd, const char *path);
  */
 int open_in_root(int root_fd, const char *path);
 
-/* Does the same without openat2, which needs Linux 5.6 and which some sandboxes forbid. Separate so that tests can run
- * this path on any kernel. */
+/* Does the same, but fails if `path` itself, after all its directories, is a symbolic link. */
+int open_in_root_nofollow(int root_fd, const char *path);
+
+/* open_in_root() without openat2, which needs Linux 5.6 and which some sandboxes forbid. Separate so that tests can run this
+ * path on any kernel. */
 int open_in_root_without_openat2(int root_fd, const char *path);
 
 #endif

@@ -73,7 +73,8 @@ static int walk_enter(struct walk *w, int root, const char *part)
     return 0;
 }
 
-static int walk_path(struct walk *w, int root, char *rest)
+/* `last_link`: follow the path's last component if it is a link. */
+static int walk_path(struct walk *w, int root, char *rest, bool last_link)
 {
     int links = 0;
 
@@ -95,7 +96,7 @@ static int walk_path(struct walk *w, int root, char *rest)
             walk_truncate(w, w->depth ? w->depth - 1 : 0);
         else if (strcmp(part, ".") != 0 && walk_enter(w, root, part) < 0)
             return ERR_READ;
-        else if (w->depth && is_link(w->fds[w->depth - 1])) {
+        else if (w->depth && (last_link || rest[skip + len]) && is_link(w->fds[w->depth - 1])) {
             if (++links > LINKS_MAX || expand_link(w->fds[w->depth - 1], rest, skip + len) < 0)
                 return ERR_READ;
             walk_truncate(w, w->depth - 1);
@@ -125,14 +126,15 @@ static int reopen(int fd)
     return file >= 0 ? file : ERR_READ;
 }
 
-static int resolve_by_component(int root_fd, const char *path)
+static int resolve_by_component(int root_fd, const char *path, bool last_link)
 {
     struct walk w = {.depth = 0};
     char rest[PATH_ROOM];
     int root = root_fd >= 0 ? root_fd : open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
     int fd = ERR_READ;
 
-    if (root >= 0 && snprintf(rest, sizeof(rest), "%s", path) < (int)sizeof(rest) && walk_path(&w, root, rest) == 0)
+    if (root >= 0 && snprintf(rest, sizeof(rest), "%s", path) < (int)sizeof(rest) &&
+        walk_path(&w, root, rest, last_link) == 0)
         fd = w.fds[--w.depth];
     walk_truncate(&w, 0);
     if (root >= 0 && root != root_fd)
@@ -142,13 +144,14 @@ static int resolve_by_component(int root_fd, const char *path)
 
 int open_in_root_without_openat2(int root_fd, const char *path)
 {
-    return reopen(resolve_by_component(root_fd, path));
+    return reopen(resolve_by_component(root_fd, path, true));
 }
 
 /* openat2 fails with EAGAIN if a rename happens during the lookup. */
-static int resolve_by_openat2(int root_fd, const char *path, int *ret_errno)
+static int resolve_by_openat2(int root_fd, const char *path, bool last_link, int *ret_errno)
 {
-    struct open_how how = {.flags = O_PATH | O_CLOEXEC, .resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS};
+    struct open_how how = {.flags = O_PATH | O_CLOEXEC | (last_link ? 0 : O_NOFOLLOW),
+                           .resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS};
     int root = root_fd >= 0 ? root_fd : open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
     long fd = -1;
 
@@ -162,16 +165,27 @@ static int resolve_by_openat2(int root_fd, const char *path, int *ret_errno)
     return (int)fd;
 }
 
-int open_in_root_path(int root_fd, const char *path)
+static int resolve(int root_fd, const char *path, bool last_link)
 {
-    int error, fd = resolve_by_openat2(root_fd, path, &error);
+    int error, fd = resolve_by_openat2(root_fd, path, last_link, &error);
 
     if (fd < 0 && (error == ENOSYS || error == EPERM || error == EINVAL))
-        return resolve_by_component(root_fd, path);
+        return resolve_by_component(root_fd, path, last_link);
     return fd >= 0 ? fd : ERR_READ;
+}
+
+int open_in_root_path(int root_fd, const char *path)
+{
+    return resolve(root_fd, path, true);
 }
 
 int open_in_root(int root_fd, const char *path)
 {
-    return reopen(open_in_root_path(root_fd, path));
+    return reopen(resolve(root_fd, path, true));
+}
+
+/* With O_PATH and O_NOFOLLOW, the descriptor of a link is the link itself, and reopen() opens regular files only. */
+int open_in_root_nofollow(int root_fd, const char *path)
+{
+    return reopen(resolve(root_fd, path, false));
 }

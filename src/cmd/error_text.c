@@ -36,6 +36,8 @@ static const struct row rows[ERR_END_ - ERR_NOMEM] = {
     ROW(ERR_READ) = {"Failed to read the memory of the target process"},
     ROW(ERR_BOUNDS) = {"The memory of the target process contains invalid values"},
     ROW(ERR_CYCLE) = {"The memory of the target process contains an unexpected cycle"},
+    ROW(ERR_TOO_DEEP) = {"A stack is deeper than 262,144 frames, the most that spyglass reads"},
+    ROW(ERR_TOO_MANY_CODES) = {"A stack has more than 32,768 different functions, the most that spyglass reads"},
     ROW(ERR_TORN) = {"The target process changed while spyglass was reading it", "Try again."},
     ROW(ERR_STOP) = {"Failed to pause a thread of the target process",
                      "Add --nonblocking to read without pausing threads."},

@@ -40,6 +40,7 @@ static int open_files(struct postmortem *pm, const char *root, const char *exe, 
         pm->files = (struct files){.root = -1};
         return r;
     }
+    pm->files.uid = pm->core->uid;
     pm->files.exe_override = exe;
     pm->files.exe_path = strdup(path);
     return pm->files.exe_path ? 0 : ERR_NOMEM;

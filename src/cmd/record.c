@@ -403,6 +403,9 @@ static int explain_no_samples(struct record *rec)
                         (unsigned long long)sampler_errors(s));
         error_text_hint(rec->text, "See why with: %s doctor --pid %d", args_name(rec->o), (int)pid);
         return ERR_NO_SAMPLES;
+    } else if (rec->tree.has_python && rec->loop.is_early && (rec->loop.end != LOOP_GONE || signals_ended_by())) {
+        error_text_what(rec->text, ERR_NO_SAMPLES, "the recording was stopped before the first sample");
+        error_text_hint(rec->text, "Record for longer.");
     } else if (s->idle > s->unweighted) {
         error_text_what(rec->text, ERR_NO_SAMPLES, "all %llu stacks were idle: the %s sleeping or waiting",
                         (unsigned long long)s->idle,

@@ -363,6 +363,8 @@ const char *status_code(int code)
         NAME(ERR_READ) = "read",
         NAME(ERR_BOUNDS) = "bounds",
         NAME(ERR_CYCLE) = "cycle",
+        NAME(ERR_TOO_DEEP) = "too_deep",
+        NAME(ERR_TOO_MANY_CODES) = "too_many_functions",
         NAME(ERR_TORN) = "torn",
         NAME(ERR_STOP) = "pause",
         NAME(ERR_OUTPUT) = "output",

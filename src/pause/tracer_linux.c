@@ -113,7 +113,7 @@ static int attach_error(pid_t tid)
     struct proc_stat st;
     int r = code_from_errno();
 
-    if (r == ERR_PERMISSION && (proc_stat_read(tid, 0, &st) < 0 || st.state == 'Z' || st.state == 'X'))
+    if (r == ERR_PERMISSION && (proc_stat_read(tid, tid, &st) < 0 || st.state == 'Z' || st.state == 'X'))
         return ERR_GONE;
     return r;
 }

@@ -77,7 +77,7 @@ void code_cache_round(struct code_cache *cache, bool calm)
         cache_empty(cache);
 }
 
-/* Looks up an address and adds an empty entry if there is none. ERR_NOMEM, or ERR_BOUNDS if the cache is full. */
+/* Looks up an address and adds an empty entry if there is none. ERR_NOMEM, or ERR_TOO_MANY_CODES if the cache is full. */
 static int cache_entry(struct code_cache *cache, addr_t addr, struct code **ret)
 {
     uint64_t hash = hash_mix(0, addr);
@@ -91,7 +91,7 @@ static int cache_entry(struct code_cache *cache, addr_t addr, struct code **ret)
             return 0;
         }
     if (cache->n >= MAX_CODES)
-        return ERR_BOUNDS;
+        return ERR_TOO_MANY_CODES;
     if (hash_table_reserve_item(&cache->by_addr, (void **)&cache->codes, &cache->cap, cache->n, sizeof(struct code *)) <
         0)
         return ERR_NOMEM;
@@ -298,6 +298,7 @@ int code_cache_get(struct code_cache *cache, const struct python *py, const addr
 {
     struct code *stale[BATCH];
     size_t n_stale = 0;
+    bool is_full = false;
     int r = 0;
 
     for (size_t i = 0; i < n && r == 0; i++) {
@@ -305,10 +306,12 @@ int code_cache_get(struct code_cache *cache, const struct python *py, const addr
 
         r = cache_entry(cache, addrs[i], &c);
         ret[i] = c;
-        if (r == 0)
+        if (r == 0) {
             r = prepare_entry(cache, py, c, stale, &n_stale);
-        else if (r == ERR_BOUNDS)
+        } else if (r == ERR_TOO_MANY_CODES) {
+            is_full = true;
             r = 0;
+        }
     }
     if (r == 0)
         r = check_batch(cache, py, stale, &n_stale);
@@ -317,7 +320,7 @@ int code_cache_get(struct code_cache *cache, const struct python *py, const addr
             writable_code(ret[i])->checked_round = 0;
             ret[i] = NULL;
         }
-    return r;
+    return r == 0 && is_full ? ERR_TOO_MANY_CODES : r;
 }
 
 uint64_t code_cache_reads(const struct code_cache *cache)

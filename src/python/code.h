@@ -37,7 +37,8 @@ struct code_cache *code_cache_free(struct code_cache *cache);
 void code_cache_round(struct code_cache *cache, bool calm);
 
 /* Looks up the code objects at `n` addresses; known ones are compared in batches. Sets an entry to NULL if it is
- * unreadable. Pointers are valid until the next call. Returns 0 or ERR_NOMEM. */
+ * unreadable. Pointers are valid until the next call. Returns 0, ERR_NOMEM, or ERR_TOO_MANY_CODES: the entries of those that do
+ * not fit are NULL. */
 int code_cache_get(struct code_cache *cache, const struct python *py, const addr_t *addrs, size_t n,
                    const struct code **ret);
 

@@ -52,7 +52,7 @@ static int64_t instruction_of(const struct layout *l, const struct raw_frame *ra
 int frames_add(struct frames *f, const struct layout *l, const struct raw_frame *raw)
 {
     if (f->n == PY_MAX_FRAMES)
-        return ERR_CYCLE;
+        return ERR_TOO_DEEP;
     if (grow_array((void **)&f->items, &f->cap, f->n + 1, sizeof(*f->items)) < 0)
         return ERR_NOMEM;
     f->items[f->n++] = (struct py_frame){
@@ -275,7 +275,7 @@ static int walk_frames(struct frames *f, const struct python *py, struct snapsho
             f->chain[f->n_chain++] = addr;
         }
         if (r == 0 && (raw.back == passed || steps > 2 * PY_MAX_FRAMES))
-            r = ERR_CYCLE;
+            r = raw.back == passed ? ERR_CYCLE : ERR_TOO_DEEP;
         if (++steps == move) {
             passed = raw.back;
             move *= 2;

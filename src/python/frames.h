@@ -62,7 +62,7 @@ struct frames {
 
 /* Reads the stack of the thread whose state is at `tstate`, between snapshot_begin and snapshot_end. ERR_TORN when what was
  * read cannot have been one stack: cut off before its root, or between two states. ERR_GONE when the thread state is another
- * thread's. ERR_CYCLE, ERR_READ, ERR_NOMEM. */
+ * thread's. ERR_TOO_DEEP, ERR_CYCLE, ERR_READ, ERR_NOMEM. */
 int frames_read(struct frames *f, const struct python *py, struct snapshot *snap, addr_t tstate,
                 struct frames_state *state);
 

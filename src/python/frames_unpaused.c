@@ -213,7 +213,7 @@ int frames_read_unpaused(struct frames *f, const struct python *py, struct snaps
         r = read_planned(f, py, snap, plan, tstate, state, ret_sure, ret_cut);
         complete = r == 0;
         was_long = took_long(snap, state);
-        if (r == ERR_CYCLE && f->n < PY_MAX_FRAMES) /* of frames of two moments */
+        if (r == ERR_CYCLE) /* of frames of two moments */
             r = ERR_TORN;
         if (was_long && i + 1 < TRIES && (r == 0 || r == ERR_TORN)) {
             r = ERR_TORN;

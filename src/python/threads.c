@@ -147,19 +147,21 @@ static bool contains_tid(pid_t tid, const pid_t *tids, size_t n)
     return false;
 }
 
-/* At least three of four threads must have a live tid there (one may just have exited), and no two the same. */
+/* At least three of four threads must have a live tid there (one may just have exited), and no two the same. In glibc's struct,
+ * 0 is the tid of a thread that has exited and whose thread state is still there: a main thread that called pthread_exit. */
 static bool is_tid_offset(const struct python *py, const struct py_threads *t, int offset, const pid_t *tids, size_t n)
 {
     pid_t seen[8];
-    size_t checked = t->n < 8 ? t->n : 8, misses = 0;
+    size_t checked = t->n < 8 ? t->n : 8, hits = 0, misses = 0;
 
     for (size_t i = 0; i < checked; i++) {
         seen[i] = threads_read_tid(py, t->items[i].thread_id, offset);
-        misses += !contains_tid(seen[i], tids, n);
-        if (contains_tid(seen[i], seen, i) && t->items[i].thread_id != t->items[0].thread_id)
+        hits += contains_tid(seen[i], tids, n);
+        misses += !contains_tid(seen[i], tids, n) && (seen[i] || offset != GLIBC_TID);
+        if (seen[i] && contains_tid(seen[i], seen, i) && t->items[i].thread_id != t->items[0].thread_id)
             return false;
     }
-    return misses <= checked / 4;
+    return misses <= checked / 4 && (hits || !checked);
 }
 
 int threads_find_tid_offset(const struct python *py, const struct py_threads *t, const pid_t *tids, size_t n_tids)

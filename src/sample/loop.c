@@ -368,6 +368,7 @@ int loop_run(struct loop *l)
         leave_core_if_late(l);
     }
     r = l->error < 0 ? l->error : r;
+    l->is_early = l->ticks == 0;
     if (r == 0 && l->end != LOOP_GONE)
         r = finish(l, start);
     l->elapsed_ns = clock_now_ns() - start;

@@ -27,6 +27,7 @@ struct loop {
     uint64_t late;   /* ticks with a wakeup that was more than 300 us late */
     uint64_t elapsed_ns;
     enum loop_end end;
+    bool is_early; /* it ended before the first regular tick */
     /* State. */
     uint64_t random;                       /* state of the generator */
     uint64_t woke_ns;                      /* when the last sleep ended */

@@ -65,7 +65,7 @@ static int open_root(const struct native *n)
 
     if (n->core)
         return n->files->root;
-    snprintf(path, sizeof(path), "/proc/%d/root", (int)n->pid);
+    snprintf(path, sizeof(path), "/proc/%d/root", (int)proc_live_thread(n->pid));
     return open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
 }
 

@@ -10,6 +10,7 @@
 #include "sample/hidden_functions.h"
 #include "sample/shared_symbols.h"
 #include "target/files.h"
+#include "target/proc.h"
 
 #include <elf.h>
 #include <fcntl.h>
@@ -50,8 +51,8 @@ static int open_mapped(pid_t pid, const struct module *mod)
     addr_t end = mod->n_segments ? mod->segments[0].end : mod->end;
 
     end = (end + 4095) & ~4095ull;
-    snprintf(path, sizeof(path), "/proc/%d/map_files/%llx-%llx", (int)pid, (unsigned long long)mod->start,
-             (unsigned long long)end);
+    snprintf(path, sizeof(path), "/proc/%d/map_files/%llx-%llx", (int)proc_live_thread(pid),
+             (unsigned long long)mod->start, (unsigned long long)end);
     return open(path, O_RDONLY | O_CLOEXEC);
 }
 
@@ -249,7 +250,7 @@ static const char *look_up_perf_map(struct native_names *names, addr_t pc)
         return name;
     names->perf_map_ns = now;
     snprintf(path, sizeof(path), "/tmp/perf-%d.map", (int)names->inner_pid);
-    fd = files_open(names->files, path);
+    fd = files_open_own(names->files, path);
     if (fd < 0)
         return NULL;
     if (fstat(fd, &st) == 0 && st.st_size > 0 && (size_t)st.st_size <= MAX_PERF_MAP &&

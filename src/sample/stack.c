@@ -31,7 +31,7 @@
 #define NATIVE_LIMIT      ((size_t)1024 * 1024)
 #define NATIVE_LIMIT_ONCE ((size_t)64 * 1024 * 1024)
 
-/* ERR_TORN when a code object cannot be read; its entry is NULL. */
+/* ERR_TORN when a code object cannot be read, ERR_TOO_MANY_CODES when the stack has too many; their entries are NULL. */
 static int resolve_codes(struct stack *st, const struct stack_source *src, uint64_t now)
 {
     size_t n = st->frames.n;
@@ -47,6 +47,10 @@ static int resolve_codes(struct stack *st, const struct stack_source *src, uint6
         st->checked_ns = now;
     }
     r = code_cache_get(src->codes, src->py, st->addrs, n, st->codes);
+    if (r == ERR_TOO_MANY_CODES) { /* the cache may have been full of others: a new round empties it */
+        code_cache_round(src->codes, false);
+        r = code_cache_get(src->codes, src->py, st->addrs, n, st->codes);
+    }
     if (code_cache_reads(src->codes) != st->code_reads) {
         st->code_reads = code_cache_reads(src->codes);
         st->new_code_ns = now;

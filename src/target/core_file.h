@@ -53,6 +53,7 @@ struct core_file {
     struct core_thread *threads; /* in file order: the kernel writes the thread that got the signal first */
     size_t n_threads, cap_threads;
     pid_t pid;
+    uid_t uid;        /* real user ID, in the target's own user namespace */
     char name[17];    /* comm, at most 16 bytes */
     char args[81];    /* the start of the command line */
     uint64_t *aux;    /* auxiliary vector: pairs of key and value */

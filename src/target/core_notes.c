@@ -23,6 +23,7 @@ enum {
     PRSTATUS_TID = 32,
     PRSTATUS_REGS = 112,
     PRSTATUS_BYTES = 336,
+    PRPSINFO_UID = 16,
     PRPSINFO_PID = 24,
     PRPSINFO_NAME = 40,
     PRPSINFO_ARGS = 56,
@@ -97,6 +98,7 @@ static void parse_prpsinfo(struct core_file *core, const unsigned char *bytes, s
 {
     if (len < PRPSINFO_BYTES)
         return;
+    core->uid = (uid_t)int_at(bytes, PRPSINFO_UID);
     core->pid = int_at(bytes, PRPSINFO_PID);
     memcpy(core->name, bytes + PRPSINFO_NAME, sizeof(core->name) - 1);
     memcpy(core->args, bytes + PRPSINFO_ARGS, sizeof(core->args) - 1);

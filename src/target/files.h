@@ -15,6 +15,7 @@ struct files {
     int root;                 /* the root directory, or -1: no files at all */
     char *root_path;          /* its path with links resolved; NULL if that is / or unknown */
     char *exe_path;           /* the program's path in the target; NULL if unknown */
+    uid_t uid;                /* the user that the process ran as */
     const char *exe_override; /* the file to use in its place; NULL: exe_path itself. Borrowed */
 };
 
@@ -30,6 +31,9 @@ const char *files_inside(const struct files *f, const char *path);
 
 /* Opens a regular file of the target for reading; -1 with errno set on failure. */
 int files_open(const struct files *f, const char *path);
+/* Does the same for a file that the target itself wrote, in a directory where others can create files, too (/tmp). Fails
+ * unless it belongs to the target's user or to root, or if it is a symbolic link. */
+int files_open_own(const struct files *f, const char *path);
 bool files_exist(const struct files *f, const char *path);
 
 /* The path of the target's program as in its maps. The caller frees it. */

@@ -3,6 +3,7 @@
  */
 #include "target/files.h"
 
+#include "base/log.h"
 #include "base/open_in_root.h"
 #include "target/proc.h"
 
@@ -37,7 +38,7 @@ void files_open_live(pid_t pid, struct files *ret)
     char link[64], path[MAX_PATH];
     ssize_t len;
 
-    snprintf(link, sizeof(link), "/proc/%d/root", (int)pid);
+    snprintf(link, sizeof(link), "/proc/%d/root", (int)proc_live_thread(pid));
     len = readlink(link, path, sizeof(path) - 1);
     *ret = (struct files){.pid = pid, .root = -1};
     if (len > 1)
@@ -81,7 +82,7 @@ static int open_live_root(pid_t pid)
 {
     char path[64];
 
-    snprintf(path, sizeof(path), "/proc/%d/root", (int)pid);
+    snprintf(path, sizeof(path), "/proc/%d/root", (int)proc_live_thread(pid));
     return open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
 }
 
@@ -123,6 +124,36 @@ int files_open(const struct files *f, const char *path)
     if (fd < 0 && f->root >= 0 && strip_root(f, path))
         fd = open_regular(f->root, strip_root(f, path));
     return fd;
+}
+
+/* Files that were unpacked for a core file (--root) belong to the user who did that. */
+static bool is_owner(const struct files *f, uid_t uid)
+{
+    struct proc_status st;
+
+    if (uid == 0)
+        return true;
+    if (!f->pid)
+        return uid == f->uid || uid == geteuid();
+    return proc_status_read(f->pid, 0, &st) == 0 && uid == st.uid_effective;
+}
+
+int files_open_own(const struct files *f, const char *path)
+{
+    int root = f->pid ? open_live_root(f->pid) : f->root;
+    int fd = root < 0 ? -1 : open_in_root_nofollow(root, path);
+    struct stat st;
+
+    if (f->pid && root >= 0)
+        close(root);
+    if (fd >= 0 && fstat(fd, &st) == 0 && is_owner(f, st.st_uid))
+        return fd;
+    if (fd >= 0) {
+        log_often(LOG_LEVEL_WARNING, "symbols", f->pid, "%s: belongs to another user, not read", path);
+        close(fd);
+    }
+    errno = ENOENT;
+    return -1;
 }
 
 bool files_exist(const struct files *f, const char *path)

@@ -195,7 +195,7 @@ static int open_mapped_file(const struct files *files, const struct image *img)
         close(fd);
     if (!files->pid)
         return -1;
-    snprintf(path, sizeof(path), "/proc/%d/exe", (int)files->pid);
+    snprintf(path, sizeof(path), "/proc/%d/exe", (int)proc_live_thread(files->pid));
     fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd >= 0 && is_mapped_file(files, img, fd))
         return fd;

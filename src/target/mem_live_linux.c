@@ -4,6 +4,7 @@
 #include "base/err.h"
 #include "base/log.h"
 #include "target/mem.h"
+#include "target/proc.h"
 #include "target/setuid_guard.h"
 
 #include <errno.h>
@@ -20,7 +21,8 @@
 struct mem_live {
     struct mem mem;
     pid_t pid;
-    int fd; /* /proc/PID/mem; -1 until process_vm_readv is refused */
+    pid_t tid; /* the pid, or another thread's if the main thread has ended */
+    int fd;    /* /proc/PID/mem; -1 until process_vm_readv is refused */
 };
 
 /* seccomp profiles that allow ptrace but do not know process_vm_readv answer EPERM or ENOSYS. */
@@ -29,11 +31,11 @@ static bool open_mem_file(struct mem_live *live)
     char path[64];
 
     if (live->fd < 0) {
-        snprintf(path, sizeof(path), "/proc/%d/mem", (int)live->pid);
+        snprintf(path, sizeof(path), "/proc/%d/mem", (int)proc_live_thread(live->pid));
         live->fd = open(path, O_RDONLY | O_CLOEXEC);
     }
     if (live->fd < 0)
-        live->fd = setuid_guard_open_mem(live->pid);
+        live->fd = setuid_guard_open_mem(proc_live_thread(live->pid));
     log_changed(LOG_LEVEL_WARNING, "memory", live->pid, live->fd >= 0,
                 "pid %d: process_vm_readv is refused, /proc/PID/mem: %s", (int)live->pid,
                 live->fd >= 0 ? "opened" : strerror(errno));
@@ -70,6 +72,16 @@ static size_t read_by_file(struct mem_live *live, const struct mem_span *spans, 
     return done;
 }
 
+/* The thread that the memory was read through has ended. True if there is another one. */
+static bool find_thread(struct mem_live *live)
+{
+    pid_t tid = proc_live_thread(live->pid), before = live->tid;
+
+    live->tid = tid;
+    errno = ESRCH;
+    return tid != before;
+}
+
 static size_t read_batch(struct mem_live *live, const struct mem_span *spans, size_t n)
 {
     struct iovec local[BATCH], remote[BATCH];
@@ -81,7 +93,9 @@ static size_t read_batch(struct mem_live *live, const struct mem_span *spans, si
         /* The kernel wants a pointer here; we never dereference it. */
         remote[i] = (struct iovec){(void *)(uintptr_t)spans[i].addr, spans[i].len};
     }
-    got = process_vm_readv(live->pid, local, n, remote, n, 0);
+    got = process_vm_readv(live->tid, local, n, remote, n, 0);
+    if (got < 0 && errno == ESRCH && find_thread(live))
+        got = process_vm_readv(live->tid, local, n, remote, n, 0);
     if (got < 0) {
         log_often(LOG_LEVEL_DEBUG, "memory", live->pid,
                   "pid %d: process_vm_readv of %zu ranges, the first at %#llx: %s", (int)live->pid, n,
@@ -131,7 +145,7 @@ int mem_live_open(pid_t pid, struct mem **ret)
 
     if (!live)
         return ERR_NOMEM;
-    *live = (struct mem_live){.mem = {&live_ops}, .pid = pid, .fd = -1};
+    *live = (struct mem_live){.mem = {&live_ops}, .pid = pid, .tid = pid, .fd = -1};
     log_changed(LOG_LEVEL_DEBUG, "memory", pid, 1, "pid %d: reading by process_vm_readv", (int)pid);
     *ret = &live->mem;
     return 0;

@@ -55,7 +55,11 @@ int proc_read_file(pid_t pid, pid_t tid, const char *name, char **ret_text, size
  * processes. */
 bool proc_is_ours(void);
 
+/* `tid` 0: of the process. Its state is 'Z' once all its threads have ended. */
 int proc_stat_read(pid_t pid, pid_t tid, struct proc_stat *ret);
+/* The ID of a thread that is alive: the pid, or another thread's if the main thread has ended before the others
+ * (pthread_exit). The kernel has taken memory, files and namespaces from a thread that has ended, so read them from this one. */
+pid_t proc_live_thread(pid_t pid);
 /* Parses the text of a stat file. */
 int proc_stat_parse(const char *text, struct proc_stat *ret);
 /* The time since boot, in the unit of proc_stat.start_time. */

@@ -136,7 +136,7 @@ int proc_stat_parse(const char *text, struct proc_stat *ret)
     return 0;
 }
 
-int proc_stat_read(pid_t pid, pid_t tid, struct proc_stat *ret)
+static int read_stat(pid_t pid, pid_t tid, struct proc_stat *ret)
 {
     char *text;
     size_t len;
@@ -147,6 +147,47 @@ int proc_stat_read(pid_t pid, pid_t tid, struct proc_stat *ret)
     r = proc_stat_parse(text, ret);
     free(text);
     return r;
+}
+
+/* Finds a thread that is alive in a process whose main thread has ended. */
+static bool find_live_thread(pid_t pid, pid_t *ret_tid, struct proc_stat *ret)
+{
+    pid_t *tids;
+    size_t n;
+    bool found = false;
+
+    if (proc_tasks_read(pid, &tids, &n) < 0)
+        return false;
+    for (size_t i = 0; i < n && !found; i++) {
+        found = tids[i] != pid && read_stat(pid, tids[i], ret) == 0 && ret->state != 'Z' && ret->state != 'X';
+        *ret_tid = tids[i];
+    }
+    free(tids);
+    return found;
+}
+
+int proc_stat_read(pid_t pid, pid_t tid, struct proc_stat *ret)
+{
+    struct proc_stat st, live;
+    pid_t other;
+    int r = read_stat(pid, tid, &st);
+
+    if (r < 0)
+        return r;
+    if (!tid && st.state == 'Z' && find_live_thread(pid, &other, &live)) {
+        st.state = live.state;
+        st.image = live.image;
+    }
+    *ret = st;
+    return 0;
+}
+
+pid_t proc_live_thread(pid_t pid)
+{
+    struct proc_stat st;
+    pid_t tid;
+
+    return read_stat(pid, 0, &st) == 0 && st.state == 'Z' && find_live_thread(pid, &tid, &st) ? tid : pid;
 }
 
 uint64_t proc_clock_ticks(void)
@@ -310,7 +351,12 @@ int proc_maps_read(pid_t pid, struct proc_maps *ret)
     char *text;
     size_t len;
     int r = proc_read_file(pid, 0, "maps", &text, &len);
+    pid_t tid = r == 0 && !len ? proc_live_thread(pid) : pid;
 
+    if (tid != pid) {
+        free(text);
+        r = proc_read_file(pid, tid, "maps", &text, &len);
+    }
     return r < 0 ? r : proc_maps_parse(text, ret);
 }
 
@@ -469,7 +515,12 @@ int proc_command_read(pid_t pid, char **ret_command)
     char *text;
     size_t len;
     int r = proc_read_file(pid, 0, "cmdline", &text, &len);
+    pid_t tid = r == 0 && !len ? proc_live_thread(pid) : pid;
 
+    if (tid != pid) {
+        free(text);
+        r = proc_read_file(pid, tid, "cmdline", &text, &len);
+    }
     if (r < 0)
         return r;
     if (len > COMMAND_MAX)
@@ -493,7 +544,7 @@ int proc_exe_read(pid_t pid, char **ret_path)
     char path[64], link[4096];
     ssize_t len;
 
-    snprintf(path, sizeof(path), "/proc/%d/exe", (int)pid);
+    snprintf(path, sizeof(path), "/proc/%d/exe", (int)proc_live_thread(pid));
     len = readlink(path, link, sizeof(link));
     if (len < 0)
         return code_from_errno();

@@ -140,3 +140,23 @@ def test_dump_to_full_disk(spawn):
             done = subprocess.run([SPYGLASS, "dump", *flags, "--pid", str(target.pid)], stdout=full,
                                   stderr=subprocess.PIPE, timeout=WAIT)
         assert done.returncode == 1 and b"No space left" in done.stderr, done
+
+
+HUGE_STACKS = {
+    "deeper than 262144 frames": "def f(n):\n    f(n - 1) if n else stop()\nrun = lambda: f(270000)\n",
+    "more than 32768 functions": "def f(i):\n    functions[i](i + 1)\n"
+                                 "functions = [type(f)(f.__code__.replace(), globals()) for _ in range(33000)]\n"
+                                 "functions.append(lambda i: stop())\nrun = lambda: f(0)\n"}
+
+
+@pytest.mark.since(3, 11)  # before, each call of a Python function needs a part of the C stack
+@pytest.mark.parametrize("reason", HUGE_STACKS)
+def test_huge_stack(launch, python, reason):
+    """spyglass names the limit. The other thread is shown."""
+    code = ("import os, sys, threading\nsys.setrecursionlimit(10 ** 6)\n"
+            "def stop():\n    os.write(1, b'{}\\n')\n    threading.Event().wait()\n"
+            "%sthread = threading.Thread(target=run)\nthread.start()\nthread.join()\n")
+    target = launch([*python.command, "-c", code % HUGE_STACKS[reason]])
+    result = run("dump", "--pid", at_rest(target.pid)).check()
+    assert "Note: could not read 1 thread(s): %s\n" % reason in result.err, result
+    assert "MainThread" in result.out and "join" in result.out, result

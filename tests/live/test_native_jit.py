@@ -1,12 +1,13 @@
 """Native stacks through code that was generated at run time, with and without unwind tables."""
 import json
+import os
 
 import pytest
 from core_files import by_gcore, gcore, roots
 from native_stacks import directory
 from processes import at_rest
 from program import run
-from pythons import PYTHONS
+from pythons import DEBIAN, PYTHONS
 
 MISSING = "[missing native frames]"
 UNNAMED = "[unnamed code]"
@@ -52,6 +53,42 @@ def test_registered(stack_of, python, library, kind):
     assert names_of(frames) == ["jit_wait", "jit_inner", "jit_outer", "jit_run", *PYTHON]
     for frame in frames[1:3]:
         assert frame["module"] == "[JIT]" and frame["short_filename"] == "spy_jit_code.c" and frame["line"], frame
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="needs root, to create files of other users")
+@pytest.mark.parametrize("user", [0, 1000])
+def test_perf_map_owner(spawn, inside, user):
+    """A perf map that another user, not root, has put into /tmp is not believed; nor is a link, even to a file of the right
+    user."""
+    library = DEBIAN.root / directory(DEBIAN, "spy_jit").lstrip("/") / "spy_jit.so"
+    public, seen = inside(DEBIAN)
+    (public / "spy_jit.so").write_bytes(library.read_bytes())
+    target = spawn(DEBIAN, "native_jit.py", seen, "spy_jit", "fp", user=user, group=user, extra_groups=[])
+    path = DEBIAN.root / "tmp" / ("perf-%d.map" % target.pid)
+    other = path.with_suffix(".other")
+
+    def shown():
+        thread, = json.loads(run("dump", "--pid", at_rest(target.pid), "--native", "--json").check().out)
+        names = [frame["name"] for frame in thread["frames"]]
+        return names[names.index("jit_wait") + 1]
+
+    try:
+        assert shown() == UNNAMED
+        for owner, name in ((user, "from_map"), (0, "from_map"), (1001, UNNAMED)):
+            path.write_text("1000 7fffffff0000 from_map\n")
+            os.chown(path, owner, owner)
+            assert shown() == name, owner
+            path.unlink()
+        other.write_text("1000 7fffffff0000 from_map\n")
+        os.chown(other, user, user)
+        path.symlink_to(other)
+        assert shown() == UNNAMED
+        path.unlink()
+        os.mkfifo(path)
+        assert shown() == UNNAMED
+    finally:
+        for left in (path, other):
+            left.unlink(missing_ok=True)
 
 
 @by_gcore

@@ -183,3 +183,38 @@ def test_forked_by_c(spawn, tmp_path, python):
     record_enough(seen("hashes"), "--pid", child, "-f", "raw", out=tmp_path / "x")
     thread, = parse_json(run("dump", "--pid", child, "--json").check().out)
     assert thread["os_thread_id"] == child and "hashes" in [f["name"] for f in thread["frames"]], thread
+
+
+MAIN_THREAD_EXITS = """
+import ctypes, os, threading
+told = []
+def before():
+    for _ in range(10000): pass
+def after():
+    for _ in range(10000): pass
+def works():
+    while not told: before()
+    while True: after()
+threading.Thread(target=works).start()
+os.write(1, b"{}\\n")
+os.read(0, 1)
+threading.Thread(target=lambda: told.append(os.read(0, 1))).start()
+ctypes.CDLL(None).pthread_exit(None)
+"""
+
+
+def test_main_thread_exited(launch, python, tmp_path):
+    """The main thread calls pthread_exit during the recording, and the process goes on without it: /proc/PID/maps is empty,
+    and the kernel calls the process a zombie."""
+    target = launch([*python.command, "-c", MAIN_THREAD_EXITS])
+    recording = Recording(tmp_path / "x", "--pid", target.pid, "-f", "raw")
+    recording.until(seen("before"))
+    target.resume()
+    wait_until(lambda: process_state(target.pid) == "Z", "the main thread to exit")
+    target.resume()
+    recording.until(seen("after"))
+    recording.stop()
+    for flags in ([], ["--nonblocking"], ["--subprocesses"], ["--native"]):
+        text = run("dump", "--pid", target.pid, *flags).check().out
+        assert "works (" in text and str(target.pid) in text.split("\n")[0], text
+    record_enough(seen("after"), "--pid", target.pid, "-f", "raw", out=tmp_path / "y")

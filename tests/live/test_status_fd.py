@@ -6,10 +6,12 @@ import fcntl
 import json
 import os
 import pathlib
+import pty
 import re
 import select
 import signal
 import subprocess
+import termios
 import time
 
 import pytest
@@ -167,6 +169,28 @@ def test_nothing_to_show(reader, spawn, tmp_path):
     result, events = run_with(reader, "record", "--pid", target.pid, "-d", "0.5", "-o", tmp_path / "x.svg")
     result.check()
     assert events[-1]["samples"] == 0 and "idle" in events[-1]["message"] and "--mode wait" in events[-1]["advice"], events
+
+
+@pytest.mark.parametrize("program", [SPYGLASS, PY_SPY], ids=lambda path: path.name)
+def test_stopped_before_first_sample(reader, spawn, tmp_path, program):
+    """A signal that comes before the first sample: spyglass does not claim that the process has exited. It waits for its
+    terminal, whose output is stopped, before it samples."""
+    target = spawn(DEBIAN, "situations.py", "plain")
+    ours, theirs = pty.openpty()
+    termios.tcflow(theirs, termios.TCOOFF)
+    process = subprocess.Popen([program, "record", "--status-fd", str(reader.writer), "--pid", str(target.pid), "-o",
+                                tmp_path / "x.txt"], pass_fds=[reader.writer], stdin=subprocess.DEVNULL, stdout=theirs,
+                               stderr=theirs, env=clean_env())
+    reader.close_writer()
+    reader.wait_for("ready")
+    process.send_signal(signal.SIGTERM)
+    termios.tcflow(theirs, termios.TCOON)
+    finished = reader.rest()[-1]
+    assert process.wait(WAIT) == 0
+    for fd in (ours, theirs):
+        os.close(fd)
+    assert (finished["event"], finished["reason"], finished["samples"]) == ("finished", "signal", 0)
+    assert finished["message"].endswith("the recording was stopped before the first sample"), finished
 
 
 @pytest.mark.smoke

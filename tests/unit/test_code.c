@@ -256,6 +256,35 @@ static void test_many_codes(void)
     fake_python_free(&p);
 }
 
+/* More code objects in one stack than the cache holds. Those of another stack make room in the next round. */
+static void test_too_many_codes(void)
+{
+    const size_t n = 40000;
+    struct fake_python p;
+    struct code_cache *cache = code_cache_new();
+    const struct code **ret = calloc(n, sizeof(*ret));
+    addr_t *addrs = calloc(n, sizeof(*addrs));
+
+    if (!ret || !addrs)
+        abort();
+    fake_python_init(&p, 3, 8, 64 << 20);
+    for (size_t i = 0; i < n; i++)
+        addrs[i] = fake_code(&p, "f", "/a.py", (int)i);
+    code_cache_round(cache, false);
+    CHECK_INT(code_cache_get(cache, &p.py, addrs, n, ret), ERR_TOO_MANY_CODES);
+    CHECK(ret[0] && !ret[n - 1]);
+    code_cache_round(cache, false);
+    CHECK_INT(code_cache_get(cache, &p.py, addrs, n / 2, ret), 0);
+    CHECK_INT(code_cache_get(cache, &p.py, addrs + n / 2, n / 2, ret), ERR_TOO_MANY_CODES);
+    code_cache_round(cache, false);
+    CHECK_INT(code_cache_get(cache, &p.py, addrs + n / 2, n / 2, ret), 0);
+    CHECK(ret[0] && ret[n / 2 - 1]);
+    free(ret);
+    free(addrs);
+    code_cache_free(cache);
+    fake_python_free(&p);
+}
+
 static const char *read_str(const struct fake_python *p, addr_t object)
 {
     const char *text = "failed";
@@ -385,6 +414,7 @@ int main(int argc, char **argv)
     TEST_RUN(test_huge_table);
     TEST_RUN(test_large_table);
     TEST_RUN(test_many_codes);
+    TEST_RUN(test_too_many_codes);
     TEST_RUN(test_strings);
     TEST_RUN(test_strings_27);
     TEST_RUN(test_strings_long);

@@ -72,6 +72,36 @@ static void check_root(const char *dir)
     CHECK_INT(files_open_root("none", &f, NULL), ERR_CORE);
 }
 
+static bool opens_own(const struct files *f, const char *path)
+{
+    int fd = files_open_own(f, path);
+
+    if (fd >= 0)
+        close(fd);
+    return fd >= 0;
+}
+
+/* Links in directories are fine, a link to the file is not; and the file must not be another user's. */
+static void check_own(const char *dir)
+{
+    struct files f;
+    char path[64];
+
+    CHECK_INT(files_open_root(dir, &f, NULL), 0);
+    f.uid = 12;
+    CHECK(opens_own(&f, "/usr/bin/python3") && opens_own(&f, "/bin/python3") && opens_own(&f, "/usr/up/bin/python3"));
+    CHECK(!opens_own(&f, "/absolute") && !opens_own(&f, "/far") && !opens_own(&f, "/ring") && !opens_own(&f, "/fifo") &&
+          !opens_own(&f, "/usr") && !opens_own(&f, "/none"));
+    snprintf(path, sizeof(path), "%s/usr/bin/python3", dir);
+    if (chown(path, 12, (gid_t)-1) == 0) {
+        CHECK(opens_own(&f, "/usr/bin/python3"));
+        f.uid = 13;
+        CHECK(!opens_own(&f, "/usr/bin/python3") && opens(&f, "/usr/bin/python3"));
+        CHECK(chown(path, 0, (gid_t)-1) == 0 && opens_own(&f, "/usr/bin/python3"));
+    }
+    files_close(&f);
+}
+
 /* openat2 fails as on an old kernel. */
 static bool forbid_openat2(void)
 {
@@ -94,13 +124,16 @@ static void test_root(void)
 
     make_root(dir);
     check_root(dir);
+    check_own(dir);
     fflush(NULL);
     child = fork();
     if (child == 0) {
         unsigned failed = test_now.failed;
 
-        if (CHECK(forbid_openat2()))
+        if (CHECK(forbid_openat2())) {
             check_root(dir);
+            check_own(dir);
+        }
         _exit(test_now.failed != failed);
     }
     CHECK(child > 0 && waitpid(child, &status, 0) == child && status == 0);

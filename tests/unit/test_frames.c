@@ -506,7 +506,7 @@ static void test_endless(void)
         for (int k = 0; k < PY_MAX_FRAMES + 10; k++)
             fake_frame_push(&p, &t, code, 0, FAKE_PLAIN);
         begin = cost_seconds();
-        CHECK_INT(read_fresh(&p, t.tstate, &f), ERR_CYCLE);
+        CHECK_INT(read_fresh(&p, t.tstate, &f), ERR_TOO_DEEP);
         if (!CHECK(cost_seconds() - begin < COST_MAX))
             fprintf(stderr, "    %d.%d: %.2f s\n", p.py.major, p.py.minor, cost_seconds() - begin);
         frames_free(&f);
