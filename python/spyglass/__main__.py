@@ -7,6 +7,7 @@ import sys
 from typing import List, Union
 
 from ._binary import binary
+from ._text import safe, safe_lines
 
 
 def run_ray(words: List[str]) -> Union[int, str]:
@@ -15,7 +16,7 @@ def run_ray(words: List[str]) -> Union[int, str]:
         from . import ray
     except ImportError as error:
         return ("Error: %s cannot run `spyglass ray`: %s\n"
-                "Install the missing package: pip install spyglass \"ray[default]\"" % (sys.executable, error))
+                "Install the missing package: pip install spyglass \"ray[default]\"" % (safe(sys.executable), safe(error)))
     return ray.main(words)
 
 
@@ -26,7 +27,7 @@ def main(words: List[str]) -> Union[int, str]:
     try:
         path = binary()
     except FileNotFoundError as error:
-        return "Error: %s" % error
+        return "Error: %s" % safe_lines(error)
     os.execv(path, ["spyglass"] + words)
 
 

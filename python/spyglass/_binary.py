@@ -7,6 +7,8 @@ import sys
 import sysconfig
 from typing import Iterator, Optional
 
+from ._text import safe
+
 VARIABLE = "SPYGLASS_BINARY"
 NAME = "spyglass"
 
@@ -43,7 +45,7 @@ def binary(path: Optional[str] = None) -> str:
         found = shutil.which(given)
         if found is None:
             origin = "binary" if path else VARIABLE
-            raise FileNotFoundError("%s names a program that does not exist or is not executable: %r" % (origin, given))
+            raise FileNotFoundError("%s names a program that does not exist or is not executable: '%s'" % (origin, safe(given)))
         return os.path.abspath(found)
     for candidate in _installed():
         if _is_program(candidate):

@@ -20,6 +20,7 @@ from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 from ._binary import binary as find_binary
 from ._errors import SpyglassError
 from ._profile import Profile, merge
+from ._text import safe, safe_lines
 
 KEPT = "_spyglass_kept"
 MAX_RAW = 64 << 20  # maximum size of one process's profile; bounded() merges the rarest stacks of a larger one
@@ -39,7 +40,7 @@ class ClusterError(SpyglassError):
 
 
 def error_of(what: str, problems: Mapping[str, str]) -> ClusterError:
-    lines = ["%s: %s" % (where, why.strip()) for where, why in problems.items()]
+    lines = ["%s: %s" % (safe(where), safe_lines(why.strip())) for where, why in problems.items()]
     return ClusterError("\n".join([what] + lines), problems)
 
 

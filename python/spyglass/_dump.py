@@ -11,6 +11,7 @@ from ._binary import binary as find_binary
 from ._errors import SpyglassError, error_event, error_from
 from ._ptracer import allow_children
 from ._status import run
+from ._text import safe
 
 _WAITS_FOR_GIL = "waiting for the GIL"  # as the program words it
 
@@ -37,8 +38,8 @@ class Frame:
     locals: Optional[Tuple[Local, ...]]  # arguments first; None unless requested
 
     def __str__(self) -> str:
-        where = self.short_filename or self.filename
-        return "%s (%s:%d)" % (self.name, where, self.line) if self.line else "%s (%s)" % (self.name, where)
+        name, where = safe(self.name), safe(self.short_filename or self.filename)
+        return "%s (%s:%d)" % (name, where, self.line) if self.line else "%s (%s)" % (name, where)
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,7 @@ class Thread:
 
     def __str__(self) -> str:
         ident = self.os_thread_id if self.os_thread_id is not None else "0x%X" % self.thread_id
-        head = "Thread %s (%s)" % (ident, self.status) + (': "%s"' % self.name if self.name else "")
+        head = "Thread %s (%s)" % (ident, self.status) + (': "%s"' % safe(self.name) if self.name else "")
         return "\n    ".join([head] + [str(frame) for frame in self.frames])
 
 

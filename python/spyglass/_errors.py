@@ -3,6 +3,8 @@ from __future__ import annotations
 
 from typing import Any, Iterable, Mapping, Optional, Sequence, Tuple
 
+from ._text import safe, safe_lines
+
 FLAG = "--status-fd"
 PREFIX = "spyglass> "  # of messages that are not errors
 INCOMPATIBLE = "incompatible"  # for a program without --status-fd
@@ -35,20 +37,20 @@ def error_event(events: Iterable[Mapping[str, Any]]) -> Optional[Mapping[str, An
 def error_from(event: Optional[Mapping[str, Any]], said: str, status: int, command: Sequence[str]) -> Exception:
     """Returns the exception for a run with this exit status, error event and standard error (`said`)."""
     if event is not None:
-        text = "\n".join(part for part in (event.get("message"), event.get("advice")) if part)
+        text = "\n".join(safe(part) for part in (event.get("message"), event.get("advice")) if part)
         code = event.get("code")
         if code == "permission":
             return PermissionError(text)
         if code == "no_process":
             return ProcessLookupError(text)
         return SpyglassError(text, status, command, code)
-    said = "\n".join(line for line in said.splitlines() if not line.startswith(PREFIX)).strip()
+    said = safe_lines("\n".join(line for line in said.split("\n") if not line.startswith(PREFIX)).strip())
     if FLAG in said:
         return SpyglassError(
             "%s does not support %s: it is an older spyglass, or another program. Install the program that comes with "
-            "this package, or set SPYGLASS_BINARY to its path.\n%s" % (command[0], FLAG, said),
+            "this package, or set SPYGLASS_BINARY to its path.\n%s" % (safe(command[0]), FLAG, said),
             status, command, INCOMPATIBLE)
     if not said:
-        said = ("%s was killed by signal %d" % (command[0], -status) if status < 0
-                else "%s exited with status %d" % (command[0], status))
+        said = ("%s was killed by signal %d" % (safe(command[0]), -status) if status < 0
+                else "%s exited with status %d" % (safe(command[0]), status))
     return SpyglassError(said, status, command)

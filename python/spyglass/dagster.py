@@ -35,6 +35,7 @@ from dagster import ConfigurableResource, MetadataValue, OpExecutionContext
 
 from ._profile import Profile
 from ._record import Recording, record
+from ._text import safe_lines
 
 __all__ = ["Spyglass", "profiled"]
 
@@ -106,7 +107,7 @@ class _Report:
             self._others = [thread for thread in _threads_now() if thread != self._own]
             self._recording = record(**self._options).start()
         except Exception as error:  # a failure to profile must not fail the op
-            self._context.log.warning("spyglass could not profile this: %s" % error)
+            self._context.log.warning("spyglass could not profile this: %s" % safe_lines(error))
 
     def stop(self) -> Dict[str, Any]:
         """Stops the recording and returns the metadata. Empty if there is no profile."""
@@ -120,7 +121,7 @@ class _Report:
             profile.title = "%s, %s" % (self._context.job_name, self._step())
             return self._save(profile)
         except Exception as error:
-            self._context.log.warning("spyglass could not save the profile: %s" % error)
+            self._context.log.warning("spyglass could not save the profile: %s" % safe_lines(error))
             return {}
 
     def _step(self) -> str:
@@ -167,7 +168,7 @@ class _Report:
         try:
             self._context.add_output_metadata(metadata, output_name=names[0], mapping_key=mapping_key)
         except Exception as error:  # Dagster already has this output
-            self._context.log.warning("spyglass could not attach the profile: %s" % error)
+            self._context.log.warning("spyglass could not attach the profile: %s" % safe_lines(error))
             self.log(metadata)
 
     def log(self, metadata: Dict[str, Any]) -> None:

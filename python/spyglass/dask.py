@@ -34,6 +34,7 @@ import distributed
 from . import _cluster, _dask_there
 from ._cluster import ClusterError, error_of
 from ._profile import Path, Profile, format_of
+from ._text import safe, safe_lines
 
 __all__ = ["ClusterError", "ClusterProfiler", "Part", "profile_cluster", "profile_scheduler", "profile_workers", "pyspy",
            "pyspy_on_scheduler"]
@@ -134,7 +135,8 @@ class ClusterProfiler:
         except Exception as failure:
             if kind is None:
                 raise
-            warnings.warn("no profile: %s" % failure, RuntimeWarning, stacklevel=2)  # do not hide the exception of the block
+            # Do not hide the exception of the block.
+            warnings.warn("no profile: %s" % safe_lines(failure), RuntimeWarning, stacklevel=2)
 
     async def __aenter__(self) -> ClusterProfiler:
         if not self.client.asynchronous:  # it belongs to another event loop, or to none
@@ -154,7 +156,7 @@ class ClusterProfiler:
         except Exception as failure:
             if kind is None:
                 raise
-            warnings.warn("no profile: %s" % failure, RuntimeWarning, stacklevel=2)
+            warnings.warn("no profile: %s" % safe_lines(failure), RuntimeWarning, stacklevel=2)
 
     def _prepare(self) -> None:
         if self._used:
@@ -284,7 +286,7 @@ class ClusterProfiler:
                 await self.client.unregister_worker_plugin("spyglass-" + self._session)
                 rest = [SCHEDULER] if self._scheduler else []  # its teardown() handled the workers
             except Exception as error:
-                warnings.warn("could not unregister the plugin: %s" % error, RuntimeWarning)
+                warnings.warn("could not unregister the plugin: %s" % safe_lines(error), RuntimeWarning)
         await self._ask_all(rest, _dask_there.drop_here, self._session)
         await self._ask(SCHEDULER, _dask_there.close_session, self._session)
 
@@ -348,7 +350,7 @@ class ClusterProfiler:
         if failed and may_raise and self._on_error == "raise":
             raise error_of("not all processes could be profiled", failed)
         for address, why in self.problems.items():
-            warnings.warn("%s: %s" % (address, why), RuntimeWarning, stacklevel=3)
+            warnings.warn("%s: %s" % (safe(address), safe_lines(why)), RuntimeWarning, stacklevel=3)
 
     def _merge(self) -> None:
         if self._options["format"] == "raw":

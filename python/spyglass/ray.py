@@ -23,7 +23,7 @@ import time
 import zlib
 from dataclasses import asdict, dataclass, field, replace
 from types import TracebackType
-from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple, Type, Union
+from typing import Any, Callable, Dict, Iterator, List, NoReturn, Optional, Sequence, Tuple, Type, Union
 
 import ray
 
@@ -32,6 +32,7 @@ from ._cluster import ClusterError, error_of
 from ._dump import Thread, _thread
 from ._profile import Path, Profile, format_of
 from ._ray_node import TITLE, _SpyglassAgent
+from ._text import safe, safe_lines
 
 __all__ = ["ClusterDump", "ClusterError", "ClusterProfile", "ClusterRecording", "Node", "Worker", "WorkerDump",
            "WorkerProfile", "dump", "main", "profile", "record"]
@@ -98,7 +99,7 @@ class ClusterDump:
         return iter(self.workers)
 
     def __str__(self) -> str:
-        return "\n".join("==== %s ====\n%s" % (item.worker, item.text) for item in self.workers)
+        return "\n".join("==== %s ====\n%s" % (safe(item.worker), item.text) for item in self.workers)
 
 
 @dataclass
@@ -283,13 +284,14 @@ def _text(worker: Worker, threads: Sequence[Thread], whole: bool) -> str:
     for thread in threads:
         if thread.pid != pid:
             pid = thread.pid
-            lines.append("Process %d: %s" % (pid, thread.process.command_line if thread.process else TITLE + worker.title))
+            command = thread.process.command_line if thread.process else TITLE + worker.title
+            lines.append("Process %d: %s" % (pid, safe(command)))
         lines.append(str(thread).partition("\n")[0])
         for frame in thread.frames:
             lines.append("    " + str(replace(frame, short_filename=None) if whole else frame))
             for kind, wanted in (("Arguments", True), ("Locals", False)):
                 found = [v for v in frame.locals or () if v.arg == wanted]
-                lines += ["        %s:" % kind] * bool(found) + ["            %s: %s" % (v.name, v.repr) for v in found]
+                lines += ["        %s:" % kind] * bool(found) + ["            %s: %s" % (safe(v.name), safe(v.repr)) for v in found]
     return "\n".join(lines) + "\n"
 
 
@@ -485,6 +487,7 @@ class _Line:
         self._last = ""
 
     def __call__(self, text: str) -> None:
+        text = safe(text)
         shown = text if self._terminal else text.split(", ")[0]
         if self._hide or shown == self._last:
             return
@@ -500,10 +503,15 @@ class _Line:
             sys.stderr.write("\r\033[K")
 
 
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        super().error(safe(message))  # it quotes arguments
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="spyglass ray", description="Dump or record all workers of a Ray cluster.")
+    parser = _Parser(prog="spyglass ray", description="Dump or record all workers of a Ray cluster.")
     commands = parser.add_subparsers(dest="command", metavar="dump|record", required=True)
-    both = argparse.ArgumentParser(add_help=False)
+    both = _Parser(add_help=False)
     both.add_argument("--address", default=None, help="address of the cluster, as for ray.init() [default: auto]")
     both.add_argument("--node", action="append", metavar="NODE", help="only this node: ID, IP or host name")
     both.add_argument("--actor", action="append", metavar="CLASS",
@@ -564,7 +572,7 @@ def _run_record(options: Dict[str, Any]) -> Tuple[int, Dict[str, str]]:
     options["progress"].end()
     if result.workers:
         result.save(output, format or format_of(output))
-        print("Wrote '%s'. Workers: %d Samples: %d" % (output, len(result.workers), result.profile.samples),
+        print("Wrote '%s'. Workers: %d Samples: %d" % (safe(output), len(result.workers), result.profile.samples),
               file=sys.stderr)
     return len(result.workers), result.problems
 
@@ -578,11 +586,11 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
         taken, problems = (_run_dump if command == "dump" else _run_record)(dict(options, progress=line))
     except (ConnectionError, ClusterError, ValueError, OSError) as error:
         line.end()
-        print("Error: %s" % error, file=sys.stderr)
+        print("Error: %s" % safe_lines(error), file=sys.stderr)
         return 1
     line.end()
     for where, why in problems.items():
-        print("Skipped: %s: %s" % (where, why), file=sys.stderr)
+        print("Skipped: %s: %s" % (safe(where), safe_lines(why)), file=sys.stderr)
     if not taken:
         print("Error: no worker of the cluster matches" if not problems else
               "Error: no worker could be read", file=sys.stderr)

@@ -1,5 +1,5 @@
 /*
- * Sanitizes strings from a target before they are printed. The output is valid UTF-8 without control characters.
+ * Sanitizes strings from a target or a user before they are printed.
  */
 #include "base/text.h"
 
@@ -7,13 +7,25 @@
 
 #include <string.h>
 
-bool text_is_control(uint32_t cp)
+/* Sorted. Unicode calls most of the invisible ones default-ignorable. U+FE00 to U+FE0F are left out: emoji need them. */
+static const struct {
+    uint32_t first, last;
+} hidden[] = {
+    {0x00, 0x1f},     {0x7f, 0x9f},       {0xad, 0xad},       {0x34f, 0x34f},     {0x61c, 0x61c},
+    {0x115f, 0x1160}, {0x17b4, 0x17b5},   {0x180b, 0x180f},   {0x200b, 0x200f},   {0x2028, 0x202e},
+    {0x2060, 0x206f}, {0x3164, 0x3164},   {0xfeff, 0xfeff},   {0xffa0, 0xffa0},   {0xfff0, 0xfffb},
+    {0xfffe, 0xffff}, {0x1bca0, 0x1bca3}, {0x1d173, 0x1d17a}, {0xe0000, 0xe0fff},
+};
+
+bool text_is_hidden(uint32_t cp)
 {
-    if (cp < 0x20 || (cp >= 0x7f && cp <= 0x9f))
-        return true;
-    if (cp == 0x061c || cp == 0x200e || cp == 0x200f || cp == 0xfeff)
-        return true;
-    return (cp >= 0x2028 && cp <= 0x202e) || (cp >= 0x2066 && cp <= 0x2069);
+    size_t i = 0;
+
+    if (cp >= 0x20 && cp < 0x7f)
+        return false;
+    while (i < sizeof(hidden) / sizeof(hidden[0]) && cp > hidden[i].last)
+        i++;
+    return i < sizeof(hidden) / sizeof(hidden[0]) && cp >= hidden[i].first;
 }
 
 unsigned text_columns(uint32_t cp)
@@ -39,7 +51,7 @@ size_t text_fit(const char *s, size_t max)
     return bytes;
 }
 
-#define ESCAPE_ROOM 8 /* for the longest, \u2069, and its NUL */
+#define ESCAPE_ROOM 12 /* for the longest, \U000e0041, and its NUL */
 
 /* The escape of a character of `len` bytes that must not be shown as it is; 0 when it may be. */
 static size_t text_escape(const char *s, size_t len, uint32_t cp, char ret[ESCAPE_ROOM])
@@ -47,12 +59,14 @@ static size_t text_escape(const char *s, size_t len, uint32_t cp, char ret[ESCAP
     static const char named[] = "tn\0\0r"; /* from 9, tab, to 13, carriage return */
     bool invalid = cp == UTF8_REPLACEMENT && len == 1;
 
-    if (!invalid && !text_is_control(cp))
+    if (!invalid && !text_is_hidden(cp))
         return 0;
     if (cp >= 9 && cp <= 13 && named[cp - 9] != 0)
         return (size_t)snprintf(ret, ESCAPE_ROOM, "\\%c", named[cp - 9]);
     if (invalid || cp < 0x80)
         return (size_t)snprintf(ret, ESCAPE_ROOM, "\\x%02x", (unsigned)(unsigned char)*s);
+    if (cp >= 0x10000)
+        return (size_t)snprintf(ret, ESCAPE_ROOM, "\\U%08x", (unsigned)cp);
     return (size_t)snprintf(ret, ESCAPE_ROOM, "\\u%04x", (unsigned)cp & 0xffff);
 }
 
@@ -74,9 +88,8 @@ void text_print_safe(FILE *out, const char *s)
     fwrite(plain, 1, (size_t)(s - plain), out);
 }
 
-struct text_safe text_safe(const char *s)
+void text_copy_safe(char *to, size_t size, const char *s)
 {
-    struct text_safe ret = {0};
     char escape[ESCAPE_ROOM];
     size_t used = 0, len, n;
     uint32_t cp;
@@ -85,12 +98,21 @@ struct text_safe text_safe(const char *s)
         size_t escaped = text_escape(s, len, cp, escape);
 
         n = escaped ? escaped : len;
-        if (used + n + sizeof("...") > sizeof(ret.s)) {
-            memcpy(ret.s + used, "...", 3);
+        if (used + n + sizeof("...") > size) {
+            memcpy(to + used, "...", 3);
+            used += 3;
             break;
         }
-        memcpy(ret.s + used, escaped ? escape : s, n);
+        memcpy(to + used, escaped ? escape : s, n);
         used += n;
     }
+    to[used] = '\0';
+}
+
+struct text_safe text_safe(const char *s)
+{
+    struct text_safe ret;
+
+    text_copy_safe(ret.s, sizeof(ret.s), s);
     return ret;
 }

@@ -1,5 +1,6 @@
 /*
- * Sanitizes text from a target: the result is valid UTF-8 without characters that control a terminal or reorder text.
+ * Sanitizes text from a target or a user: the result is valid UTF-8 without characters that control a terminal, reorder
+ * text or cannot be seen.
  *
  *     text_print_safe(stdout, "a\x1b[31mb");      // prints a backslash, x1b and the rest as they are
  */
@@ -11,8 +12,9 @@
 #include <stdint.h>
 #include <stdio.h>
 
-/* Control characters, C1, marks that turn the direction of text, line separators, the byte order mark. */
-bool text_is_control(uint32_t cp);
+/* Control characters (also C1), line separators, and characters that are invisible: those that change the direction of text,
+ * zero-width ones, fillers, tags. With them, two names can look the same. */
+bool text_is_hidden(uint32_t cp);
 
 /* The width of the character in a terminal or a monospaced font: 1 or 2 columns. */
 unsigned text_columns(uint32_t cp);
@@ -20,10 +22,13 @@ unsigned text_columns(uint32_t cp);
 /* The number of bytes of `s`, in whole characters, that fit in `max` columns. */
 size_t text_fit(const char *s, size_t max);
 
-/* Prints `s`. Control characters (see text_is_control) and invalid bytes become escapes such as \n, \x1b or \u202e. */
+/* Prints `s`. Hidden characters (see text_is_hidden) and invalid bytes become escapes such as \n, \x1b or \u202e. */
 void text_print_safe(FILE *out, const char *s);
 
-/* The same as a value, for the arguments of printf: text_safe(path).s. A long text is cut and ends with "...". */
+/* The same into a buffer of `size` >= 4 bytes. A long text is cut and ends with "...". */
+void text_copy_safe(char *to, size_t size, const char *s);
+
+/* The same as a value, for the arguments of printf: text_safe(path).s. */
 struct text_safe {
     char s[320]; /* two of them fit into an error message */
 };

@@ -178,13 +178,22 @@ static const struct row *row_of(int code)
     return &rows[code - ERR_NOMEM];
 }
 
+/* Messages hold paths, arguments and names that a target chose. They are sanitized here, once, for all who show them. */
+__attribute__((format(printf, 3, 0))) static void format_safe(char *to, size_t size, const char *fmt, va_list args)
+{
+    char text[sizeof(struct error_text)];
+
+    vsnprintf(text, sizeof(text), fmt, args);
+    text_copy_safe(to, size, text);
+}
+
 int error_text_what(struct error_text *text, int code, const char *fmt, ...)
 {
     va_list args;
 
     if (text) {
         va_start(args, fmt);
-        vsnprintf(text->what, sizeof(text->what), fmt, args);
+        format_safe(text->what, sizeof(text->what), fmt, args);
         va_end(args);
         text->hint[0] = '\0';
     }
@@ -198,7 +207,7 @@ void error_text_hint(struct error_text *text, const char *fmt, ...)
     if (!text)
         return;
     va_start(args, fmt);
-    vsnprintf(text->hint, sizeof(text->hint), fmt, args);
+    format_safe(text->hint, sizeof(text->hint), fmt, args);
     va_end(args);
 }
 
@@ -212,9 +221,10 @@ static const char *machine_name(int64_t machine)
     return name ? name : "an unsupported machine type";
 }
 
-/* Copies `form` and replaces each fact in braces with its value. */
+/* Copies `form`, replaces each fact in braces with its value, and sanitizes the result. */
 static void expand(char *to, size_t size, const char *form, const struct err_facts *f)
 {
+    char text[2 * PATH_MAX] = "";
     const char *path = f->path ? f->path : "", *other = f->other ? f->other : "";
     const struct text_safe short_path = text_safe(path), short_other = text_safe(other);
     char pid[16], uid[16], own_uid[16], number[32], version[48], minor_version[32];
@@ -242,13 +252,14 @@ static void expand(char *to, size_t size, const char *form, const struct err_fac
     snprintf(number, sizeof(number), "%lld", (long long)f->number);
     snprintf(version, sizeof(version), "%d.%d.%d", f->version[0], f->version[1], f->version[2]);
     snprintf(minor_version, sizeof(minor_version), "%d.%d", f->version[0], f->version[1]);
-    while (*form && used < size - 1) {
+    while (*form && used < sizeof(text) - 1) {
         for (i = 0; i < n && strncmp(form, facts[i].name, strlen(facts[i].name)) != 0; i++)
             ;
-        snprintf(to + used, size - used, "%.*s", i < n ? INT_MAX : 1, i < n ? facts[i].value : form);
-        used += strlen(to + used);
+        snprintf(text + used, sizeof(text) - used, "%.*s", i < n ? INT_MAX : 1, i < n ? facts[i].value : form);
+        used += strlen(text + used);
         form += i < n ? strlen(facts[i].name) : 1;
     }
+    text_copy_safe(to, size, text);
 }
 
 int error_text_explain(struct error_text *text, int code, const struct err_facts *f)
@@ -281,7 +292,7 @@ int error_text_print(FILE *out, int code, const struct error_text *text)
         bool is_sentence = row->message[strlen(row->message) - 1] == '.';
 
         fputs(is_sentence ? " (" : ": ", out);
-        text_print_safe(out, text->what); /* it may hold paths and names that a target chose */
+        text_print_safe(out, text->what);
         fputs(is_sentence ? ")" : "", out);
     }
     fputc('\n', out);

@@ -12,7 +12,8 @@
 
 #include <stdio.h>
 
-/* What a message says beyond its code: `what` names the case, `hint` tells the user what to do. */
+/* What a message says beyond its code: `what` names the case, `hint` tells the user what to do. Both are sanitized
+ * (base/text.h) and can be shown on a terminal. */
 struct error_text {
     char what[768];
     char hint[1280];

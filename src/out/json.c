@@ -1,5 +1,5 @@
 /*
- * Writes JSON strings and numbers. Escapes all control characters, so that JSON is safe to print on a terminal.
+ * Writes JSON strings and numbers. Escapes all hidden characters (base/text.h), so that JSON is safe to print on a terminal.
  */
 #include "out/json.h"
 
@@ -19,6 +19,8 @@ static void json_escape(FILE *out, uint32_t cp)
         fprintf(out, "\\%c", to[named - from]);
     else if (cp == UTF8_REPLACEMENT)
         fputs("\xef\xbf\xbd", out);
+    else if (cp >= 0x10000) /* as a surrogate pair */
+        fprintf(out, "\\u%04x\\u%04x", 0xd7c0 + (unsigned)(cp >> 10), 0xdc00 + (unsigned)(cp & 0x3ff));
     else
         fprintf(out, "\\u%04x", (unsigned)cp);
 }
@@ -35,7 +37,7 @@ void json_string(FILE *out, const char *s)
     }
     putc('"', out);
     for (; (len = utf8_next(s, &cp)) > 0; s += len) {
-        if (cp != '"' && cp != '\\' && cp != UTF8_REPLACEMENT && !text_is_control(cp))
+        if (cp != '"' && cp != '\\' && cp != UTF8_REPLACEMENT && !text_is_hidden(cp))
             continue;
         fwrite(plain, 1, (size_t)(s - plain), out);
         json_escape(out, cp);

@@ -29,8 +29,8 @@ def {name}(flag=None):
         found = {{}}
         for entry in filter(str.isdigit, os.listdir("/proc")):
             try:
-                with open("/proc/%s/status" % entry) as status, open("/proc/%s/cmdline" % entry) as command:
-                    fields = dict(line.split(":", 1) for line in status.read().splitlines())
+                with open("/proc/%s/status" % entry, errors="replace") as status, open("/proc/%s/cmdline" % entry) as command:
+                    fields = dict(line.split(":", 1) for line in status.read().split("\\n") if ":" in line)
                     if int(fields["PPid"]) == os.getpid() and "record" in command.read().split("\\0"):
                         found[entry] = int(fields["voluntary_ctxt_switches"])
             except (OSError, KeyError):
@@ -127,7 +127,7 @@ def children():
     for entry in os.listdir("/proc"):
         if entry.isdigit():
             try:
-                with open("/proc/%s/stat" % entry) as file:
+                with open("/proc/%s/stat" % entry, errors="replace") as file:
                     if int(file.read().rpartition(")")[2].split()[1]) == os.getpid():
                         with open("/proc/%s/cmdline" % entry) as file:
                             found.append(file.read().split("\0"))

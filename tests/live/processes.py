@@ -10,7 +10,7 @@ from program import WAIT
 def stat(pid):
     """The fields of /proc/PID/stat from the state on, or None if there is no such process."""
     try:
-        return pathlib.Path("/proc/%d/stat" % pid).read_text().rsplit(")", 1)[1].split()
+        return pathlib.Path("/proc/%d/stat" % pid).read_text(errors="replace").rsplit(")", 1)[1].split()
     except (FileNotFoundError, ProcessLookupError):
         return None
 

@@ -404,8 +404,8 @@ def wakes():
     found = {}
     for entry in filter(str.isdigit, os.listdir("/proc")):
         try:
-            with open("/proc/%s/status" % entry) as status, open("/proc/%s/cmdline" % entry) as command:
-                fields = dict(line.split(":", 1) for line in status.read().splitlines())
+            with open("/proc/%s/status" % entry, errors="replace") as status, open("/proc/%s/cmdline" % entry) as command:
+                fields = dict(line.split(":", 1) for line in status.read().split("\\n") if ":" in line)
                 if int(fields["PPid"]) == os.getpid() and "record" in command.read().split("\\0"):
                     found[entry] = int(fields["voluntary_ctxt_switches"])
         except (OSError, KeyError):

@@ -50,6 +50,10 @@ static void test_codes(void)
     error_text_hint(filled, "kill %s", "\xe2\x80\xae");
     print_error(ERR_GONE, filled, printed, sizeof(printed));
     CHECK(strstr(printed, "runs a\\x1b[31m\\n\n") != NULL && strstr(printed, "kill \\u202e\n") != NULL);
+    CHECK_STR(text.what, "runs a\\x1b[31m\\n"); /* for --status-fd, the summary and the remark in a profile, too */
+    CHECK_STR(text.hint, "kill \\u202e");
+    error_text_explain(filled, ERR_CORE, &(struct err_facts){.reason = REASON_CORE_EMPTY, .path = "\x1b[31m\xff"});
+    CHECK_STR(text.what, "\\x1b[31m\\xff is empty");
     error_text_what(filled, ERR_GONE, "%s", long_text); /* cut, not overrun */
     error_text_hint(filled, "%s", long_text);
     CHECK(strlen(text.what) == sizeof(text.what) - 1 && strlen(text.hint) == sizeof(text.hint) - 1);

@@ -162,6 +162,52 @@ static void test_collisions_end_with_seed(void)
     CHECK(cost_of(keys, N_KEYS) < 4);
 }
 
+static size_t format_name(char name[32], uint32_t i)
+{
+    return (size_t)snprintf(name, 32, "function_%u", i);
+}
+
+/* Slots that a lookup of one of the names looks at, on average. */
+static size_t cost_of_names(const uint32_t *names, size_t n)
+{
+    struct hash_table t = {0};
+    size_t steps = 0;
+    char name[32];
+    uint32_t at;
+
+    if (hash_table_reserve(&t, n) < 0)
+        abort();
+    for (size_t i = 0; i < n; i++)
+        hash_table_add(&t, hash_bytes(name, format_name(name, names[i])), (uint32_t)i);
+    for (size_t i = 0; i < n; i++) {
+        size_t step = 0;
+
+        do
+            at = hash_table_next(&t, hash_bytes(name, format_name(name, names[i])), &step);
+        while (at != i && at != HASH_TABLE_NONE);
+        steps += step;
+    }
+    hash_table_free(&t);
+    return steps / n;
+}
+
+/* Function names that a target chose to collide with the seed that is in the source. main() replaces it, so they do not. */
+static void test_names_that_collide_without_seed(void)
+{
+    struct hash_seed constant = hash_seed;
+    uint32_t names[N_KEYS];
+    size_t n = 0;
+    char name[32];
+
+    for (uint32_t i = 0; n < N_KEYS; i++)
+        if ((hash_bytes(name, format_name(name, i)) & 4095) == 0)
+            names[n++] = i;
+    CHECK(cost_of_names(names, N_KEYS) > N_KEYS / 4);
+    hash_seed_randomize();
+    CHECK(cost_of_names(names, N_KEYS) < 8);
+    hash_seed_set(constant);
+}
+
 struct pair {
     uint32_t hash, key;
 };
@@ -182,7 +228,7 @@ static uint32_t hash_text(uint32_t i)
 {
     char text[32];
 
-    return (uint32_t)hash_bytes(text, (size_t)snprintf(text, sizeof(text), "function_%u", i));
+    return (uint32_t)hash_bytes(text, format_name(text, i));
 }
 
 /* Keys that share all 32 bits with seed A differ with seed B. */
@@ -261,6 +307,7 @@ static void test_randomize(void)
 int main(int argc, char **argv)
 {
     test_start(argc, argv);
+    TEST_RUN(test_names_that_collide_without_seed);
     TEST_RUN(test_find);
     TEST_RUN(test_equal_hashes);
     TEST_RUN(test_reserve);

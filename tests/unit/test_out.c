@@ -18,6 +18,8 @@
 
 #define MS            1000000ull
 #define ESC           "\x1b"
+#define ZWJ           "\xe2\x80\x8d"
+#define TAG_A         "\xf3\xa0\x81\x81" /* U+E0041 */
 #define ASTRAL        "\xf0\x9d\x94\x98" /* U+1D518 */
 #define BIDI          "\xe2\x80\xae"     /* U+202E */
 #define C1_CSI        "\xc2\x9b"         /* U+009B */
@@ -219,6 +221,28 @@ static void test_text_safe(void)
     check_safe("\xff\xc3", "\\xff\\xc3");
     check_safe("\xed\xa0\x80|\xc0\x80|\xf5\x80\x80\x80", "\\xed\\xa0\\x80|\\xc0\\x80|\\xf5\\x80\\x80\\x80");
     check_safe("\xef\xbf\xbd", "\xef\xbf\xbd");
+    check_safe("a\xe2\x80\x8b" ZWJ "b\xc2\xad", "a\\u200b\\u200db\\u00ad");
+    check_safe("\xe2\x81\xa0\xe2\x81\xaf\xe3\x85\xa4", "\\u2060\\u206f\\u3164");
+    check_safe(TAG_A "x", "\\U000e0041x");
+    check_safe("\xe2\x9d\xa4\xef\xb8\x8f", "\xe2\x9d\xa4\xef\xb8\x8f"); /* an emoji with its variation selector */
+}
+
+/* Every character of Unicode: those on each list are escaped, whatever is beside them. */
+static void test_text_hidden(void)
+{
+    static const uint32_t hidden[][2] = {{0x1, 0x1f},      {0x7f, 0x9f},      {0xad, 0xad},     {0x61c, 0x61c},
+                                         {0x200b, 0x200f}, {0x2028, 0x202e},  {0x2060, 0x206f}, {0xfeff, 0xfeff},
+                                         {0xfff9, 0xfffb}, {0xe0000, 0xe007f}};
+    static const uint32_t shown[][2] = {{0x20, 0x7e},     {0xa0, 0xac},     {0xae, 0x34e},     {0x2010, 0x2027},
+                                        {0x2030, 0x205f}, {0x2070, 0x2fff}, {0x4e00, 0x9fff},  {0xac00, 0xd7a3},
+                                        {0xfe00, 0xfe0f}, {0xff01, 0xff9f}, {0x1f300, 0x1faff}};
+
+    for (size_t i = 0; i < N_ELEMENTS(hidden); i++)
+        for (uint32_t cp = hidden[i][0]; cp <= hidden[i][1]; cp++)
+            CHECK(text_is_hidden(cp));
+    for (size_t i = 0; i < N_ELEMENTS(shown); i++)
+        for (uint32_t cp = shown[i][0]; cp <= shown[i][1]; cp++)
+            CHECK(!text_is_hidden(cp));
 }
 
 static void test_text_safe_value(void)
@@ -265,7 +289,7 @@ static void test_text_all_pairs(void)
         text_print_safe(w.file, in);
         written_close(&w);
         for (size_t at = 0, n; (n = utf8_next(w.text + at, &cp)) > 0; at += n)
-            bad += text_is_control(cp) || (cp == UTF8_REPLACEMENT && n == 1);
+            bad += text_is_hidden(cp) || (cp == UTF8_REPLACEMENT && n == 1);
         free(w.text);
     }
     CHECK_INT(bad, 0);
@@ -288,6 +312,7 @@ static void test_json_string(void)
     check_json("a\"b\\c/</script>", "\"a\\\"b\\\\c/</script>\"");
     check_json("\b\f\n\r\t\x1b\x7f", "\"\\b\\f\\n\\r\\t\\u001b\\u007f\"");
     check_json(LINE_SEP BIDI C1_CSI ASTRAL, "\"\\u2028\\u202e\\u009b" ASTRAL "\"");
+    check_json("a" ZWJ TAG_A "b\xf3\xa0\xbf\xbf", "\"a\\u200d\\udb40\\udc41b\\udb43\\udfff\"");
     check_json("\xff|\xed\xa0\x80", "\"\xef\xbf\xbd|\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\"");
 }
 
@@ -717,6 +742,7 @@ int main(int argc, char **argv)
 {
     test_start(argc, argv);
     TEST_RUN(test_text_safe);
+    TEST_RUN(test_text_hidden);
     TEST_RUN(test_text_safe_value);
     TEST_RUN(test_text_fit);
     TEST_RUN(test_text_all_pairs);
