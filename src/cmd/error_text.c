@@ -255,8 +255,11 @@ static void expand(char *to, size_t size, const char *form, const struct err_fac
     while (*form && used < sizeof(text) - 1) {
         for (i = 0; i < n && strncmp(form, facts[i].name, strlen(facts[i].name)) != 0; i++)
             ;
-        snprintf(text + used, sizeof(text) - used, "%.*s", i < n ? INT_MAX : 1, i < n ? facts[i].value : form);
-        used += strlen(text + used);
+        size_t room = sizeof(text) - 1 - used, len = i < n ? strlen(facts[i].value) : 1;
+
+        len = len < room ? len : room;
+        memcpy(text + used, i < n ? facts[i].value : form, len);
+        used += len;
         form += i < n ? strlen(facts[i].name) : 1;
     }
     text_copy_safe(to, size, text);
