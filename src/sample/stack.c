@@ -517,7 +517,7 @@ int stack_read_native(struct stack *st, const struct stack_source *src, struct s
     if (!st->active && !include_idle)
         return skip_idle(th, src, &pause);
     capture_native(src, th, &pause);
-    pause_end(&src->sampler->pauser, &th->os, &pause);
+    th->last.on_cpu = pause_end(&src->sampler->pauser, &th->os, &pause) < 0 || was_on_cpu(src, th, &pause);
     save_last_stack(th, st, &pause);
     save_blocked_syscall(th, src->native, &pause);
     return 0;

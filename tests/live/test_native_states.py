@@ -7,6 +7,7 @@ import re
 import shutil
 import signal
 import subprocess
+import sys
 
 import pytest
 from native_stacks import check_native, directory, python_only, settle
@@ -112,6 +113,23 @@ def test_one_root(spawn_c, tmp_path, python, situation, name, function):
     stacks = raw_stacks(text)
     workers = {stack[0] for stack in stacks if not stack[0].startswith("thread (%d)" % target.pid)}
     assert len(workers) == 1 and workers.pop().endswith("): " + name), stacks
+
+
+def test_native_on_busy_core(spawn_c, tmp_path):
+    """A thread without Python that competes for its core: its CPU time used to belong to no stack."""
+    target, out = spawn_c(DEBIAN, "busy_thread"), tmp_path / "out"
+    core = {min(os.sched_getaffinity(0))}
+    for tid in os.listdir("/proc/%d/task" % target.pid):
+        os.sched_setaffinity(int(tid), core)
+    others = [subprocess.Popen([sys.executable, "-c", "import os; os.sched_setaffinity(0, %r)\nwhile 1: pass" % core])
+              for _ in range(2)]
+    try:
+        result = run("record", "--pid", target.pid, "--native-all", "-f", "raw", "-d", 4, "-o", out).check()
+    finally:
+        for other in others:
+            other.kill()
+            other.wait()
+    assert float(re.search(r"([\d.]+)% attributed", result.messages).group(1)) > 50, result
 
 
 def test_kernel_name(spawn_c, tmp_path, python):
