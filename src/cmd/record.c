@@ -537,6 +537,7 @@ int cmd_record(const struct options *o)
     sampler_free(rec.sampler);
     profile_free(rec.profile);
     output_file_close(rec.place);
+    signals_forget_program();
     launch_close(&rec.launch);
     sudo_caller_free(&rec.caller);
     return status;

@@ -21,7 +21,8 @@
 
 int record_program_start(struct record *rec)
 {
-    struct launch_options options = {.capture = rec->o->capture,
+    struct launch_options options = {.before_reap = signals_forget_program,
+                                     .capture = rec->o->capture,
                                      .adopt = true,
                                      .origin = rec->o->origin,
                                      .caller = rec->has_caller ? &rec->caller : NULL};
@@ -31,7 +32,7 @@ int record_program_start(struct record *rec)
 
     signals_hold(&before);
     r = launch_start(rec->o->program, &options, &rec->launch, &note);
-    signals_release(r == 0 ? rec->launch.pid : 0, &before);
+    signals_release(r == 0 ? &rec->launch : NULL, &before);
     rec->launched_ns = clock_now_ns();
     rec->tree.is_subreaper = rec->launch.adopts;
     rec->sampler->pauser.tracer.child = rec->launch.pid;
@@ -59,7 +60,6 @@ int record_program_failed(struct record *rec, int r)
         launch_wait(&rec->launch, LOOK_NS);
     if (!launch_poll(&rec->launch))
         return r;
-    signals_forget_program();
     return rec->launch.adopts && rec->tree.n ? 0 : gone_without_python(rec);
 }
 
@@ -132,13 +132,6 @@ int record_program_attach(struct record *rec)
 
 /* ---- while it runs ---- */
 
-/* The tracer may have collected the exit status when it waited for a paused thread. */
-static void note_end(struct record *rec)
-{
-    if (rec->sampler->pauser.tracer.exited)
-        launch_set_ended(&rec->launch, rec->sampler->pauser.tracer.exit_status);
-}
-
 /* If the launched program stops itself, we must stop too, or the user gets neither the program nor the shell. A program
  * that is just resuming looks stopped for a moment, so wait STOPPED_NS before deciding. */
 static bool program_is_stopped(struct record *rec)
@@ -184,11 +177,9 @@ static void say_still_sampling(struct record *rec)
 
 void record_program_check(struct record *rec)
 {
-    note_end(rec);
     tell_followed(rec);
     if (!launch_poll(&rec->launch))
         return;
-    signals_forget_program();
     if (!rec->ended_ns)
         rec->ended_ns = clock_now_ns();
     say_still_sampling(rec);
@@ -208,7 +199,6 @@ int record_program_ran_python(struct record *rec)
 {
     if (!rec->launch.pid || rec->tree.has_python)
         return 0;
-    note_end(rec);
     /* We notice the exit before the status is available. */
     if (!launch_poll(&rec->launch) && rec->loop.end == LOOP_GONE)
         wait_a_while(rec);
@@ -246,7 +236,6 @@ static void part_with_program(struct record *rec)
 {
     struct launch *l = &rec->launch;
 
-    note_end(rec);
     /* It may be about to exit: the sampler notices an exit before wait does, and a forwarded signal takes time. */
     if (!launch_poll(l) && (rec->loop.end == LOOP_GONE || signals_ended_by()))
         wait_a_while(rec);

@@ -6,13 +6,18 @@
 #include "base/clock.h"
 
 #include <errno.h>
+#include <stdatomic.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 /* timeout(1) and others signal us and then our process group. Signals within this time count as one request. */
 #define ONCE_NS (200 * NS_PER_MS)
 
 /* Set by the handler. */
-static volatile sig_atomic_t ended_by, ended_times, snapshot_asked, stop_asked, program;
+static volatile sig_atomic_t ended_by, ended_times;
+static atomic_bool snapshot_asked, stop_asked;
+/* The launched program; 0: none. Signals are blocked while the two change. */
+static volatile sig_atomic_t program, program_fd;
 /* Time of the last request to end. Only the handler uses it, and nothing interrupts the handler. */
 static uint64_t asked_ns;
 
@@ -33,6 +38,14 @@ static void note_end(int sig, bool typed)
     asked_ns = now;
 }
 
+/* A pidfd never refers to another process. Kernels before 5.1 and some seccomp filters have no pidfd_send_signal. */
+static void forward(int sig)
+{
+    if (program_fd >= 0 && (syscall(SYS_pidfd_send_signal, (int)program_fd, sig, NULL, 0) == 0 || errno == ESRCH))
+        return;
+    kill(program, sig);
+}
+
 /* Signals typed at a terminal come from the kernel and reach the whole foreground group, so the program already has
  * them. Signals that the program sends to its own group reach us too; do not send them back. */
 static void on_signal(int sig, siginfo_t *info, void *context)
@@ -42,15 +55,15 @@ static void on_signal(int sig, siginfo_t *info, void *context)
 
     (void)context;
     if (sig == SIGUSR1) {
-        snapshot_asked = 1;
+        atomic_store(&snapshot_asked, true);
         return;
     }
     if (ends(sig))
         note_end(sig, typed);
     if (sig == SIGTSTP)
-        stop_asked = 1;
+        atomic_store(&stop_asked, true);
     if (program && !typed && info->si_pid != program)
-        kill(program, sig);
+        forward(sig);
     errno = error;
 }
 
@@ -93,17 +106,18 @@ void signals_hold(sigset_t *ret_before)
     sigprocmask(SIG_BLOCK, &all, ret_before);
 }
 
-void signals_release(pid_t pid, const sigset_t *before)
+void signals_release(const struct launch *l, const sigset_t *before)
 {
     sigset_t more;
 
-    program = pid;
+    program = l ? l->pid : 0;
+    program_fd = l ? l->pidfd : -1;
     program_signals(&more);
-    for (int sig = 1; pid && sig <= SIGRTMAX; sig++)
+    for (int sig = 1; l && sig <= SIGRTMAX; sig++)
         if (sigismember(&more, sig) == 1)
             catch_signal(sig);
     sigprocmask(SIG_SETMASK, before, NULL);
-    if (pid)
+    if (l)
         sigprocmask(SIG_UNBLOCK, &more, NULL);
 }
 
@@ -124,18 +138,12 @@ int signals_ended_times(void)
 
 bool signals_take_snapshot(void)
 {
-    bool asked = snapshot_asked;
-
-    snapshot_asked = 0;
-    return asked;
+    return atomic_exchange(&snapshot_asked, false);
 }
 
 bool signals_take_stop(void)
 {
-    bool asked = stop_asked;
-
-    stop_asked = 0;
-    return asked;
+    return atomic_exchange(&stop_asked, false);
 }
 
 void signals_stop_us(void)

@@ -12,9 +12,9 @@ void signals_catch(const struct launch_origin *origin);
 
 /* Blocks all signals while a program is being launched, so that none is lost. */
 void signals_hold(sigset_t *ret_before);
-/* Restores the mask and forwards signals to `pid` from now on; 0: no program. */
-void signals_release(pid_t pid, const sigset_t *before);
-/* Stops forwarding: the program exited, and its PID may be reused. */
+/* Restores the mask and forwards signals to the program from now on; NULL: no program. */
+void signals_release(const struct launch *program, const sigset_t *before);
+/* Stops forwarding. Call it before the program is reaped, because its PID may be reused then, and before its pidfd is closed. */
 void signals_forget_program(void);
 
 /* The signal that ended the recording; 0: none. */

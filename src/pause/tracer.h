@@ -26,10 +26,7 @@ struct tracer {
      * them once they stop. */
     pid_t late[TRACER_LATE_MAX];
     size_t n_late;
-    /* A child of ours. If a wait call here reaps it, `exited` is set to its pid. */
-    pid_t child;
-    pid_t exited;
-    int exit_status;      /* wait status */
+    pid_t child;          /* a child of ours whose exit status must not be consumed here; 0: none */
     bool sigchld_blocked; /* SIGCHLD has been blocked since the first wait */
 };
 

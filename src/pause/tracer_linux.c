@@ -34,16 +34,25 @@ static int code_from_errno(void)
     return errno == ESRCH ? ERR_GONE : errno == EPERM || errno == EACCES ? ERR_PERMISSION : ERR_STOP;
 }
 
-/* Interprets a wait status: stopped, or exited. Sets the signal to deliver at detach. */
-static int handle_wait_status(struct tracer *s, pid_t tid, int status)
+/* waitpid() of a traced thread, without waiting. The exit status of our child is for launch_poll(): without WEXITED,
+ * waitid() fails with ECHILD once the child has exited, and does not reap it. */
+static pid_t poll_thread(const struct tracer *s, pid_t tid, int *ret_status)
 {
-    if (!WIFSTOPPED(status)) {
-        if (tid == s->child) { /* report it; other children may be reaped unnoticed */
-            s->exited = tid;
-            s->exit_status = status;
-        }
+    siginfo_t info = {0};
+
+    if (tid != s->child)
+        return waitpid(tid, ret_status, __WALL | WNOHANG);
+    if (waitid(P_PID, (id_t)tid, &info, WSTOPPED | __WALL | WNOHANG) < 0)
+        return -1;
+    *ret_status = W_STOPCODE(info.si_status);
+    return info.si_pid;
+}
+
+/* Interprets a wait status: stopped, or exited. Sets the signal to deliver at detach. */
+static int handle_wait_status(struct tracer *s, int status)
+{
+    if (!WIFSTOPPED(status))
         return ERR_GONE;
-    }
     /* A stop other than ours is a signal delivery; the thread has stopped all the same. */
     s->signal = status >> 16 == PTRACE_EVENT_STOP ? 0 : WSTOPSIG(status);
     return 0;
@@ -75,11 +84,11 @@ static int wait_stopped(struct tracer *s, pid_t tid, uint64_t timeout_ns, bool s
     if (same_core && s->sigchld_blocked)
         wait_sigchld(s, WAIT_NS);
     for (;;) {
-        pid_t got = waitpid(tid, &status, __WALL | WNOHANG);
+        pid_t got = poll_thread(s, tid, &status);
         uint64_t waited = clock_now_ns() - begin;
 
         if (got == tid)
-            return handle_wait_status(s, tid, status);
+            return handle_wait_status(s, status);
         if (got < 0 && errno != EINTR)
             return ERR_GONE;
         if (waited >= timeout_ns)
@@ -212,13 +221,13 @@ void tracer_sweep(struct tracer *s)
     for (size_t i = 0; i < s->n_late;) {
         pid_t tid = s->late[i];
         int status;
-        pid_t got = waitpid(tid, &status, __WALL | WNOHANG);
+        pid_t got = poll_thread(s, tid, &status);
 
         if (got == 0) {
             i++;
             continue;
         }
-        if (got == tid && handle_wait_status(s, tid, status) == 0)
+        if (got == tid && handle_wait_status(s, status) == 0)
             ptrace(PTRACE_DETACH, tid, 0, (void *)(uintptr_t)s->signal);
         s->late[i] = s->late[--s->n_late];
     }

@@ -25,6 +25,7 @@ struct launch_origin {
 };
 
 struct launch_options {
+    void (*before_reap)(void);          /* called once, when it has exited but its PID cannot be reused yet; or NULL */
     bool capture;                       /* buffer what it writes to stdout and stderr */
     bool adopt;                         /* become the reaper of its orphans */
     const struct launch_origin *origin; /* NULL: it inherits our current settings */
@@ -35,6 +36,7 @@ struct launch {
     pid_t pid;
     int output; /* with `capture`: the buffered output; else -1 */
     int pidfd;  /* -1 if the kernel has no pidfd_open */
+    void (*before_reap)(void);
     bool adopts;
     bool ended;
     int status; /* wait status, once `ended` */
@@ -51,8 +53,6 @@ void launch_stop_adopting(void);
 
 /* Checks whether it has exited; reaps adopted orphans. */
 bool launch_poll(struct launch *l);
-/* Records an exit that another wait call has reaped. */
-void launch_set_ended(struct launch *l, int status);
 
 /* Sleeps until it exits, a signal arrives or the time is up. */
 void launch_wait(struct launch *l, uint64_t timeout_ns);

@@ -78,7 +78,9 @@ static int exec_error(int report)
 
 int launch_start(char *const argv[], const struct launch_options *options, struct launch *ret, struct err_note *note)
 {
-    struct launch l = {.output = options->capture ? memfd_create("output", MFD_CLOEXEC) : -1, .pidfd = -1};
+    struct launch l = {.output = options->capture ? memfd_create("output", MFD_CLOEXEC) : -1,
+                       .pidfd = -1,
+                       .before_reap = options->before_reap};
     int report[2], error;
 
     if (pipe2(report, O_CLOEXEC) < 0)
@@ -107,31 +109,36 @@ void launch_stop_adopting(void)
     prctl(PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0);
 }
 
-void launch_set_ended(struct launch *l, int status)
+/* waitid() reports the stops of threads that we trace, too, even without WSTOPPED. They are for the tracer: look with
+ * WNOWAIT before any other wait call. */
+static bool is_exit(const siginfo_t *info)
 {
-    l->ended = true;
-    l->status = status;
+    return info->si_code == CLD_EXITED || info->si_code == CLD_KILLED || info->si_code == CLD_DUMPED;
 }
 
-/* WNOWAIT first: the wait status of a thread that we trace must not be consumed here. */
 static void reap_orphans(const struct launch *l)
 {
     siginfo_t info = {0};
 
-    while (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid && info.si_pid != l->pid) {
+    while (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && is_exit(&info) && info.si_pid != l->pid) {
         if (waitpid(info.si_pid, NULL, WNOHANG) != info.si_pid)
             break;
-        info.si_pid = 0;
+        info.si_code = 0;
     }
 }
 
 bool launch_poll(struct launch *l)
 {
-    int status = 0;
-    pid_t got = l->ended ? 0 : waitpid(l->pid, &status, WNOHANG);
+    siginfo_t info = {0};
+    int r = l->ended ? 0 : waitid(P_PID, (id_t)l->pid, &info, WEXITED | WNOHANG | WNOWAIT);
 
-    if (got == l->pid || (got < 0 && errno == ECHILD))
-        launch_set_ended(l, status);
+    if (is_exit(&info) || (r < 0 && errno == ECHILD)) {
+        l->ended = true;
+        if (l->before_reap)
+            l->before_reap();
+        if (r == 0)
+            waitpid(l->pid, &l->status, 0);
+    }
     if (l->adopts)
         reap_orphans(l);
     return l->ended;
