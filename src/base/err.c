@@ -10,7 +10,7 @@ static const char *const names[] = {
     "out of memory", "I/O error",           "usage",          "no such process",   "not Python",    "starting",
     "permission",    "unsupported version", "process exited", "unreadable memory", "out of bounds", "cycle",
     "torn read",     "could not pause",     "output",         "write failed",      "launch failed", "core file",
-    "no samples",    "raw profile",         "unsupported",    "internal"};
+    "no samples",    "raw profile",         "unsupported",    "interrupted",       "internal"};
 
 _Static_assert(sizeof(names) / sizeof(names[0]) == ERR_END_ - ERR_NOMEM, "one name for each code");
 

@@ -32,6 +32,7 @@ enum err {
     ERR_NO_SAMPLES,
     ERR_PROFILE,
     ERR_UNSUPPORTED,
+    ERR_INTERRUPTED,
     ERR_INTERNAL,
     ERR_END_ /* one past the last row */
 };
@@ -113,6 +114,7 @@ enum err_reason {
     REASON_OUTPUT_PATH,
     REASON_WRITE,           /* error; an existing file is unchanged */
     REASON_WRITE_IN_PLACE,  /* error */
+    REASON_WRITE_STALLED,   /* number: bytes written */
     REASON_WRITE_NO_READER, /* error */
     REASON_END_
 };

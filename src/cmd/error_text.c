@@ -49,6 +49,7 @@ static const struct row rows[ERR_END_ - ERR_NOMEM] = {
     ROW(ERR_PROFILE) = {"Failed to read the profile",
                         "merge reads what `record --format raw` writes: one stack and its count per line."},
     ROW(ERR_UNSUPPORTED) = {"Not supported"},
+    ROW(ERR_INTERRUPTED) = {"Gave up writing the output"},
     ROW(ERR_INTERNAL) = {"Internal error", "Please report this bug."},
 };
 
@@ -164,6 +165,7 @@ static const struct reason_row {
     [REASON_OUTPUT_PATH] = {"cannot allocate a path"},
     [REASON_WRITE] = {"'{short_path}': {error}"},
     [REASON_WRITE_IN_PLACE] = {"'{short_path}': {error}", "Free some disk space or choose another path with -o FILE."},
+    [REASON_WRITE_STALLED] = {"'{short_path}' takes no more data, {number} bytes were written"},
     [REASON_WRITE_NO_READER] = {"'{short_path}': {error}", "The process reading from it has exited."},
 };
 

@@ -221,7 +221,7 @@ static int open_place(struct merge *m)
     struct err_note note = {0};
 
     output_file_default_name(name, sizeof(name), "merged", m->format->extension, time(NULL));
-    return error_text_explain(m->text, output_file_open(m->o->output ? m->o->output : name, &m->place, &note),
+    return error_text_explain(m->text, output_file_open(m->o->output ? m->o->output : name, NULL, &m->place, &note),
                               &note.facts);
 }
 

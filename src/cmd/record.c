@@ -29,6 +29,7 @@
 #define ATTACH_PATIENCE_NS (1000 * NS_PER_MS)
 #define PAUSE_PATIENCE_NS  NS_PER_S        /* in total, for threads that get no CPU time to stop on */
 #define UNATTRIBUTED_SHARE 100             /* show this part of the CPU time or more, if it belongs to no stack */
+#define TELL_STALLED_NS    NS_PER_S        /* before saying that the output is not being read */
 #define ATTACH_BUDGET_NS   (5 * NS_PER_MS) /* per tick: a thousand new children must not delay sampling */
 
 void record_say(struct record *rec, const char *fmt, ...)
@@ -161,8 +162,22 @@ static const struct format *choose_format(const struct options *o)
     return o->format ? o->format : by_path ? by_path : format_by_name("flamegraph");
 }
 
+/* The reader of the output does not read. The first signal ends the recording, the second one this wait. */
+static bool stalled(void *arg, uint64_t waited_ns)
+{
+    struct record *rec = arg;
+
+    record_suspend_if_asked(rec);
+    if (!rec->said_stalled && signals_ended_times() == 1 && waited_ns >= TELL_STALLED_NS) {
+        rec->said_stalled = true;
+        record_say(rec, "Waiting for the reader of '%s'. Press Ctrl-C again to give up.", output_file_path(rec->place));
+    }
+    return signals_ended_times() >= 2 || record_is_orphan(rec);
+}
+
 static int open_place(struct record *rec)
 {
+    struct output_owner owner = {rec->caller.uid, rec->caller.gid};
     char name[512], pid[16];
     struct err_note note = {0};
     int r;
@@ -170,9 +185,9 @@ static int open_place(struct record *rec)
     snprintf(pid, sizeof(pid), "%d", (int)rec->o->pid);
     output_file_default_name(name, sizeof(name), rec->o->program ? rec->o->program[0] : pid, rec->format->extension,
                              time(NULL));
-    r = output_file_open(rec->o->output ? rec->o->output : name, &rec->place, &note);
-    if (r == 0 && rec->has_caller)
-        output_file_set_owner(rec->place, rec->caller.uid, rec->caller.gid);
+    r = output_file_open(rec->o->output ? rec->o->output : name, rec->has_caller ? &owner : NULL, &rec->place, &note);
+    if (r == 0)
+        output_file_on_stall(rec->place, stalled, rec);
     return error_text_explain(rec->text, r, &note.facts);
 }
 

@@ -32,6 +32,7 @@ struct record {
     uint64_t ended_ns;        /* when it was first seen to have exited; 0: still running */
     bool said_still_sampling; /* printed that children are still running */
     bool said_waiting;        /* printed that no Python runs yet */
+    bool said_stalled;        /* printed that the output is not being read */
     pid_t announced_pid;      /* the child that was announced last */
     struct profile *profile;
     struct output_file *place;

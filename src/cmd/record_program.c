@@ -150,7 +150,8 @@ void record_suspend_if_asked(struct record *rec)
     if (!signals_take_stop() && !program_is_stopped(rec))
         return;
     progress_erase(rec->progress);
-    tracer_settle(&rec->sampler->pauser.tracer, SETTLE_NS);
+    if (rec->sampler)
+        tracer_settle(&rec->sampler->pauser.tracer, SETTLE_NS);
     signals_stop_us();
     rec->stopped_ns = 0;
 }
@@ -221,14 +222,18 @@ static void kill_program(struct record *rec)
     }
 }
 
-/* Waits until the program exits and forwards signals to it. A second signal from kill (not from the terminal) ends the
- * wait. */
+/* Waits until the program exits and forwards signals to it. The second signal ends the wait; the program gets it, too, and a
+ * moment to exit. */
 static void wait_for_program(struct record *rec)
 {
+    record_say(rec, "Waiting for the program to exit (PID %d). Press Ctrl-C %s to leave it running.",
+               (int)rec->launch.pid, signals_ended_times() ? "again" : "twice");
     while (!rec->launch.ended && signals_ended_times() < 2) {
         wait_a_while(rec);
         record_suspend_if_asked(rec);
     }
+    if (!rec->launch.ended)
+        wait_a_while(rec);
 }
 
 /* The recording is over, but the program may still be running. Only --kill terminates it. */
@@ -243,10 +248,8 @@ static void part_with_program(struct record *rec)
         return;
     if (rec->o->kill)
         kill_program(rec);
-    else if (rec->o->wait || signals_ended_by() || launch_needs_us()) {
-        record_say(rec, "Waiting for the program to exit (PID %d).", (int)l->pid);
+    else if (signals_ended_times() < 2 && (rec->o->wait || signals_ended_by() || launch_needs_us()))
         wait_for_program(rec);
-    }
     if (!l->ended)
         record_say(rec, "The program is still running (PID %d).", (int)l->pid);
 }

@@ -18,7 +18,7 @@ static volatile sig_atomic_t ended_by, ended_times;
 static atomic_bool snapshot_asked, stop_asked;
 /* The launched program; 0: none. Signals are blocked while the two change. */
 static volatile sig_atomic_t program, program_fd;
-/* Time of the last request to end. Only the handler uses it, and nothing interrupts the handler. */
+/* Time of the last request to end that counted. Only the handler uses it, and nothing interrupts the handler. */
 static uint64_t asked_ns;
 
 static bool ends(int sig)
@@ -26,15 +26,14 @@ static bool ends(int sig)
     return sig == SIGINT || sig == SIGTERM || sig == SIGHUP || sig == SIGQUIT;
 }
 
-static void note_end(int sig, bool typed)
+static void note_end(int sig)
 {
     uint64_t now = clock_now_ns();
 
     ended_by = sig;
-    if (typed)
+    if (asked_ns && now - asked_ns < ONCE_NS)
         return;
-    if (!asked_ns || now - asked_ns >= ONCE_NS)
-        ended_times = ended_times + 1;
+    ended_times = ended_times + 1;
     asked_ns = now;
 }
 
@@ -59,7 +58,7 @@ static void on_signal(int sig, siginfo_t *info, void *context)
         return;
     }
     if (ends(sig))
-        note_end(sig, typed);
+        note_end(sig);
     if (sig == SIGTSTP)
         atomic_store(&stop_asked, true);
     if (program && !typed && info->si_pid != program)

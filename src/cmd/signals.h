@@ -19,7 +19,7 @@ void signals_forget_program(void);
 
 /* The signal that ended the recording; 0: none. */
 int signals_ended_by(void);
-/* Number of requests to end that came from kill(2), not from the terminal. Signals within 200 ms count as one. */
+/* Number of requests to end. Signals within 200 ms count as one. */
 int signals_ended_times(void);
 
 /* True once per request. */

@@ -372,6 +372,7 @@ const char *status_code(int code)
         NAME(ERR_NO_SAMPLES) = "no_samples",
         NAME(ERR_PROFILE) = "profile",
         NAME(ERR_UNSUPPORTED) = "unsupported",
+        NAME(ERR_INTERRUPTED) = "interrupted",
         NAME(ERR_INTERNAL) = "internal",
 #undef NAME
     };

@@ -4,18 +4,15 @@
  */
 #include "out/output_file.h"
 
-#include "base/clock.h"
+#include "out/output_sink.h"
+#include "out/temp_file.h"
 
 #include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
 #include <limits.h>
-#include <poll.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -33,20 +30,16 @@ struct output_file {
     char *dir;        /* the part before the last slash, or "." */
     const char *name; /* the part after it, within `path` */
     enum output_file_method method;
-    int fd;         /* -1 with OUTPUT_FILE_RENAME */
-    bool written;   /* the content of `fd` is ours and may be replaced */
-    bool is_stdout; /* our is_stdout output */
-    off_t begin;    /* start of our content in `fd`, if that is seekable */
-    off_t end;      /* end of our content */
+    int fd;          /* -1 with OUTPUT_FILE_RENAME */
+    bool named_temp; /* temporary files need a name here: see temp_file.h */
+    bool written;    /* the content of `fd` is ours and may be replaced */
+    bool is_stdout;  /* our standard output */
+    off_t begin;     /* start of our content in `fd`, if that is seekable */
+    off_t end;       /* end of our content */
     bool has_owner;
-    uid_t uid; /* owner of files that we create, if has_owner */
-    gid_t gid;
-};
-
-/* Remembers the first write error, whose errno stdio does not keep. */
-struct sink {
-    int fd;
-    int error;
+    struct output_owner owner; /* of files that we create, if has_owner */
+    output_sink_stalled stalled;
+    void *stalled_arg;
 };
 
 /* ---- writing ---- */
@@ -61,25 +54,6 @@ static int open_retrying(int dir, const char *path, int flags)
     for (int i = 0; i < OPEN_TRIES && fd < 0 && errno == EINTR; i++)
         fd = openat(dir, path, flags, 0666);
     return fd;
-}
-
-static ssize_t sink_write(void *cookie, const char *buf, size_t n)
-{
-    struct sink *s = cookie;
-    size_t done = 0;
-
-    while (done < n && !s->error) {
-        ssize_t r = write(s->fd, buf + done, n - done);
-        if (r > 0)
-            done += (size_t)r;
-        else if (r < 0 && errno == EAGAIN)
-            poll(&(struct pollfd){.fd = s->fd, .events = POLLOUT}, 1, -1);
-        else if (r < 0 && errno != EINTR)
-            s->error = errno;
-        else if (r == 0)
-            s->error = EIO;
-    }
-    return s->error ? 0 : (ssize_t)done; /* fopencookie: 0 means error */
 }
 
 static int fail_write(const struct output_file *file, int error, struct err_note *note)
@@ -97,18 +71,26 @@ static int fail_open(const struct output_file *file, enum err_reason reason, int
                        &(struct err_facts){.reason = reason, .path = file->path, .other = file->dir, .error = error});
 }
 
+static int fail_stalled(const struct output_file *file, uint64_t written, struct err_note *note)
+{
+    return err_because(
+        note, ERR_INTERRUPTED,
+        &(struct err_facts){.reason = REASON_WRITE_STALLED, .path = file->path, .number = (int64_t)written});
+}
+
 /* Writes the content to `fd` and syncs it. */
 static int write_all(struct output_file *file, int fd, int (*fill)(FILE *, void *), void *arg, struct err_note *note)
 {
-    struct sink sink = {.fd = fd};
-    FILE *out = fopencookie(&sink, "w", (cookie_io_functions_t){.write = sink_write});
+    struct output_sink sink = {.fd = fd, .stalled = file->stalled, .arg = file->stalled_arg};
+    FILE *out = output_sink_open(&sink);
 
     if (!out)
         return err_because(note, ERR_NOMEM, &(struct err_facts){.reason = REASON_OUTPUT_BUFFER, .path = file->path});
-    setvbuf(out, NULL, _IOFBF, 1 << 16);
     int r = fill(out, arg);
     bool failed = ferror(out);
     failed |= fclose(out) != 0;
+    if (sink.error == ECANCELED)
+        return fail_stalled(file, sink.written, note);
     /* Our error comes first: `fill` may report the same failure, but without errno. */
     if (sink.error || (failed && r == 0))
         return fail_write(file, sink.error ? sink.error : EIO, note);
@@ -132,36 +114,16 @@ static int open_dir(const struct output_file *file)
     return fd;
 }
 
-/* The name of a temporary file. Not derived from the name of the file, which may already have the maximum length. */
-struct temp_name {
-    char text[40];
-};
-
-/* getrandom needs Linux 3.17. A poor number only costs retries, since the file is created with O_EXCL. */
-static uint64_t random_number(void)
+/* True if the file belongs to us or to the user who ran sudo. */
+static bool is_own(const struct output_file *file, const struct stat *st)
 {
-    uint64_t number;
-    struct timespec now = {0};
-
-    if (getrandom(&number, sizeof(number), GRND_NONBLOCK) == sizeof(number))
-        return number;
-    clock_gettime(CLOCK_REALTIME, &now);
-    return (uint64_t)now.tv_nsec << 32 ^ (uint64_t)now.tv_sec << 16 ^ (uint64_t)getpid();
+    return st->st_uid == geteuid() || st->st_uid == getuid() || (file->has_owner && st->st_uid == file->owner.uid);
 }
 
-static int open_temp(int dir, struct temp_name *ret)
+/* In a sticky directory such as /tmp, where anyone can create files, trust only our own and the directory owner's. */
+static bool is_trusted(const struct output_file *file, const struct stat *st, const struct stat *dir)
 {
-    int fd = -1;
-
-    for (int i = 0; i < 16 && fd < 0; i++) {
-        uint64_t random = random_number();
-
-        snprintf(ret->text, sizeof(ret->text), ".spyglass-%016" PRIx64 ".tmp", random);
-        fd = open_retrying(dir, ret->text, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC);
-        if (fd < 0 && errno != EEXIST)
-            return -1;
-    }
-    return fd;
+    return is_own(file, st) || st->st_uid == dir->st_uid || !(dir->st_mode & S_ISVTX);
 }
 
 static bool is_directory(int dir, const char *name)
@@ -189,9 +151,10 @@ static int open_if_same(const struct output_file *file, const struct stat *want)
  * of a single file, for example, fails with EBUSY. */
 static bool switch_to_overwrite(struct output_file *file)
 {
-    struct stat st;
+    struct stat st, dir_st;
 
-    if (lstat(file->path, &st) < 0 || !S_ISREG(st.st_mode))
+    if (lstat(file->path, &st) < 0 || !S_ISREG(st.st_mode) || stat(file->dir, &dir_st) < 0 ||
+        !is_trusted(file, &st, &dir_st))
         return false;
     int fd = open_if_same(file, &st);
     if (fd < 0)
@@ -218,37 +181,75 @@ static int overwrite_file(struct output_file *file, int (*fill)(FILE *, void *),
     return r;
 }
 
+/* Gives the new file mode and owner of the one that it replaces. Nobody must be able to read it who could not read that. */
+static void keep_attributes(int fd, const struct stat *old)
+{
+    mode_t mode = old->st_mode & 0777;
+
+    if (fchown(fd, old->st_uid, old->st_gid) < 0 && fchown(fd, (uid_t)-1, old->st_gid) < 0)
+        mode &= ~(mode_t)070 | (mode & 07) << 3;
+    if (fchmod(fd, mode) < 0)
+        fchmod(fd, mode & 0700);
+}
+
+/* True if the path is a file whose mode and owner the new one must keep. */
+static bool stat_old(const struct output_file *file, int dir, struct stat *ret)
+{
+    struct stat dir_st;
+
+    return fstat(dir, &dir_st) == 0 && fstatat(dir, file->name, ret, AT_SYMLINK_NOFOLLOW) == 0 &&
+           S_ISREG(ret->st_mode) && is_trusted(file, ret, &dir_st);
+}
+
+/* Writes the content to a temporary file and renames it. Returns like output_file_write; `ret_error` is an errno that concerns
+ * the directory or the rename, or 0. */
+static int replace(struct output_file *file, int dir, int (*fill)(FILE *, void *), void *arg, int *ret_error,
+                   struct err_note *note)
+{
+    struct temp_file temp;
+    struct stat old;
+    bool keep = stat_old(file, dir, &old), again;
+    int r;
+
+    if (temp_file_open(dir, keep ? 0600 : 0666, file->named_temp, &temp) < 0) {
+        *ret_error = errno;
+        return errno == ENOSPC || errno == EDQUOT ? fail_write(file, errno, note)
+                                                  : fail_open(file, REASON_OUTPUT_OPEN, errno, note);
+    }
+    if (keep)
+        keep_attributes(temp.fd, &old);
+    else if (file->has_owner && fchown(temp.fd, file->owner.uid, file->owner.gid) < 0)
+        file->has_owner = false; /* some file systems do not support owners: write the file anyway */
+    r = write_all(file, temp.fd, fill, arg, note);
+    again = false;
+    if (r == 0 && temp_file_publish(&temp, file->name) < 0) {
+        again = !file->named_temp && !temp.name[0];
+        *ret_error = errno;
+        r = fail_open(file, REASON_OUTPUT_OPEN, errno, note);
+    }
+    temp_file_close(&temp);
+    if (r == 0)
+        fsync(dir);
+    if (!again)
+        return r;
+    *ret_error = 0;
+    file->named_temp = true;
+    return replace(file, dir, fill, arg, ret_error, note);
+}
+
 static int write_rename(struct output_file *file, int (*fill)(FILE *, void *), void *arg, struct err_note *note)
 {
-    struct temp_name temp;
-    int error = 0, fd = -1, r = 0;
-    int dir = open_dir(file);
+    int error = 0, r, dir = open_dir(file);
 
-    if (dir < 0 || (fd = open_temp(dir, &temp)) < 0) {
-        error = errno;
-        r = error == ENOSPC || error == EDQUOT ? fail_write(file, error, note)
-                                               : fail_open(file, REASON_OUTPUT_OPEN, error, note);
-        goto out;
-    }
-    /* Some file systems do not support owners. Write the file anyway. */
-    if (file->has_owner && fchown(fd, file->uid, file->gid) < 0)
-        file->has_owner = false;
-    r = write_all(file, fd, fill, arg, note);
-    if (close(fd) < 0 && r == 0)
-        r = fail_write(file, errno, note);
-    if (r == 0 && renameat(dir, temp.text, dir, file->name) < 0) {
+    if (dir < 0) {
         error = errno;
         r = fail_open(file, REASON_OUTPUT_OPEN, error, note);
-    }
-    if (r < 0)
-        unlinkat(dir, temp.text, 0);
-    else
-        fsync(dir);
-out:
-    if (dir >= 0)
+    } else {
+        r = replace(file, dir, fill, arg, &error, note);
         close(dir);
+    }
     /* These errors concern the directory or the rename. Overwriting the file may still work. */
-    if ((error == EBUSY || error == EXDEV || error == EACCES) && switch_to_overwrite(file))
+    if (r < 0 && (error == EBUSY || error == EXDEV || error == EACCES) && switch_to_overwrite(file))
         return overwrite_file(file, fill, arg, note);
     return r;
 }
@@ -339,12 +340,14 @@ static int open_fd(struct output_file *file, int fd, struct err_note *note)
     file->fd = fcntl(fd, F_DUPFD_CLOEXEC, 3);
     if (file->fd < 0)
         return fail_open(file, REASON_OUTPUT_OPEN, errno, note);
+    file->fd = output_sink_unshare(file->fd);
     file->method = OUTPUT_FILE_STREAM;
     file->is_stdout = fd == STDOUT_FILENO;
     return 0;
 }
 
-/* A FIFO or a character device. */
+/* A FIFO or a character device. Only root creates devices, but anyone a FIFO or a pseudoterminal: the profile must not go
+ * to a user who has put one where we were told to write. */
 static int open_stream(struct output_file *file, bool fifo, struct err_note *note)
 {
     struct stat st;
@@ -357,17 +360,16 @@ static int open_stream(struct output_file *file, bool fifo, struct err_note *not
         return fail_open(file, REASON_OUTPUT_OPEN, errno, note);
     if (!S_ISFIFO(st.st_mode) && !S_ISCHR(st.st_mode))
         return fail_open(file, REASON_OUTPUT_REPLACED, 0, note);
+    if ((S_ISFIFO(st.st_mode) || isatty(file->fd)) && st.st_uid != 0 && !is_own(file, &st))
+        return fail_open(file, REASON_OUTPUT_NOT_OWN, 0, note);
     file->method = OUTPUT_FILE_STREAM;
     return 0;
 }
 
-/* True for an empty file that a program probably created for us and keeps open: it must keep its inode. In a sticky
- * directory such as /tmp, where anyone can create files, only our own files and the directory owner's count. */
-static bool is_precreated(const struct stat *st, const struct stat *dir)
+/* True for an empty file that a program probably created for us and keeps open: it must keep its inode. */
+static bool is_precreated(const struct output_file *file, const struct stat *st, const struct stat *dir)
 {
-    bool own = st->st_uid == geteuid() || st->st_uid == getuid() || st->st_uid == dir->st_uid;
-
-    return S_ISREG(st->st_mode) && st->st_size == 0 && st->st_nlink == 1 && (own || !(dir->st_mode & S_ISVTX));
+    return S_ISREG(st->st_mode) && st->st_size == 0 && st->st_nlink == 1 && is_trusted(file, st, dir);
 }
 
 static int fail_dir(const struct output_file *file, int error, struct err_note *note)
@@ -379,15 +381,13 @@ static int fail_dir(const struct output_file *file, int error, struct err_note *
 static int check_rename(struct output_file *file, int dir, const struct stat *dir_st, const struct stat *old,
                         struct err_note *note)
 {
-    struct temp_name temp;
+    struct temp_file temp;
     bool sticky = dir_st->st_mode & S_ISVTX;
 
     if (old && sticky && geteuid() != 0 && old->st_uid != geteuid() && dir_st->st_uid != geteuid())
         return fail_open(file, REASON_OUTPUT_NOT_OWN, 0, note);
-    int fd = open_temp(dir, &temp);
-    if (fd >= 0) {
-        close(fd);
-        unlinkat(dir, temp.text, 0);
+    if (temp_file_open(dir, 0600, false, &temp) == 0) {
+        temp_file_close(&temp);
         return 0;
     }
     int error = errno;
@@ -413,7 +413,7 @@ static int open_path(struct output_file *file, int dir, struct err_note *note)
         return open_stream(file, S_ISFIFO(st.st_mode), note);
     if (S_ISSOCK(st.st_mode) || S_ISBLK(st.st_mode))
         return fail_open(file, REASON_OUTPUT_NOT_REGULAR, 0, note);
-    if (is_precreated(&st, &dir_st)) {
+    if (is_precreated(file, &st, &dir_st)) {
         int fd = open_if_same(file, &st);
         if (fd >= 0) {
             file->method = OUTPUT_FILE_OVERWRITE;
@@ -452,7 +452,8 @@ static int open_any(struct output_file *file, struct err_note *note)
     return r;
 }
 
-int output_file_open(const char *path, struct output_file **ret, struct err_note *note)
+int output_file_open(const char *path, const struct output_owner *owner, struct output_file **ret,
+                     struct err_note *note)
 {
     struct output_file *file = calloc(1, sizeof(*file));
     int r;
@@ -462,6 +463,9 @@ int output_file_open(const char *path, struct output_file **ret, struct err_note
         return err_because(note, ERR_NOMEM, &(struct err_facts){.reason = REASON_OUTPUT_PATH});
     }
     file->fd = -1;
+    file->has_owner = owner != NULL;
+    if (owner)
+        file->owner = *owner;
     r = open_any(file, note);
     if (r < 0) {
         output_file_close(file);
@@ -471,11 +475,10 @@ int output_file_open(const char *path, struct output_file **ret, struct err_note
     return 0;
 }
 
-void output_file_set_owner(struct output_file *file, uid_t uid, gid_t gid)
+void output_file_on_stall(struct output_file *file, output_sink_stalled stalled, void *arg)
 {
-    file->has_owner = true;
-    file->uid = uid;
-    file->gid = gid;
+    file->stalled = stalled;
+    file->stalled_arg = arg;
 }
 
 struct output_file *output_file_close(struct output_file *file)

@@ -1,18 +1,21 @@
 /*
  * Writes an output file atomically: the file is complete, or unchanged.
  *
- *     r = output_file_open("out.svg", &file, &note);        // before sampling: checks that the file can be written
+ *     r = output_file_open("out.svg", NULL, &file, &note);  // before sampling: checks that the file can be written
  *     r = output_file_write(file, write_svg, &arg, &note);  // temporary file in the same directory, fsync, rename
  *     file = output_file_close(file);
  *
  * `-`, /dev/stdout, /dev/stderr, /dev/fd/N and /proc/self/fd/N mean that descriptor. A character device, a FIFO with a
  * reader and an existing empty file are written in place; the last because programs create a temporary file, keep it
- * open and pass us its path. Everything else is replaced by rename. Symlinks are never followed.
+ * open and pass us its path. Everything else is replaced by rename, and keeps its mode and owner. Symlinks are never
+ * followed. A FIFO or a terminal must belong to us or to root, and what is kept in a sticky directory to us or to the owner
+ * of the directory.
  */
 #ifndef OUT_OUTPUT_FILE_H
 #define OUT_OUTPUT_FILE_H
 
 #include "base/err.h"
+#include "out/output_sink.h"
 
 #include <stdbool.h>
 #include <stdio.h>
@@ -21,16 +24,23 @@
 
 struct output_file;
 
-/* Leaves no file behind. Returns 0, or ERR_OUTPUT, ERR_DISK or ERR_NOMEM with `note` filled. */
-int output_file_open(const char *path, struct output_file **ret, struct err_note *note);
+struct output_owner {
+    uid_t uid;
+    gid_t gid;
+};
 
-/* Sets the owner of files created from now on, for users who run us through sudo. */
-void output_file_set_owner(struct output_file *file, uid_t uid, gid_t gid);
+/* Leaves no file behind. `owner` is the user who runs us through sudo, to whom new files will belong; NULL: ourselves. Returns
+ * 0, or ERR_OUTPUT, ERR_DISK or ERR_NOMEM with `note` filled. */
+int output_file_open(const char *path, const struct output_owner *owner, struct output_file **ret,
+                     struct err_note *note);
+
+/* Decides how long to wait for a reader that does not read. Without it, output_file_write waits for ever. */
+void output_file_on_stall(struct output_file *file, output_sink_stalled stalled, void *arg);
 
 /*
- * Calls `fill` to write the whole content; a second time if the file cannot be renamed and must be overwritten.
- * Returns 0; what `fill` returned, if negative, with `note` unchanged; ERR_DISK if writing failed; ERR_OUTPUT if the
- * file could not be created or renamed. On failure, a file that was to be replaced is unchanged. May be called
+ * Calls `fill` to write the whole content; again if the file cannot be linked or renamed and needs another method.
+ * Returns 0; what `fill` returned, if negative, with `note` unchanged; ERR_DISK if writing failed; ERR_INTERRUPTED if the
+ * reader stalled; ERR_OUTPUT if the file could not be created or renamed. On failure, a file that was to be replaced is unchanged. May be called
  * repeatedly: a file gets the new content instead of the old, a pipe or terminal gets it after the old.
  */
 int output_file_write(struct output_file *file, int (*fill)(FILE *out, void *arg), void *arg, struct err_note *note);

@@ -451,16 +451,38 @@ def test_ctrl_c_arrives_once(terminal, tmp_path, script):
     t.wait_samples(out)
     t.type(b"\x03")
     t.expect(b'{"signal": 2}')
-    t.expect(b"Waiting for the program to exit")
+    t.expect(b"Press Ctrl-C again to leave it running.")
     assert read_raw(out.read_text())[0]["works"] > 0
     before = cpu_seconds(pid)
     wait_until(lambda: cpu_seconds(pid) > before + 0.3, "it works on")
     t.drain()
     assert t.text.count(b'{"signal": 2}') == 1, t.text
-    t.type(b"\x03")
-    wait_until(lambda: t.drain(0.02) or t.text.count(b'{"signal": 2}') == 2, "the second")
     os.kill(pid, signal.SIGKILL)
     assert t.next() == {"ended": 137}
+
+
+@pytest.mark.parametrize("flags, first", [((), b"again"), (("-d", "0.5"), b"twice")], ids=["signal", "duration"])
+def test_second_ctrl_c_ends_wait(terminal, tmp_path, script, flags, first):
+    """The program gets both, and keeps running: it handles them."""
+    t = terminal(SPYGLASS, "record", "--hideprogress", *flags, "-f", "raw", "-o", tmp_path / "x", "--", *DEBIAN.command,
+                 script(DEBIAN, "signal_reporter.py"))
+    t.expect(b'{"pid"')
+    pid = program_of(t.job)
+    try:
+        if not flags:
+            t.wait_samples(tmp_path / "x")
+            t.type(b"\x03")
+        t.expect(b"Press Ctrl-C %s to leave it running." % first)
+        for number in range(1 if not flags else 0, 2):
+            before = cpu_seconds(pid)
+            wait_until(lambda: cpu_seconds(pid) > before + 0.3, "a later Ctrl-C counts separately")
+            t.type(b"\x03")
+            wait_until(lambda: t.drain(0.02) or t.text.count(b'{"signal": 2}') == number + 1, "the program to get it")
+        assert t.next() == {"ended": 0}
+        t.expect(b"still running (PID %d)" % pid)
+        assert lives(pid)
+    finally:
+        os.kill(pid, signal.SIGKILL)
 
 
 def test_duration_on_a_terminal(terminal, tmp_path):

@@ -10,12 +10,17 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <sched.h>
 #include <signal.h>
+#include <stddef.h>
 #include <sys/mount.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -110,7 +115,7 @@ static struct output_file *open_ok(const char *path)
     struct err_note note = {0};
     struct output_file *pl = NULL;
 
-    if (!CHECK_INT(output_file_open(path, &pl, &note), 0))
+    if (!CHECK_INT(output_file_open(path, NULL, &pl, &note), 0))
         fprintf(stderr, "    of '%s': reason %d\n", path, note.facts.reason);
     return pl;
 }
@@ -121,7 +126,7 @@ static void check_refused(const char *path, enum err_reason reason, int error)
     struct err_note note = {0};
     struct output_file *pl = (struct output_file *)1;
 
-    CHECK_INT(output_file_open(path, &pl, &note), ERR_OUTPUT);
+    CHECK_INT(output_file_open(path, NULL, &pl, &note), ERR_OUTPUT);
     CHECK(pl == (struct output_file *)1);
     if (reason == REASON_NONE) /* any */
         return;
@@ -308,9 +313,9 @@ static void test_refused(void)
     memset(name, 'n', sizeof(name) - 1);
     name[sizeof(name) - 1] = '\0';
     check_refused(name, REASON_NONE, 0);
-    CHECK_INT(output_file_open("no/a", &pl, &note), ERR_OUTPUT);
+    CHECK_INT(output_file_open("no/a", NULL, &pl, &note), ERR_OUTPUT);
     CHECK_STR(note.facts.other, "no");
-    CHECK_INT(output_file_open("no/a", &pl, NULL), ERR_OUTPUT);
+    CHECK_INT(output_file_open("no/a", NULL, &pl, NULL), ERR_OUTPUT);
     CHECK_INT(count_names("."), 3);
     close(sock);
 }
@@ -358,7 +363,7 @@ static void test_fifo(void)
 
     enter("fifo");
     CHECK_INT(mkfifo("f", 0666), 0);
-    CHECK_INT(output_file_open("f", &pl, &note), ERR_OUTPUT);
+    CHECK_INT(output_file_open("f", NULL, &pl, &note), ERR_OUTPUT);
     CHECK_INT(note.facts.reason, REASON_OUTPUT_NO_READER);
     int reader = open("f", O_RDONLY | O_NONBLOCK | O_CLOEXEC);
     pl = open_ok("f");
@@ -476,6 +481,77 @@ static void test_closed_pipe(void)
     CHECK(note.facts.reason == REASON_WRITE_NO_READER && note.facts.error == EPIPE);
     output_file_close(pl);
     close(ends[1]);
+}
+
+/* ---- a reader that does not read ---- */
+
+static bool give_up_later(void *arg, uint64_t waited_ns)
+{
+    int *calls = arg;
+
+    (void)waited_ns;
+    return ++*calls == 3;
+}
+
+/* Nothing is lost before we give up, and what the pipe has taken is counted. */
+static void check_stalls(struct output_file *pl)
+{
+    struct err_note note = {0};
+    int calls = 0;
+
+    output_file_on_stall(pl, give_up_later, &calls);
+    CHECK_INT(put_big(pl, &note), ERR_INTERRUPTED);
+    CHECK_INT(calls, 3);
+    CHECK_INT(note.facts.reason, REASON_WRITE_STALLED);
+    CHECK(note.facts.number > 0 && note.facts.number < 16 << 16);
+    output_file_close(pl);
+}
+
+static void test_stalled_fifo(void)
+{
+    enter("stalled");
+    CHECK_INT(mkfifo("f", 0666), 0);
+    int reader = open("f", O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    check_stalls(open_ok("f"));
+    close(reader);
+}
+
+/* The flags of an inherited descriptor belong to others, too: it stays in blocking mode. */
+static void check_inherited_stalls(int fd)
+{
+    char path[32];
+
+    snprintf(path, sizeof(path), "/dev/fd/%d", fd);
+    check_stalls(open_ok(path));
+    CHECK(!(fcntl(fd, F_GETFL) & O_NONBLOCK));
+}
+
+static int stalled_pipe[2];
+
+/* Another user may not open the pipe a second time. */
+static void part_stalled_pipe(void)
+{
+    check_inherited_stalls(stalled_pipe[1]);
+}
+
+static void run_in_child(void (*part)(void), bool as_nobody, bool own_mounts);
+
+static void test_stalled_descriptors(void)
+{
+    int ends[2];
+
+    CHECK_INT(pipe2(ends, O_CLOEXEC), 0);
+    check_inherited_stalls(ends[1]);
+    close(ends[0]);
+    close(ends[1]);
+    CHECK_INT(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
+    check_inherited_stalls(ends[1]);
+    close(ends[0]);
+    close(ends[1]);
+    CHECK_INT(pipe2(stalled_pipe, O_CLOEXEC), 0);
+    run_in_child(part_stalled_pipe, true, false);
+    close(stalled_pipe[0]);
+    close(stalled_pipe[1]);
 }
 
 /* ---- in a child process ---- */
@@ -657,6 +733,215 @@ static void test_sticky_dir(void)
     output_file_close(pl);
 }
 
+static void part_others_streams(void)
+{
+    check_refused("theirs", REASON_OUTPUT_NOT_OWN, 0);
+    output_file_close(open_ok("roots"));
+    output_file_close(open_ok("nobodys"));
+}
+
+static int read_end(const char *path)
+{
+    return open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+}
+
+/* The profile must not go to a user who has put a FIFO or a terminal there. */
+static void test_others_streams(void)
+{
+    const struct output_owner caller = {1, 1};
+    struct output_file *pl = NULL;
+    int terminal = posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC);
+    char name[64] = "", pipe_name[32];
+    int ends[2], readers[3];
+
+    if (geteuid() != 0) {
+        test_skip("not root");
+        return;
+    }
+    enter("streams");
+    CHECK_INT(chmod(".", 01777), 0);
+    CHECK_INT(mkfifo("theirs", 0666) + mkfifo("roots", 0666) + mkfifo("nobodys", 0666), 0);
+    CHECK_INT(chmod("theirs", 0666) + chmod("roots", 0666) + chmod("nobodys", 0666), 0);
+    CHECK_INT(chown("theirs", 1, 1) + chown("nobodys", NOBODY, NOBODY), 0);
+    readers[0] = read_end("theirs");
+    readers[1] = read_end("roots");
+    readers[2] = read_end("nobodys");
+    check_refused("theirs", REASON_OUTPUT_NOT_OWN, 0);
+    output_file_close(open_ok("roots"));
+    CHECK_INT(output_file_open("theirs", &caller, &pl, NULL), 0); /* root by sudo */
+    pl = output_file_close(pl);
+    run_in_child(part_others_streams, true, false);
+    /* An open descriptor is what the caller chose. */
+    CHECK_INT(pipe2(ends, O_CLOEXEC), 0);
+    CHECK_INT(fchown(ends[1], 1, 1), 0);
+    snprintf(pipe_name, sizeof(pipe_name), "/dev/fd/%d", ends[1]);
+    output_file_close(open_ok(pipe_name));
+    if (grantpt(terminal) == 0 && unlockpt(terminal) == 0 && ptsname_r(terminal, name, sizeof(name)) == 0) {
+        output_file_close(open_ok(name));
+        CHECK_INT(chown(name, 1, 1), 0);
+        check_refused(name, REASON_OUTPUT_NOT_OWN, 0);
+    }
+    for (size_t i = 0; i < 3; i++)
+        close(readers[i]);
+    close(ends[0]);
+    close(ends[1]);
+    close(terminal);
+}
+
+/* ---- mode and owner ---- */
+
+static uid_t owner_of(const char *path)
+{
+    struct stat st;
+    return lstat(path, &st) == 0 ? st.st_uid : (uid_t)-1;
+}
+
+static void put_and_close(struct output_file *pl)
+{
+    CHECK_INT(put(pl, "ours", NULL), 0);
+    output_file_close(pl);
+}
+
+static void test_mode_is_kept(void)
+{
+    enter("mode");
+    make_file("secret", "older");
+    make_file("shared", "older");
+    CHECK_INT(chmod("secret", 0600) + chmod("shared", 0664), 0);
+    put_and_close(open_ok("secret"));
+    put_and_close(open_ok("shared"));
+    CHECK_STR(read_file("secret"), "ours");
+    CHECK_INT(mode_of("secret") & 07777, 0600);
+    CHECK_INT(mode_of("shared") & 07777, 0664);
+}
+
+/* Only where the one who owns the file could not have put it there for us to fill. */
+static void test_owner_is_kept(void)
+{
+    const struct output_owner caller = {1, 1};
+    struct output_file *pl = NULL;
+
+    if (geteuid() != 0) {
+        test_skip("not root");
+        return;
+    }
+    enter("owner");
+    make_file("theirs", "older");
+    make_file("roots", "older");
+    CHECK_INT(chmod("theirs", 0600) + chmod("roots", 0600) + chown("theirs", 1, 1), 0);
+    put_and_close(open_ok("theirs"));
+    CHECK_INT(owner_of("theirs"), 1);
+    CHECK_INT(mode_of("theirs") & 07777, 0600);
+    CHECK_INT(output_file_open("roots", &caller, &pl, NULL), 0);
+    put_and_close(pl);
+    CHECK_INT(owner_of("roots"), 0);
+    CHECK_INT(chmod(".", 01777), 0);
+    CHECK_INT(output_file_open("theirs", &caller, &pl, NULL), 0);
+    put_and_close(pl);
+    CHECK_INT(owner_of("theirs"), 1);
+    make_file("planted", "older");
+    CHECK_INT(chmod("planted", 0666) + chown("planted", 1, 1), 0);
+    put_and_close(open_ok("planted"));
+    CHECK_INT(owner_of("planted"), 0);
+    CHECK_INT(mode_of("planted") & 07777, 0644);
+    CHECK_INT(output_file_open("new", &caller, &pl, NULL), 0);
+    put_and_close(pl);
+    CHECK_INT(owner_of("new"), 1);
+}
+
+/* ---- temporary files ---- */
+
+static int fill_and_die(FILE *out, void *arg)
+{
+    (void)arg;
+    fputs("half", out);
+    fflush(out);
+    raise(SIGKILL);
+    return 0;
+}
+
+static void test_killed_while_writing(void)
+{
+    enter("killed");
+    int probe = open(".", O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600), status = 0;
+    if (probe < 0) {
+        test_skip("no O_TMPFILE here");
+        return;
+    }
+    close(probe);
+    make_file("old", "older");
+    pid_t child = fork();
+    if (child == 0) {
+        output_file_write(open_ok("new"), fill_and_die, NULL, NULL);
+        _exit(1);
+    }
+    waitpid(child, &status, 0);
+    CHECK(WIFSIGNALED(status));
+    child = fork();
+    if (child == 0) {
+        output_file_write(open_ok("old"), fill_and_die, NULL, NULL);
+        _exit(1);
+    }
+    waitpid(child, &status, 0);
+    CHECK(WIFSIGNALED(status));
+    CHECK_INT(count_names("."), 1);
+    CHECK_STR(read_file("old"), "older");
+}
+
+/* Makes one system call fail if all bits of `mask` are set in its argument `n`. */
+static bool refuse_call(long call, unsigned n, unsigned mask, unsigned error)
+{
+    struct sock_filter steps[] = {
+        {BPF_LD | BPF_W | BPF_ABS, 0, 0, offsetof(struct seccomp_data, nr)},
+        {BPF_JMP | BPF_JEQ | BPF_K, 0, 4, (unsigned)call},
+        {BPF_LD | BPF_W | BPF_ABS, 0, 0, (unsigned)(offsetof(struct seccomp_data, args) + 8 * (size_t)n)},
+        {BPF_ALU | BPF_AND | BPF_K, 0, 0, mask},
+        {BPF_JMP | BPF_JEQ | BPF_K, 0, 1, mask},
+        {BPF_RET | BPF_K, 0, 0, SECCOMP_RET_ERRNO | error},
+        {BPF_RET | BPF_K, 0, 0, SECCOMP_RET_ALLOW},
+    };
+    struct sock_fprog program = {sizeof(steps) / sizeof(steps[0]), steps};
+
+    return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
+}
+
+static void check_fallback(void)
+{
+    make_file("old", "older");
+    CHECK_INT(chmod("old", 0600), 0);
+    struct output_file *old = open_ok("old"), *fresh = open_ok("fresh");
+    for (int i = 0; i < 2; i++) {
+        CHECK_INT(put(old, "ours", NULL) + put(fresh, "ours", NULL), 0);
+        CHECK_STR(read_file("old"), "ours");
+        CHECK_STR(read_file("fresh"), "ours");
+    }
+    CHECK_INT(mode_of("old") & 07777, 0600);
+    CHECK_INT(mode_of("fresh") & 07777, 0644);
+    CHECK_INT(count_names("."), 2);
+}
+
+static void part_no_tmpfile(void)
+{
+    if (!refuse_call(SYS_openat, 2, O_TMPFILE, EOPNOTSUPP))
+        _exit(77);
+    check_fallback();
+}
+
+static void part_no_link(void)
+{
+    if (!refuse_call(SYS_linkat, 0, 0, EPERM))
+        _exit(77);
+    check_fallback();
+}
+
+static void test_without_tmpfile(void)
+{
+    enter("notmpfile");
+    run_in_child(part_no_tmpfile, false, false);
+    enter("nolink");
+    run_in_child(part_no_link, false, false);
+}
+
 /* ---- names ---- */
 
 static void test_default_name(void)
@@ -723,11 +1008,18 @@ int main(int argc, char **argv)
     TEST_RUN(test_descriptors);
     TEST_RUN(test_redirected);
     TEST_RUN(test_closed_pipe);
+    TEST_RUN(test_stalled_fifo);
+    TEST_RUN(test_stalled_descriptors);
     TEST_RUN(test_file_limit);
     TEST_RUN(test_mounts);
     TEST_RUN(test_read_only_dir);
     TEST_RUN(test_unlisted_dir);
     TEST_RUN(test_sticky_dir);
+    TEST_RUN(test_others_streams);
+    TEST_RUN(test_mode_is_kept);
+    TEST_RUN(test_owner_is_kept);
+    TEST_RUN(test_killed_while_writing);
+    TEST_RUN(test_without_tmpfile);
     TEST_RUN(test_default_name);
     CHECK_INT(count_names("/proc/self/fd"), fds);
     remove_work();
