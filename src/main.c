@@ -25,11 +25,12 @@ static const struct cmd cmds[ARGS_COMMANDS_] = {
     [ARGS_DOCTOR] = {cmd_doctor, true, true},  [ARGS_COMPLETIONS] = {cmd_completions, true, false},
 };
 
-/* Otherwise a file opened later could become descriptor 0, 1 or 2 and receive our messages. */
+/* Otherwise a file opened later could become descriptor 0, 1 or 2 and receive our messages. Reading or writing must still fail,
+ * as on a closed descriptor: output that goes nowhere is an error. */
 static void open_standard_fds(void)
 {
     for (int fd = 0; fd <= 2; fd++)
-        if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", O_RDWR) != fd)
+        if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", O_PATH) != fd)
             _exit(1);
 }
 
@@ -47,6 +48,8 @@ static void reset_signals(void)
     sigaddset(&wanted, SIGQUIT);
     sigprocmask(SIG_UNBLOCK, &wanted, NULL);
     signal(SIGCHLD, SIG_DFL);
+    signal(SIGINT, SIG_DFL); /* a shell without job control ignores it in background jobs */
+    signal(SIGTERM, SIG_DFL);
     signal(SIGPIPE, SIG_IGN);
     signal(SIGXFSZ, SIG_IGN);
 }
@@ -70,8 +73,13 @@ static int finish_stdout(int status, struct status *events)
         return status;
     }
     int error = errno;
-    error_text_what(&text, ERR_DISK, "standard output: %s", strerror(error ? error : EIO));
-    error_text_hint(&text, "Free some disk space, or redirect the output elsewhere.");
+    if ((fcntl(STDOUT_FILENO, F_GETFL) & O_ACCMODE) == O_RDONLY) {
+        error_text_what(&text, ERR_DISK, "standard output is not open for writing");
+        error_text_hint(&text, "Redirect it to a file or a pipe.");
+    } else {
+        error_text_what(&text, ERR_DISK, "standard output: %s", strerror(error ? error : EIO));
+        error_text_hint(&text, "Free some disk space, or redirect the output elsewhere.");
+    }
     if (status == 0)
         status_error(events, ERR_DISK, &text, true);
     return stdout_is_closed_pipe(error) ? STATUS_CLOSED_PIPE : error_text_print(stderr, ERR_DISK, &text);

@@ -22,6 +22,7 @@ struct launch_origin {
     sigset_t mask;    /* blocked signals */
     sigset_t ignored; /* SIGHUP by nohup, SIGINT by a shell that started us in the background */
     struct rlimit files;
+    bool closed[3]; /* standard streams that were not open */
 };
 
 struct launch_options {

@@ -30,6 +30,8 @@ void launch_origin_read(struct launch_origin *ret)
             sigaddset(&ret->ignored, sig);
     if (getrlimit(RLIMIT_NOFILE, &ret->files) < 0)
         ret->files = (struct rlimit){RLIM_INFINITY, RLIM_INFINITY};
+    for (int fd = 0; fd <= 2; fd++)
+        ret->closed[fd] = fcntl(fd, F_GETFD) < 0;
 }
 
 /* exec resets signal handlers, but not ignored and blocked signals. */
@@ -41,6 +43,9 @@ static void restore_origin(const struct launch_origin *origin)
     sigprocmask(SIG_SETMASK, &origin->mask, NULL);
     if (origin->files.rlim_cur != RLIM_INFINITY)
         setrlimit(RLIMIT_NOFILE, &origin->files);
+    for (int fd = 0; fd <= 2; fd++)
+        if (origin->closed[fd])
+            close(fd);
 }
 
 /* Runs in the child; never returns. */
@@ -48,12 +53,12 @@ static void child_exec(char *const argv[], const struct launch_options *options,
 {
     int error;
 
+    if (options->origin)
+        restore_origin(options->origin);
     if (output >= 0) {
         dup2(output, STDOUT_FILENO);
         dup2(output, STDERR_FILENO);
     }
-    if (options->origin)
-        restore_origin(options->origin);
     error = options->caller ? sudo_caller_switch(options->caller) : 0;
     if (!error) {
         execvp(argv[0], argv);
@@ -189,7 +194,8 @@ void launch_show_output(const struct launch *l, FILE *out)
     off_t at = 0;
     ssize_t got;
 
-    while (l->output >= 0 && (got = pread(l->output, buf, sizeof(buf), at)) > 0) {
+    /* A signal interrupts a write that nobody reads: leave out the rest. */
+    while (l->output >= 0 && !ferror(out) && (got = pread(l->output, buf, sizeof(buf), at)) > 0) {
         fwrite(buf, 1, (size_t)got, out);
         at += got;
     }
