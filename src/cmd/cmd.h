@@ -3,7 +3,8 @@
  * status.
  *
  * Before main.c runs a command, it makes sure that descriptors 0 to 2 are open; unblocks SIGINT, SIGTERM, SIGHUP,
- * SIGQUIT, SIGUSR1 and SIGCHLD; resets SIGCHLD; and ignores SIGPIPE and SIGXFSZ, so that write returns EPIPE or EFBIG.
+ * SIGQUIT, SIGUSR1 and SIGCHLD; resets SIGCHLD, SIGINT and SIGTERM; and ignores SIGPIPE and SIGXFSZ, so that write
+ * returns EPIPE or EFBIG.
  * Ignored and blocked signals survive exec, so a launched program gets the inherited state back (options->origin).
  * After the command, main.c flushes standard output and checks for errors.
  */
