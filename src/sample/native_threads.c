@@ -135,7 +135,7 @@ static int sample_native_thread(struct process *p, struct sampled_thread *th, pr
     r = process_read_stack(p, &src, th);
     if (r == STACK_IDLE)
         p->sampler->idle++;
-    if (r == 0 && p->native.captured)
+    if (r == 0 && p->native.captured && process_has_pid(p))
         return emit_stack(p, th, p->stack.active, sink, arg);
     return r == ERR_NOMEM ? r : 0;
 }

@@ -75,6 +75,15 @@ bool process_alive(const struct process *p)
     return proc_is_alive(p->pid, p->start_time);
 }
 
+bool process_has_pid(const struct process *p)
+{
+    struct proc_stat st;
+
+    if (p->core || (p->pidfd >= 0 && process_alive(p)))
+        return true;
+    return proc_stat_read(p->pid, 0, &st) == 0 && st.start_time == p->start_time;
+}
+
 static const char *intern_owned(struct intern *names, char *text)
 {
     const char *s = text ? intern_str(names, text) : NULL;
@@ -209,6 +218,9 @@ static int open_process(struct process *p, struct err_note *note)
     p->pidfd = descriptors_keep(proc_pidfd_open(p->pid));
     if (p->pidfd < 0)
         log_often(LOG_LEVEL_INFO, "process", 0, "pid %d: no pidfd: %s", (int)p->pid, strerror(errno));
+    r = proc_stat_read(p->pid, 0, &st);
+    if (r < 0 || st.start_time != p->start_time) /* the pidfd may be another process's */
+        return fail(p, ERR_NO_PROCESS, REASON_NO_PID, note);
     p->codes = code_cache_new();
     if (!p->codes)
         return ERR_NOMEM;
@@ -272,6 +284,8 @@ int process_attach(struct sampler *s, pid_t pid, uint64_t patience_ns, struct pr
         r = fill_info(p);
     if (r == 0)
         fill_container(p);
+    if (r == 0 && !process_has_pid(p)) /* some of this may be another process's */
+        r = fail(p, ERR_NO_PROCESS, REASON_NO_PID, note);
     run_as_user_end(p->user);
     if (r < 0) {
         log_changed(LOG_LEVEL_INFO, "process", pid, -r, "pid %d: cannot attach: %s%s%s", (int)pid, err_name(r),
@@ -307,6 +321,8 @@ int process_attach_fork(struct sampler *s, pid_t pid, const struct process *pare
         r = fill_info(p);
     if (r == 0)
         fill_container(p);
+    if (r == 0 && !process_has_pid(p))
+        r = ERR_NO_PROCESS;
     run_as_user_end(p->user);
     log_debug("process", "pid %d: attach as a fork of pid %d: %s", (int)pid, (int)parent->pid,
               r == 0 ? "done" : err_name(r));

@@ -51,4 +51,8 @@ void process_settle(struct process *p);
 /* True while the process that was attached exists. Another process with the same pid does not count. */
 bool process_alive(const struct process *p);
 
+/* True unless another process may have its pid. What was read before the call is then its own. A process that has exited keeps
+ * its pid until its parent waits for it. */
+bool process_has_pid(const struct process *p);
+
 #endif

@@ -131,6 +131,13 @@ static void share_time(struct process *p, const struct sampled_thread *th)
     }
 }
 
+/* True if the stack that was read is of this process. The files of a thread in /proc stay those of one thread, even if its ID is
+ * reused: a stack between two equal readings of an open schedstat is of that thread. For others, check the process. */
+static bool is_stack_of(const struct process *p, const struct sampled_thread *th)
+{
+    return (th->last.off_cpu && th->os.task.schedstat_fd >= 0) || process_has_pid(p);
+}
+
 static int sample_thread(struct process *p, struct sampled_thread *th, process_sink sink, void *arg)
 {
     struct sampler *s = p->sampler;
@@ -151,6 +158,8 @@ static int sample_thread(struct process *p, struct sampled_thread *th, process_s
         r = read_other_states(p, &src, th);
     if (r == 0)
         r = process_read_stack(p, &src, th);
+    if (r == 0 && !is_stack_of(p, th)) /* another process has its pid by now */
+        r = ERR_GONE;
     apply_heads_check(p);
     if (r == ERR_NOMEM)
         return r;
@@ -196,6 +205,8 @@ int process_list_threads(struct process *p, uint64_t now)
         r = threads_read(&p->py, &p->threads);
     if (r == 0)
         r = thread_table_update(&p->table, &p->py, p->pid, &p->threads);
+    if (r == 0 && !process_has_pid(p)) /* the threads, and their open files, may be another process's */
+        r = ERR_GONE;
     if (r == 0)
         p->listed_ns = now;
     running_threads_forget(&p->running);

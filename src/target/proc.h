@@ -69,6 +69,7 @@ bool proc_is_alive(pid_t pid, uint64_t start_time);
 int proc_status_read(pid_t pid, pid_t tid, struct proc_status *ret);
 /* The same from an open /proc/PID directory, which refers to one process for good. Leaves out the namespace fields. */
 int proc_status_read_at(int dir, struct proc_status *ret);
+int proc_stat_read_at(int dir, struct proc_stat *ret);
 /* The text after "NAME:" in a status file; "" if there is no such line. */
 const char *proc_status_field(const char *text, const char *name);
 

@@ -298,6 +298,19 @@ int proc_status_read_at(int dir, struct proc_status *ret)
     return 0;
 }
 
+int proc_stat_read_at(int dir, struct proc_stat *ret)
+{
+    char *text;
+    size_t len;
+    int r = read_and_close(openat(dir, "stat", O_RDONLY | O_CLOEXEC), &text, &len);
+
+    if (r < 0)
+        return r;
+    r = proc_stat_parse(text, ret);
+    free(text);
+    return r;
+}
+
 static bool map_parse_line(char *line, struct proc_map *ret)
 {
     unsigned long long start, end, offset, inode;

@@ -2,9 +2,10 @@
  * Drops setuid privileges and offers two checked operations that use CAP_SYS_PTRACE.
  *
  * An open /proc/PID directory refers to one process even if the pid is reused, and an open /proc/PID/mem
- * to one address space even after an exec. So open first and check afterwards: the check then applies to
- * exactly what was opened. An address space that ever had other privileges is not dumpable (prctl(2),
- * PR_SET_DUMPABLE), and its /proc files do not belong to its user.
+ * to one address space even after an exec. The check looks at the process, so it must find the same process with the same
+ * address space before the open and after it. A check after the open alone is not enough: the child of a vfork has the
+ * address space of its parent, whose privileges may be higher, until it calls exec. An address space that ever had other
+ * privileges is not dumpable (prctl(2), PR_SET_DUMPABLE), and its /proc files do not belong to its user.
  */
 #include "target/setuid_guard.h"
 
@@ -21,6 +22,8 @@
 #include <sys/ptrace.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#define OPEN_TRIES 3
 
 bool setuid_guard_active(void)
 {
@@ -111,18 +114,36 @@ static void drop_capability(void)
     errno = error;
 }
 
+/* The address space of the process, if it is the caller's; 0 otherwise. An exec changes it. */
+static uint64_t own_image(int dir)
+{
+    struct proc_stat st;
+
+    return dir_is_own(dir) && proc_stat_read_at(dir, &st) == 0 ? st.image : 0;
+}
+
+static int open_checked(int dir)
+{
+    uint64_t before = own_image(dir);
+    int fd = -1;
+
+    if (before && raise_capability()) {
+        fd = openat(dir, "mem", O_RDONLY | O_CLOEXEC);
+        drop_capability();
+    }
+    if (fd >= 0 && own_image(dir) != before) {
+        close(fd);
+        fd = -1;
+    }
+    return fd;
+}
+
 int setuid_guard_open_mem(pid_t pid)
 {
     int dir = setuid_guard_active() ? open_dir(pid) : -1, fd = -1;
 
-    if (dir >= 0 && raise_capability()) {
-        fd = openat(dir, "mem", O_RDONLY | O_CLOEXEC);
-        drop_capability();
-    }
-    if (fd >= 0 && !dir_is_own(dir)) {
-        close(fd);
-        fd = -1;
-    }
+    for (int i = 0; dir >= 0 && fd < 0 && i < OPEN_TRIES; i++) /* it may have called exec in between */
+        fd = open_checked(dir);
     if (setuid_guard_active())
         log_often(LOG_LEVEL_INFO, "access", pid, "pid %d: /proc/PID/mem by the right of the file: %s", (int)pid,
                   fd >= 0 ? "opened" : "refused, or not a process of the caller");
