@@ -1,6 +1,6 @@
 """`python -m spyglass` replaces this interpreter with the program. Only `spyglass ray` runs in Python.
 
-The program runs `spyglass ray dump` as `python3 -m spyglass ray dump`.
+The program runs `spyglass ray dump` as main(["ray", "dump"]) in an isolated interpreter: see src/cmd/ray.c.
 """
 import os
 import sys

@@ -24,10 +24,19 @@ def _installed() -> Iterator[str]:
     else:
         yield os.path.join(site, "bin", NAME)  # --target
     yield os.path.join(sysconfig.get_path("scripts"), NAME)
-    yield os.path.join(os.path.dirname(os.path.abspath(sys.executable or "python")), NAME)
+    if sys.executable:  # empty in some embedded interpreters
+        yield os.path.join(os.path.dirname(os.path.abspath(sys.executable)), NAME)
     # A source tree: python/spyglass next to build/.
     if os.path.basename(site) == "python":
         yield os.path.join(os.path.dirname(site), "build", NAME)
+
+
+def which(name: str) -> Optional[str]:
+    """Like shutil.which(), but skips relative entries of PATH: the current directory may belong to anyone."""
+    if os.path.dirname(name):
+        return shutil.which(name)
+    entries = os.environ.get("PATH", os.defpath).split(os.pathsep)
+    return shutil.which(name, path=os.pathsep.join(entry for entry in entries if os.path.isabs(entry)))
 
 
 def _is_program(path: str) -> bool:
@@ -42,7 +51,7 @@ def binary(path: Optional[str] = None) -> str:
     """
     given = path or os.environ.get(VARIABLE)
     if given:
-        found = shutil.which(given)
+        found = which(given)
         if found is None:
             origin = "binary" if path else VARIABLE
             raise FileNotFoundError("%s names a program that does not exist or is not executable: '%s'" % (origin, safe(given)))
@@ -50,7 +59,7 @@ def binary(path: Optional[str] = None) -> str:
     for candidate in _installed():
         if _is_program(candidate):
             return os.path.abspath(candidate)
-    found = shutil.which(NAME)
+    found = which(NAME)
     if found is None:
         raise FileNotFoundError(
             "the program 'spyglass' was found neither beside this package nor in PATH: install the package with pip on "

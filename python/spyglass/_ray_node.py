@@ -18,6 +18,7 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple, Union
 import ray
 
 from . import _cluster, _status
+from ._binary import which
 from ._errors import error_event, error_from
 from ._profile import Profile
 from ._record import Recording, record as record_process
@@ -29,6 +30,10 @@ LOOK_EVERY = 0.5  # seconds between searches for new workers
 ACTORS_EVERY = 2.0  # the same for actors, which takes a call to the head node
 ACTORS_TRIES = 3  # a worker that none of this many calls lists is not an actor
 AT_ONCE = 16  # programs started or stopped concurrently on a node
+
+
+def _sudo() -> str:
+    return which("sudo") or "/usr/bin/sudo"
 
 
 def _command_line(pid: int) -> str:
@@ -112,7 +117,7 @@ class _SudoRecording:
                    repr(float(options["rate"])), *flags, "--pid", str(pid)]
         self._rate = float(options["rate"])
         self._said = tempfile.TemporaryFile()
-        self._process = subprocess.Popen(["sudo", "-n", "sh", "-c", self.SCRIPT, "sh", *command], stdin=subprocess.PIPE,
+        self._process = subprocess.Popen([_sudo(), "-n", "sh", "-c", self.SCRIPT, "sh", *command], stdin=subprocess.PIPE,
                                          stdout=subprocess.PIPE, stderr=self._said, start_new_session=True,
                                          bufsize=0)  # communicate() does not return buffered data
         assert self._process.stdout is not None
@@ -206,7 +211,7 @@ class _SpyglassAgent:
         """Whether sudo works without a password."""
         if self._sudo_works is None:
             try:
-                self._sudo_works = subprocess.run(["sudo", "-n", "true"], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                self._sudo_works = subprocess.run([_sudo(), "-n", "true"], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
                                                   stderr=subprocess.DEVNULL, timeout=10).returncode == 0
             except (OSError, subprocess.TimeoutExpired):
                 self._sudo_works = False
@@ -231,7 +236,7 @@ class _SpyglassAgent:
             done, events = _status.run(command, max(0.1, end - time.monotonic()))
             failure = error_event(events)
             if failure is not None and failure["code"] == "permission" and self._can_sudo():
-                again = self._run(["sudo", "-n"] + command, end)
+                again = self._run([_sudo(), "-n"] + command, end)
                 done = again if again.returncode == 0 else done
             if done.returncode == 0:
                 answer["json"] = zlib.compress(done.stdout, 1)

@@ -138,6 +138,19 @@ static pid_t target_pid(const struct record *rec)
     return e ? e->pid : 0;
 }
 
+/* A tree of many short-lived processes: forgets those whose threads the profile has merged. Best effort. */
+static void forget_merged(struct record *rec)
+{
+    const struct proc_info **used;
+    size_t n;
+
+    if (rec->profile->folded == rec->folded || profile_list_processes(rec->profile, &used, &n) < 0)
+        return;
+    rec->folded = rec->profile->folded;
+    process_node_unpin(&rec->tree.pinned, used, n);
+    free(used);
+}
+
 static bool tick(void *arg, uint64_t elapsed_ns)
 {
     struct record *rec = arg;
@@ -149,6 +162,7 @@ static bool tick(void *arg, uint64_t elapsed_ns)
                                      .elapsed = elapsed,
                                      .duration = rec->o->duration};
 
+    forget_merged(rec);
     if (signals_take_snapshot())
         take_snapshot(rec, elapsed_ns);
     progress_update(rec->progress, &counts, clock_now_ns());

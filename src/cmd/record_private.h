@@ -35,6 +35,7 @@ struct record {
     bool said_stalled;        /* printed that the output is not being read */
     pid_t announced_pid;      /* the child that was announced last */
     struct profile *profile;
+    uint64_t folded; /* profile->folded when processes were last forgotten */
     struct output_file *place;
     struct progress *progress;
     struct loop loop;

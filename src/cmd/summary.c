@@ -129,6 +129,15 @@ static void say_native_cpu(const struct account *a)
             percent, a->o->nonblocking ? "Replace --nonblocking with" : "Add");
 }
 
+static void say_folded(const struct account *a)
+{
+    const struct profile_options *o = &a->profile->options;
+
+    if (a->profile->folded && (o->threads || o->processes || o->timeline))
+        say(a, "There were too many threads: merged %llu with the fewest samples into [other threads]%s.",
+            (unsigned long long)a->profile->folded, o->processes ? " and [other processes]" : "");
+}
+
 void summary_write(const struct account *a)
 {
     const struct loop *l = a->loop;
@@ -158,6 +167,7 @@ void summary_write(const struct account *a)
     if (a->profile->pruned)
         say(a, "The profile exceeded its memory limit: folded %llu of the rarest calls into their callers (pruned).",
             (unsigned long long)a->profile->pruned);
+    say_folded(a);
     if (a->profile->coarsened)
         say(a, "The timeline exceeded its memory limit: merged adjacent samples %llu time(s).",
             (unsigned long long)a->profile->coarsened);

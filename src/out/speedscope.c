@@ -59,7 +59,7 @@ static int speedscope_write_name(const struct profile *p, const struct profile_t
 
     if (mem == NULL)
         return ERR_NOMEM;
-    if (p->options.processes)
+    if (p->options.processes && t->process->pid > 0)
         fprintf(mem, "Process %d ", (int)t->process->pid);
     if (t->os_thread_id > 0)
         fprintf(mem, "Thread %d", (int)t->os_thread_id);

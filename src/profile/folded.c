@@ -467,7 +467,7 @@ static int add_samples(struct folded *f, size_t n_roots, uint64_t count)
     p->nodes[node].self += count;
     p->samples += count;
     p->total += count;
-    return profile_enforce_limits(p);
+    return profile_enforce_tree_limits(p);
 }
 
 static bool too_many_samples(const struct profile *p, uint64_t count)

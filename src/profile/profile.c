@@ -9,6 +9,7 @@
 #include "base/err.h"
 #include "base/grow.h"
 #include "base/hash.h"
+#include "profile/fold.h"
 #include "profile/process_label.h"
 #include "profile/profile_private.h"
 #include "profile/prune.h"
@@ -18,8 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Ancestors of a process shown as roots. Also ends the walk if the parent links form a cycle. */
-#define PROFILE_MAX_ANCESTORS 64
+#define FOLD_SHARE 4 /* of max_threads, one part in this many is kept; as many threads may stand for the others */
 
 int profile_child(struct profile *p, uint32_t parent, uint32_t frame, uint32_t *ret_node)
 {
@@ -60,9 +60,17 @@ int profile_frame_append(struct profile *p, const struct profile_frame *frame, u
     return 0;
 }
 
+uint64_t profile_frame_hash(const struct profile_frame *frame)
+{
+    if (frame->process != NULL)
+        return hash_mix((uintptr_t)frame->process->command, (uint32_t)frame->process->pid);
+    return hash_mix((uintptr_t)frame->func, (uint32_t)frame->line);
+}
+
 static int profile_frame_intern(struct profile *p, const struct func *func, int line, uint32_t *ret_frame)
 {
-    uint64_t hash = hash_mix((uintptr_t)func, (uint32_t)line);
+    struct profile_frame frame = {.func = func, .line = line};
+    uint64_t hash = profile_frame_hash(&frame);
     uint32_t id;
     size_t step = 0;
 
@@ -71,14 +79,14 @@ static int profile_frame_intern(struct profile *p, const struct func *func, int 
             *ret_frame = id;
             return 0;
         }
-    return profile_frame_append(p, &(struct profile_frame){.func = func, .line = line}, hash, true, ret_frame);
+    return profile_frame_append(p, &frame, hash, true, ret_frame);
 }
 
 static int profile_frame_process(struct profile *p, const struct proc_info *process, uint32_t *ret_frame)
 {
-    uint64_t hash = hash_mix((uintptr_t)process->command, (uint32_t)process->pid);
-    uint32_t id;
     struct profile_frame frame = {.process = process};
+    uint64_t hash = profile_frame_hash(&frame);
+    uint32_t id;
     char *command;
     size_t step = 0;
     int r;
@@ -198,10 +206,17 @@ static int profile_thread_rename(struct profile *p, struct profile_thread *t, co
 }
 
 /* The pthread_t identifies a thread only if its kernel thread is unknown: a thread that runs no Python has none. */
+uint64_t profile_thread_hash(const struct profile_thread *t)
+{
+    uint64_t ids = (uint64_t)(uint32_t)t->process->pid << 32 | (uint32_t)t->os_thread_id;
+
+    return hash_mix(ids, t->os_thread_id ? 0 : t->thread_id);
+}
+
 static int profile_thread_find(struct profile *p, const struct trace *trace, struct profile_thread **ret_thread)
 {
-    uint64_t ids = (uint64_t)(uint32_t)trace->process->pid << 32 | (uint32_t)trace->os_thread_id;
-    uint64_t hash = hash_mix(ids, trace->os_thread_id ? 0 : trace->thread_id);
+    uint64_t hash = profile_thread_hash(&(struct profile_thread){
+        .process = trace->process, .os_thread_id = trace->os_thread_id, .thread_id = trace->thread_id});
     uint32_t id;
     size_t step = 0;
     int r;
@@ -209,7 +224,7 @@ static int profile_thread_find(struct profile *p, const struct trace *trace, str
     while ((id = hash_table_next(&p->index->threads, hash, &step)) != HASH_TABLE_NONE) {
         struct profile_thread *t = &p->threads[id];
 
-        if (t->process->pid == trace->process->pid && t->process->command == trace->process->command &&
+        if (!t->is_other && t->process->pid == trace->process->pid && t->process->command == trace->process->command &&
             t->os_thread_id == trace->os_thread_id && (t->os_thread_id || t->thread_id == trace->thread_id))
             break;
     }
@@ -370,16 +385,28 @@ static bool has_too_many_spans(const struct profile *p)
     return p->n_spans > (p->options.max_spans ? p->options.max_spans : PROFILE_MAX_SPANS);
 }
 
-bool profile_is_full(const struct profile *p)
+static size_t max_threads(const struct profile *p)
 {
-    return has_too_many_nodes(p) || has_too_many_spans(p);
+    return p->options.max_threads ? p->options.max_threads : PROFILE_MAX_THREADS;
 }
 
-int profile_enforce_limits(struct profile *p)
+bool profile_is_full(const struct profile *p)
+{
+    return has_too_many_nodes(p) || has_too_many_spans(p) || p->n_threads > max_threads(p);
+}
+
+int profile_enforce_tree_limits(struct profile *p)
 {
     if (has_too_many_spans(p))
         profile_coarsen(p);
     return has_too_many_nodes(p) ? profile_prune(p) : 0;
+}
+
+int profile_enforce_limits(struct profile *p)
+{
+    int r = profile_enforce_tree_limits(p);
+
+    return r < 0 || p->n_threads <= max_threads(p) ? r : fold_threads(p, max_threads(p) / FOLD_SHARE);
 }
 
 int profile_shrink(struct profile *p)
@@ -480,8 +507,35 @@ int profile_add(struct profile *p, const struct trace *trace, uint64_t time_ns)
     if (r < 0)
         return r;
     p->nodes[node].self += value;
+    thread->total += value;
     p->total += value;
     p->samples++;
+    return 0;
+}
+
+static int compare_addresses(const void *a, const void *b)
+{
+    uintptr_t x = (uintptr_t) * (const struct proc_info *const *)a,
+              y = (uintptr_t) * (const struct proc_info *const *)b;
+
+    return (x > y) - (x < y);
+}
+
+int profile_list_processes(const struct profile *p, const struct proc_info ***ret, size_t *ret_n)
+{
+    const struct proc_info **list = calloc(p->n_threads + p->n_frames + 1, sizeof(struct proc_info *));
+    size_t n = 0;
+
+    if (list == NULL)
+        return ERR_NOMEM;
+    for (size_t i = 0; i < p->n_threads; i++)
+        list[n++] = p->threads[i].process;
+    for (size_t i = 0; i < p->n_frames; i++)
+        if (p->frames[i].process != NULL)
+            list[n++] = p->frames[i].process;
+    qsort(list, n, sizeof(*list), compare_addresses);
+    *ret = list;
+    *ret_n = n;
     return 0;
 }
 

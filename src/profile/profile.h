@@ -12,9 +12,10 @@
 
 #include "sample/trace.h"
 
-/* With these limits, a profile uses at most about 150 MB. */
-#define PROFILE_MAX_NODES 1500000
-#define PROFILE_MAX_SPANS 2500000
+/* With these limits, a profile uses at most about 200 MB. */
+#define PROFILE_MAX_NODES   1500000
+#define PROFILE_MAX_SPANS   2500000
+#define PROFILE_MAX_THREADS 30000
 
 struct profile_options {
     uint64_t interval_ns; /* nominal sampling interval */
@@ -27,6 +28,7 @@ struct profile_options {
     bool timeline;        /* keep the order of samples, for speedscope and chrometrace */
     size_t max_nodes;     /* 0 means PROFILE_MAX_NODES */
     size_t max_spans;     /* 0 means PROFILE_MAX_SPANS */
+    size_t max_threads;   /* 0 means PROFILE_MAX_THREADS */
 };
 
 /* Frame `frame` called from node `parent`, which always has a lower index. Node 0 is the root. */
@@ -42,6 +44,7 @@ struct profile_frame {
     int line;
     char *label;                     /* `process 1:"cmd"`, `thread (2): name` */
     const struct proc_info *process; /* set for the root of a process */
+    bool is_other;                   /* the root of threads or processes that were merged (fold.h) */
 };
 
 /* Equal samples of one thread in a row. Times are since the start of the recording. */
@@ -59,6 +62,8 @@ struct profile_thread {
     pid_t os_thread_id;
     const char *name; /* the latest name, or NULL if unknown; the kernel's only if Python has none */
     bool is_kernel_name;
+    bool is_other;  /* threads that were merged (fold.h); it has no root */
+    uint64_t total; /* its samples, or nanoseconds */
     uint32_t root;  /* the node above its outermost frames */
     uint32_t frame; /* with options.threads: the frame of its synthetic root */
     struct profile_span *spans;
@@ -78,6 +83,7 @@ struct profile {
     uint64_t duration_ns; /* of the recording; the caller sets it before a format writes */
     uint64_t pruned;      /* nodes merged into their callers to stay within max_nodes */
     uint64_t coarsened;   /* times the timeline was halved to stay within max_spans */
+    uint64_t folded;      /* threads merged to stay within max_threads */
     size_t n_spans;       /* of all threads */
     struct profile_index *index;
 };
@@ -92,13 +98,17 @@ const struct known_keys *profile_known_keys(const struct profile *p);
  * trace has no frames and its key is unknown (see profile_knows). */
 int profile_add(struct profile *p, const struct trace *trace, uint64_t time_ns);
 
-/* True if the tree or the timeline exceeds its limit: call profile_enforce_limits, which takes long. */
+/* True if the tree, the timeline or the number of threads exceeds its limit: call profile_enforce_limits, which takes long. */
 bool profile_is_full(const struct profile *p);
-/* Shrinks the tree and the timeline if they exceed their limits. Renumbers all nodes but 0. Returns 0 or ERR_NOMEM. */
+/* Shrinks what exceeds its limit. Renumbers all nodes but 0. Returns 0 or ERR_NOMEM. */
 int profile_enforce_limits(struct profile *p);
 
 /* Adds CPU time that belongs to no stack, as a root of its own. 0 or ERR_NOMEM. */
 int profile_add_unattributed(struct profile *p, uint64_t ns);
+
+/* The processes that the profile refers to, sorted by address; their ancestors may be missing. The caller frees *ret. Returns 0
+ * or ERR_NOMEM. */
+int profile_list_processes(const struct profile *p, const struct proc_info ***ret, size_t *ret_n);
 
 /* Halves the numbers of nodes and spans: merges the rarest calls into their callers and neighbouring spans into one.
  * Returns 0 or ERR_NOMEM. */

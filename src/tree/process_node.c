@@ -62,6 +62,28 @@ void process_node_free_all(struct process_node **all)
     }
 }
 
+static int compare_info(const void *key, const void *item)
+{
+    uintptr_t x = (uintptr_t)key, y = (uintptr_t) * (const struct proc_info *const *)item;
+
+    return (x > y) - (x < y);
+}
+
+void process_node_unpin(struct process_node **all, const struct proc_info *const *used, size_t n)
+{
+    while (*all) {
+        struct process_node *node = *all;
+
+        if (bsearch(&node->info, used, n, sizeof(*used), compare_info)) {
+            all = &node->previous;
+            continue;
+        }
+        *all = node->previous;
+        node->pinned = false;
+        process_node_release(node);
+    }
+}
+
 int process_node_read_command(struct process_node *node)
 {
     char *command;

@@ -29,6 +29,8 @@ struct process_node *process_node_release(struct process_node *node);
  * pinned nodes. */
 void process_node_pin(struct process_node *node, struct process_node **all);
 void process_node_free_all(struct process_node **all);
+/* Unpins the nodes whose info is not among the `n` at `used`, which are sorted by address. */
+void process_node_unpin(struct process_node **all, const struct proc_info *const *used, size_t n);
 
 /* Reads the current command line from /proc. 0 or ERR_NOMEM. */
 int process_node_read_command(struct process_node *node);

@@ -165,6 +165,32 @@ static void test_process_node(void)
     CHECK(all == NULL && process_node_release(NULL) == NULL);
 }
 
+/* Only those that are still used stay, with their ancestors. */
+static void test_process_node_unpin(void)
+{
+    struct process_node *all = NULL, *root = process_node_new(NULL, 1), *nodes[4];
+    const struct proc_info *used[1];
+
+    for (int i = 0; i < 4; i++) {
+        nodes[i] = process_node_new(root, 2 + i);
+        process_node_pin(nodes[i], &all);
+    }
+    process_node_release(root);
+    process_node_release(nodes[1]); /* 1 and 2 have exited */
+    process_node_release(nodes[2]);
+    used[0] = &nodes[2]->info;
+    process_node_unpin(&all, used, 1);
+    CHECK(all == nodes[2] && all->previous == NULL && all->pinned);
+    CHECK(!nodes[0]->pinned && nodes[0]->refs == 1);
+    CHECK_INT(root->refs, 3);
+    process_node_pin(nodes[0], &all);
+    CHECK(all == nodes[0] && all->previous == nodes[2]);
+    process_node_unpin(&all, NULL, 0);
+    CHECK(all == NULL);
+    process_node_release(nodes[0]);
+    process_node_release(nodes[3]);
+}
+
 static void test_process_node_command(void)
 {
     struct process_node *node = process_node_new(NULL, getpid());
@@ -355,6 +381,7 @@ int main(int argc, char **argv)
     TEST_RUN(test_new_pids_wraparound);
     TEST_RUN(test_proc_connector);
     TEST_RUN(test_process_node);
+    TEST_RUN(test_process_node_unpin);
     TEST_RUN(test_process_node_command);
     TEST_RUN(test_image);
     TEST_RUN(test_cpu);
