@@ -53,6 +53,8 @@ static void on_signal(int sig, siginfo_t *info, void *context)
     int error = errno;
 
     (void)context;
+    if (info->si_code == SI_TIMER) /* pause/hold_guard_linux.c */
+        return;
     if (sig == SIGUSR1) {
         atomic_store(&snapshot_asked, true);
         return;

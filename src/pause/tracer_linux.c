@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/log.h"
+#include "pause/hold_guard.h"
 #include "target/proc.h"
 #include "target/setuid_guard.h"
 
@@ -163,13 +164,18 @@ static int seize(pid_t tid, uint64_t timeout_ns)
     return 0;
 }
 
-int tracer_attach(struct tracer *s, pid_t tid, uint64_t timeout_ns, bool same_core)
+/* Nothing may be attached without the guard. */
+static void end_guard(const struct tracer *s)
+{
+    if (!s->attached && !s->n_late)
+        hold_guard_end();
+}
+
+static int attach(struct tracer *s, pid_t tid, uint64_t timeout_ns, bool same_core)
 {
     bool by_setuid = false;
     int r;
 
-    if (late_has(s, tid) || s->n_late == TRACER_LATE_MAX)
-        return ERR_STOP;
     r = seize(tid, timeout_ns);
     if (r == ERR_STOP)
         return r;
@@ -192,6 +198,18 @@ int tracer_attach(struct tracer *s, pid_t tid, uint64_t timeout_ns, bool same_co
     return r;
 }
 
+int tracer_attach(struct tracer *s, pid_t tid, uint64_t timeout_ns, bool same_core)
+{
+    int r;
+
+    if (late_has(s, tid) || s->n_late == TRACER_LATE_MAX)
+        return ERR_STOP;
+    hold_guard_begin();
+    r = attach(s, tid, timeout_ns, same_core);
+    end_guard(s);
+    return r;
+}
+
 void tracer_detach(struct tracer *s)
 {
     if (!s->attached)
@@ -200,6 +218,7 @@ void tracer_detach(struct tracer *s)
     ptrace(PTRACE_DETACH, s->attached, 0, (void *)(uintptr_t)s->signal);
     s->last_ns = clock_now_ns() - s->attached_at_ns;
     s->attached = 0;
+    end_guard(s);
 }
 
 int tracer_regs(const struct tracer *s, struct regs *ret, uint64_t *ret_base)
@@ -218,6 +237,8 @@ int tracer_regs(const struct tracer *s, struct regs *ret, uint64_t *ret_base)
 
 void tracer_sweep(struct tracer *s)
 {
+    if (!s->n_late)
+        return;
     for (size_t i = 0; i < s->n_late;) {
         pid_t tid = s->late[i];
         int status;
@@ -231,6 +252,7 @@ void tracer_sweep(struct tracer *s)
             ptrace(PTRACE_DETACH, tid, 0, (void *)(uintptr_t)s->signal);
         s->late[i] = s->late[--s->n_late];
     }
+    end_guard(s);
 }
 
 void tracer_settle(struct tracer *s, uint64_t timeout_ns)

@@ -2,6 +2,7 @@
 them."""
 import os
 import pathlib
+import random
 import re
 import shutil
 import signal
@@ -9,9 +10,9 @@ import subprocess
 import time
 
 import pytest
-from processes import at_rest, process_state, task_states
+from processes import at_rest, process_state, run_seconds, task_states
 from profiles import Recording, raw_stacks, record_enough, seen, some_samples
-from program import SANITIZED, SPYGLASS, WAIT, clean_env, finish, run, wait_until
+from program import SANITIZED, SPYGLASS, TARGETS, WAIT, clean_env, finish, run, wait_until
 from pythons import DEBIAN
 from stacks import check_json, compare, parse_json, parse_text
 
@@ -218,3 +219,22 @@ def test_main_thread_exited(launch, python, tmp_path):
         text = run("dump", "--pid", target.pid, *flags).check().out
         assert "works (" in text and str(target.pid) in text.split("\n")[0], text
     record_enough(seen("after"), "--pid", target.pid, "-f", "raw", out=tmp_path / "y")
+
+
+def test_profiler_stopped(launch, tmp_path):
+    """SIGSTOP for spyglass, at any moment, does not leave a thread of the target held by ptrace: it goes on."""
+    subprocess.run(["gcc", "-O1", "-o", tmp_path / "deny", TARGETS / "deny.c"], check=True)
+    target = launch([*DEBIAN.command, "-c", "import os\nos.write(1, b'{}\\n')\nwhile True: sum(range(1000))"])
+    recording = Recording(tmp_path / "x", "--pid", target.pid, "-f", "raw", "-r", 2000, "--verbose",
+                          wrapper=[tmp_path / "deny", "EPERM:sched_setaffinity", "--"])
+    recording.until(some_samples)
+    moments = random.Random(1)
+    for _ in range(FEW_OR_MANY * 5):
+        recording.send(signal.SIGSTOP)
+        before = run_seconds(target.pid)
+        wait_until(lambda: run_seconds(target.pid) > before + 0.001, "the target to go on")
+        recording.send(signal.SIGCONT)
+        time.sleep(moments.uniform(0, 0.003))
+    recording.stop()
+    assert int(re.search(r"ptrace (\d+)", recording.result.messages).group(1)) > 0, recording.result
+    assert "t" not in task_states(target.pid)
