@@ -74,7 +74,7 @@ void process_node_unpin(struct process_node **all, const struct proc_info *const
     while (*all) {
         struct process_node *node = *all;
 
-        if (bsearch(&node->info, used, n, sizeof(*used), compare_info)) {
+        if (n && bsearch(&node->info, used, n, sizeof(*used), compare_info)) {
             all = &node->previous;
             continue;
         }

@@ -26,20 +26,21 @@ static bool is_setuid;           /* in the guard */
 static void (*after_open)(void); /* once, after "mem" was opened */
 static int go[2], gone[2];       /* pipes: the target may call exec; it has done so */
 
-/* The kernel puts the auxiliary vector after the environment. */
-unsigned long getauxval(unsigned long type)
+/* A sanitizer calls this before it is ready itself, and before there is `environ`. */
+__attribute__((no_sanitize("address", "undefined"))) unsigned long getauxval(unsigned long type)
 {
-    char **end = environ;
-    const Elf64_auxv_t *aux;
+    Elf64_auxv_t aux = {0};
+    unsigned long value = 0;
+    int fd;
 
     if (type == AT_SECURE)
         return is_setuid;
-    while (*end)
-        end++;
-    for (aux = (const void *)(end + 1); aux->a_type != AT_NULL; aux++)
-        if (aux->a_type == type)
-            return aux->a_un.a_val;
-    return 0;
+    fd = (int)syscall(SYS_open, "/proc/self/auxv", O_RDONLY);
+    while (syscall(SYS_read, fd, &aux, sizeof(aux)) == sizeof(aux) && aux.a_type != AT_NULL)
+        if (aux.a_type == type)
+            value = aux.a_un.a_val;
+    syscall(SYS_close, fd);
+    return value;
 }
 
 int openat(int dir, const char *path, int flags, ...)
