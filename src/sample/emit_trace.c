@@ -9,6 +9,8 @@
 #include "sample/wait_state.h"
 
 #define CONTENDED_TICKS 64
+#define YOUNG_NS        (100 * NS_PER_MS) /* of CPU time */
+#define UNSEEN_TICKS    4                 /* one stack stands for no more than this many */
 
 static const struct func *func_of(struct process *p, const struct code *code)
 {
@@ -41,15 +43,16 @@ static struct trace trace_of(const struct process *p, const struct sampled_threa
 }
 
 /*
- * The CPU time of threads that have come and gone unseen, which the first stack of a new thread stands for as well: a server
- * with a thread per request has many threads that live shorter than an interval, and only some of them are read. One stack stands
- * for one tick at most.
+ * The CPU time of threads that have come and gone unseen, which the stacks of young threads stand for as well: a server with a
+ * thread per request has many threads that live shorter than an interval, and only some of them are read. It goes to all stacks
+ * of a young thread, not only to the first, or the beginning of the threads' work would count too much.
  */
 static uint64_t unseen_ns(const struct process *p, const struct time_parts *parts)
 {
     uint64_t used_ns = native_cpu_python_ns(p), known_ns = p->accounted_ns + parts->run_ns + parts->lost_ns;
     uint64_t unseen = used_ns > known_ns ? used_ns - known_ns : 0;
-    uint64_t room = p->sampler->tick_ns > parts->run_ns ? p->sampler->tick_ns - parts->run_ns : 0;
+    uint64_t limit_ns = UNSEEN_TICKS * p->sampler->limit_ns;
+    uint64_t room = limit_ns > parts->run_ns ? limit_ns - parts->run_ns : 0;
 
     return unseen < room ? unseen : room;
 }
@@ -61,20 +64,19 @@ static struct time_parts take_time(struct process *p, struct sampled_thread *th)
     struct sched_stats stats = th->os.stats;
     struct time_parts parts;
     uint64_t now = clock_now_ns();
-    bool is_first;
+    bool is_young, competes;
 
     /* A thread that was asleep or kept off its core has not run since th->os.stats. */
     if (!th->os.tid || !th->time.is_known || (!th->last.off_cpu && task_sched_stats(&th->os.task, &stats) < 0))
         return (struct time_parts){.elapsed_ns = s->tick_ns, .run_ns = s->tick_ns};
-    if (thread_time_competes(&th->time, &stats)) {
+    is_young = th->time.is_new || (th->time.is_recorded && stats.run_ns < YOUNG_NS);
+    competes = thread_time_competes(&th->time, &stats);
+    if (competes)
         s->contended = CONTENDED_TICKS;
-        if (s->options.mode == SAMPLER_CPU &&
-            !th->last.on_cpu) /* its time goes to the next stack that is read while it runs */
-            return (struct time_parts){0};
-    }
-    is_first = th->time.is_new;
-    parts = thread_time_take(&th->time, &stats, th->last.has_stack, now, s->tick_ns);
-    if (is_first && s->options.mode == SAMPLER_CPU)
+    if (s->options.mode == SAMPLER_CPU && (competes || is_young) && !th->last.on_cpu)
+        return (struct time_parts){0}; /* its time goes to the next stack that is read while it runs */
+    parts = thread_time_take(&th->time, &stats, th->last.has_stack, now, s->limit_ns);
+    if (is_young && s->options.mode == SAMPLER_CPU && p->stack.frames.n)
         parts.run_ns += unseen_ns(p, &parts);
     p->accounted_ns += parts.run_ns + parts.lost_ns;
     s->lost_ns += parts.lost_ns;

@@ -263,6 +263,7 @@ static uint64_t next_tick(struct loop *l, uint64_t due)
         }
         s->tick_ns = next - due;
     }
+    s->limit_ns = s->tick_ns > interval_ns ? s->tick_ns : interval_ns;
     l->missed += skipped;
     s->contended -= s->contended > 0;
     return next;
@@ -348,7 +349,7 @@ int loop_run(struct loop *l)
     l->held_ns = l->interval_ns;
     l->cpus = (uint64_t)sysconf(_SC_NPROCESSORS_ONLN);
     l->python_seen_ns = start;
-    l->tree->sampler->tick_ns = l->interval_ns;
+    l->tree->sampler->tick_ns = l->tree->sampler->limit_ns = l->interval_ns;
     clock_set_min_timer_slack();
     cpu_affinity_use_short_slice();
     use_realtime_if_late(l);

@@ -63,6 +63,7 @@ struct sampler {
     /* State. */
     struct task self;            /* the sampling thread */
     uint64_t tick_ns;            /* time that the current tick stands for */
+    uint64_t limit_ns;           /* the most CPU time that the first stack of a thread stands for */
     unsigned contended;          /* threads compete for cores, or did so this many ticks ago, counted down */
     uint64_t since_ticks;        /* when the session began, in clock ticks since boot */
     unsigned gil_looks;          /* at threads that may be about to wait for the GIL; bounded */

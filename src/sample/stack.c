@@ -357,7 +357,7 @@ static bool was_on_cpu(const struct stack_source *src, struct sampled_thread *th
     if (p->method == PAUSE_UNPAUSED && (task_look(&th->os.task, &look) < 0 || look.cpu != cpu_affinity_current()))
         return task_sched_stats(&th->os.task, &stats) < 0 || stats.run_count > run.switches;
     return task_last_run(&s->self, &own) < 0 ||
-           run.charged_ns + (clock_now_ns() - p->since_ns) + SWITCH_NS >= own.charged_ns;
+           run.charged_ns + (clock_now_ns() - s->pauser.affinity.since_ns) + SWITCH_NS >= own.charged_ns;
 }
 
 /* Reads the stack of a paused thread, ends the pause, and returns ERR_TORN if the thread may have run in between. */

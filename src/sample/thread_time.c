@@ -15,7 +15,8 @@ void thread_time_begin(struct thread_time *t, struct task *task, bool during_rec
     struct sched_stats stats = {0};
     bool is_known = task_sched_stats(task, &stats) == 0;
 
-    *t = (struct thread_time){.is_known = is_known, .is_new = during_recording, .at_ns = now_ns};
+    *t = (struct thread_time){
+        .is_known = is_known, .is_new = during_recording, .is_recorded = during_recording, .at_ns = now_ns};
     if (!during_recording) {
         t->run_ns = stats.run_ns;
         t->core_wait_ns = stats.wait_ns;
@@ -45,7 +46,7 @@ bool thread_time_competes(struct thread_time *t, const struct sched_stats *stats
 }
 
 struct time_parts thread_time_take(struct thread_time *t, const struct sched_stats *stats, bool is_exact,
-                                   uint64_t now_ns, uint64_t tick_ns)
+                                   uint64_t now_ns, uint64_t limit_ns)
 {
     struct time_parts parts = {.elapsed_ns = minus(now_ns, t->at_ns),
                                .run_ns = thread_time_left(t, stats),
@@ -59,9 +60,9 @@ struct time_parts thread_time_take(struct thread_time *t, const struct sched_sta
     t->run_ns += parts.run_ns;
     t->core_wait_ns = stats->wait_ns > t->core_wait_ns ? stats->wait_ns : t->core_wait_ns;
     t->at_ns = now_ns;
-    if (t->is_new && parts.run_ns > tick_ns) {
-        parts.lost_ns = t->was_elsewhere ? 0 : parts.run_ns - tick_ns;
-        parts.run_ns = tick_ns;
+    if (t->is_new && parts.run_ns > limit_ns) {
+        parts.lost_ns = t->was_elsewhere ? 0 : parts.run_ns - limit_ns;
+        parts.run_ns = limit_ns;
     }
     t->is_new = false;
     return parts;

@@ -11,6 +11,7 @@
 struct thread_time {
     bool is_known;                 /* false: the kernel has no schedstat */
     bool is_new;                   /* no stack has been attributed yet */
+    bool is_recorded;              /* the thread started during the recording */
     bool was_elsewhere;            /* before that, it ran for a while without Python */
     uint64_t run_ns, core_wait_ns; /* of sched_stats */
     uint64_t at_ns;                /* on the clock of clock_now_ns() */
@@ -36,10 +37,10 @@ bool thread_time_competes(struct thread_time *t, const struct sched_stats *stats
 /*
  * Takes the time since the last call. `stats` are current; they are exact if the thread has been descheduled since it last
  * ran. While it runs on another CPU, they can be as old as the kernel's last timer tick, so that the thread is given the
- * time that has passed, and the error is made up for later. `tick_ns`: what one sample stands for.
+ * time that has passed, and the error is made up for later. `limit_ns`: the most that the first stack can stand for.
  */
 struct time_parts thread_time_take(struct thread_time *t, const struct sched_stats *stats, bool is_exact,
-                                   uint64_t now_ns, uint64_t tick_ns);
+                                   uint64_t now_ns, uint64_t limit_ns);
 
 /* CPU time that has not been taken. */
 uint64_t thread_time_left(const struct thread_time *t, const struct sched_stats *stats);

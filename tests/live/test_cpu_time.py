@@ -77,7 +77,7 @@ def little(): spin(0.001)
 def job():
     much()
     little()
-while time.process_time() < 3:
+while time.process_time() < %d:
     t = threading.Thread(target=job)
     t.start()
     t.join()
@@ -88,10 +88,22 @@ def test_short_threads(tmp_path):
     """A server with a thread per request: the threads that are read stand for those that are not. Each used to count only for
     its own CPU time, so that most of the time belonged to no stack, and the end of each thread counted too much."""
     out = tmp_path / "out.json"
-    result = run("record", "-r", 100, "-o", out, "--", *DEBIAN.command, "-c", SHORT_THREADS).check()
+    result = run("record", "-r", 100, "-o", out, "--", *DEBIAN.command, "-c", SHORT_THREADS % 3).check()
     functions, _ = read_speedscope(out.read_text())
-    assert float(re.search(r"([\d.]+)% attributed", result.messages).group(1)) > 70, result
-    assert 0.62 < functions["much"] / (functions["much"] + functions["little"]) < 0.88, functions
+    assert float(re.search(r"([\d.]+)% attributed", result.messages).group(1)) > 60, result
+    assert functions["much"] > functions["little"] > 0, functions
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("n", [0, 4])
+def test_short_threads_shares(tmp_path, n):
+    """Where threads compete for cores, the first stack of each thread used to count most, so that much was at 80 to 90%. About
+    600 samples of different weights: the standard deviation is 3 points."""
+    out = tmp_path / "out.json"
+    with busy_machine(n):
+        run("record", "-r", 100, "-o", out, "--", *DEBIAN.command, "-c", SHORT_THREADS % 6).check()
+    functions, _ = read_speedscope(out.read_text())
+    assert 0.63 < functions["much"] / (functions["much"] + functions["little"]) < 0.87, functions
 
 
 # 3 ms of one function, 1 ms of another, and a nap, until it has used 5 s of CPU time.
