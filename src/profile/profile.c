@@ -237,28 +237,29 @@ static int profile_thread_find(struct profile *p, const struct trace *trace, str
     return profile_thread_rename(p, *ret_thread, trace);
 }
 
-bool profile_is_contiguous(const struct profile *p, uint64_t end_ns, uint64_t time_ns)
-{
-    return time_ns <= end_ns + p->options.interval_ns / 2;
-}
-
 static uint64_t profile_weight(const struct profile *p, const struct trace *trace)
 {
     return trace->weight_ns > 0 ? trace->weight_ns : p->options.interval_ns;
 }
 
-/* A tick that comes late stands for the time before it as well, so a gap is filled if only the sampler was late. */
+static bool is_unbroken(const struct profile *p, const struct profile_span *last, const struct trace *trace,
+                        uint64_t time_ns)
+{
+    if (trace->order != TRACE_BY_TIME)
+        return trace->order == TRACE_FOLLOWS;
+    return time_ns <= last->end_ns + p->options.interval_ns / 2;
+}
+
 static int profile_span_add(struct profile *p, struct profile_thread *t, uint32_t node, const struct trace *trace,
                             uint64_t time_ns)
 {
     struct profile_span *last = t->n_spans > 0 ? &t->spans[t->n_spans - 1] : NULL;
     uint64_t interval = p->options.interval_ns, weight = profile_weight(p, trace);
-    uint64_t late_ns = trace->tick_ns > interval ? trace->tick_ns - interval : 0;
+    bool unbroken = last != NULL && is_unbroken(p, last, trace, time_ns);
 
-    if (last != NULL && time_ns > last->end_ns && profile_is_contiguous(p, last->end_ns + late_ns, time_ns))
+    if (unbroken && time_ns > last->end_ns)
         last->end_ns = time_ns;
-    if (last != NULL && last->node == node && last->count < UINT32_MAX &&
-        profile_is_contiguous(p, last->end_ns, time_ns)) {
+    if (unbroken && last->node == node && last->count < UINT32_MAX) {
         last->count++;
         last->weight_ns += weight;
         last->end_ns = time_ns + interval > last->end_ns ? time_ns + interval : last->end_ns;

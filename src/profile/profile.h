@@ -50,7 +50,7 @@ struct profile_frame {
 /* Equal samples of one thread in a row. Times are since the start of the recording. */
 struct profile_span {
     uint64_t time_ns;
-    uint64_t end_ns;    /* up to when the last of them stands for the stack */
+    uint64_t end_ns; /* up to when the last of them stands for the stack; the next span begins then, or after a gap */
     uint64_t weight_ns; /* what they count for together */
     uint32_t node;
     uint32_t count;
@@ -113,9 +113,6 @@ int profile_list_processes(const struct profile *p, const struct proc_info ***re
 /* Halves the numbers of nodes and spans: merges the rarest calls into their callers and neighbouring spans into one.
  * Returns 0 or ERR_NOMEM. */
 int profile_shrink(struct profile *p);
-
-/* True if no sample is missing between one that stands for its stack up to `end_ns` and the next at `time_ns`. */
-bool profile_is_contiguous(const struct profile *p, uint64_t end_ns, uint64_t time_ns);
 
 /* The nodes from the root to a node, root first, without synthetic roots. Initialize to zero; may be reused. */
 struct profile_path {

@@ -96,16 +96,32 @@ void emit_lost(struct process *p, struct sampled_thread *th)
     p->accounted_ns += lost_ns;
 }
 
-static int emit_part(struct process *p, struct trace *trace, enum trace_state state, uint64_t ns, process_sink sink,
-                     void *arg)
+static bool was_shown(const struct process *p, const struct sampled_thread *th)
 {
-    if (!ns && p->sampler->options.mode != SAMPLER_COUNT) {
+    return th->shown && th->shown + 1 >= p->looks;
+}
+
+void emit_unknown(const struct process *p, struct sampled_thread *th)
+{
+    if (was_shown(p, th))
+        th->shown = p->looks;
+}
+
+static int emit_part(struct process *p, struct sampled_thread *th, struct trace *trace, enum trace_state state,
+                     uint64_t ns, process_sink sink, void *arg)
+{
+    enum sampler_mode mode = p->sampler->options.mode;
+
+    if (!ns && mode != SAMPLER_COUNT) {
         p->sampler->unweighted++;
+        if (mode == SAMPLER_CPU && th->last.on_cpu) /* too short to measure */
+            emit_unknown(p, th);
         return 0;
     }
+    trace->order = was_shown(p, th) ? TRACE_FOLLOWS : TRACE_AFTER_GAP;
+    th->shown = p->looks;
     trace->state = state;
     trace->weight_ns = ns;
-    trace->tick_ns = p->sampler->tick_ns;
     p->sampler->stacks++;
     p->sampler->unsure += trace->unsure;
     return sink(trace, arg);
@@ -142,21 +158,21 @@ static int emit(struct process *p, struct sampled_thread *th, struct trace *trac
     switch (s->options.mode) {
     case SAMPLER_CPU:
         *(trace->n_frames ? &s->attributed_ns : &s->lost_ns) += parts->run_ns;
-        return emit_part(p, trace, TRACE_RUNNING, parts->run_ns, sink, arg);
+        return emit_part(p, th, trace, TRACE_RUNNING, parts->run_ns, sink, arg);
     case SAMPLER_WALL:
         if (!trace->active)
-            return emit_part(p, trace, coarse_state(th->last.state), parts->elapsed_ns, sink, arg);
-        r = emit_part(p, trace, TRACE_RUNNING, parts->elapsed_ns - core, sink, arg);
-        return r == 0 ? emit_part(p, trace, TRACE_WAITING_FOR_CORE, core, sink, arg) : r;
+            return emit_part(p, th, trace, coarse_state(th->last.state), parts->elapsed_ns, sink, arg);
+        r = emit_part(p, th, trace, TRACE_RUNNING, parts->elapsed_ns - core, sink, arg);
+        return r == 0 ? emit_part(p, th, trace, TRACE_WAITING_FOR_CORE, core, sink, arg) : r;
     case SAMPLER_WAIT:
         if (!trace->active)
-            return emit_part(p, trace, th->last.state, parts->elapsed_ns, sink, arg);
-        return emit_part(p, trace, TRACE_WAITING_FOR_CORE, core, sink, arg);
+            return emit_part(p, th, trace, th->last.state, parts->elapsed_ns, sink, arg);
+        return emit_part(p, th, trace, TRACE_WAITING_FOR_CORE, core, sink, arg);
     case SAMPLER_COUNT:
     case SAMPLER_GIL:
         break;
     }
-    return emit_part(p, trace, TRACE_RUNNING, s->tick_ns, sink, arg);
+    return emit_part(p, th, trace, TRACE_RUNNING, s->tick_ns, sink, arg);
 }
 
 /* Replaces the innermost frames of an unpaused stack, which differed between the two reads. */

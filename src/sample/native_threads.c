@@ -137,6 +137,8 @@ static int sample_native_thread(struct process *p, struct sampled_thread *th, pr
         p->sampler->idle++;
     if (r == 0 && p->native.captured && process_has_pid(p))
         return emit_stack(p, th, p->stack.active, sink, arg);
+    if (r != STACK_IDLE)
+        emit_unknown(p, th);
     return r == ERR_NOMEM ? r : 0;
 }
 

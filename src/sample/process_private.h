@@ -49,6 +49,7 @@ struct process {
     uint64_t detected_ns;
     uint64_t listed_ns; /* when the threads were listed; 0: list them again */
     struct running_threads running;
+    uint64_t looks;            /* samples for which the threads were listed and looked at */
     uint64_t now_ns;           /* start of this sample */
     uint64_t heads_checked_ns; /* when the heads of the thread lists were last checked for new threads */
     bool listed_after;         /* the threads were listed again after this sample had read them */
@@ -71,6 +72,9 @@ int emit_stack(struct process *p, struct sampled_thread *th, bool active, proces
 
 /* Counts the CPU time of a thread since its last stack as lost: its stack cannot be read. */
 void emit_lost(struct process *p, struct sampled_thread *th);
+
+/* A look at a thread that did not tell what it was doing is no gap in its timeline. */
+void emit_unknown(const struct process *p, struct sampled_thread *th);
 
 /* Reuses the last stack of a thread that has not run since. True when the stack was passed to the sink, with the
  * sink's result in `ret`, or when it is not wanted because the thread is idle. False: read the stack. */

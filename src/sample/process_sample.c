@@ -170,6 +170,7 @@ static int sample_thread(struct process *p, struct sampled_thread *th, process_s
         if (r != ERR_GONE) {
             sampler_count_error(s, r);
             emit_lost(p, th);
+            emit_unknown(p, th);
         }
         return 0;
     }
@@ -348,6 +349,7 @@ static int sample_process(struct process *p, process_sink sink, void *arg)
         return process_alive(p) ? r : ERR_GONE;
     }
     p->n_failed = 0;
+    p->looks++;
     r = sample_and_note_idle(p, sink, arg);
     if (r == 0 && p->has_execed)
         return ERR_STARTING; /* sampled_tree.c reads the new command line and attaches again */
@@ -374,9 +376,10 @@ int process_sample(struct process *p, process_sink sink, void *arg)
     int r = 0;
 
     run_as_user_begin(p->user);
-    if (p->running.n == 0 && others_are_idle(p))
+    if (p->running.n == 0 && others_are_idle(p)) {
         p->sampler->idle += p->threads.n;
-    else
+        p->looks++;
+    } else
         r = sample_process(p, sink, arg);
     run_as_user_end(p->user);
     return r;

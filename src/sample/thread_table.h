@@ -54,6 +54,7 @@ struct sampled_thread {
     const char *kernel_name; /* for a thread without a name; NULL: not read */
     bool has_python;         /* of an entry without `tstate`, in native_threads.c: the thread has one in the table */
     uint64_t seen;           /* the last round in which it was listed */
+    uint64_t shown;          /* the last look (process.looks) at which it had a trace, or could not be read; 0: none */
     bool was_sampled;        /* at least once since it was first listed */
     bool ended;              /* the kernel thread has ended; another thread may reuse the thread state */
     struct os_thread os;

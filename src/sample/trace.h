@@ -82,6 +82,13 @@ enum trace_state {
     TRACE_STATES
 };
 
+/* What the sampler knows of the time between the last trace of the thread and this one. */
+enum trace_order {
+    TRACE_BY_TIME,   /* nothing: too long a time is a gap */
+    TRACE_FOLLOWS,   /* whenever it looked, the thread did the same as in one of the two, however long that took */
+    TRACE_AFTER_GAP, /* the thread did something that the recording does not include */
+};
+
 /* The stack of one thread at one instant. `frames` are innermost first. */
 struct trace {
     const struct proc_info *process;
@@ -95,8 +102,8 @@ struct trace {
     bool unsure;        /* read unpaused while the thread ran: the innermost frames are missing */
     enum trace_state state;
     uint64_t weight_ns; /* the time that it stands for; 0: one sampling interval */
-    uint64_t tick_ns;   /* the time since the last tick; 0: one interval */
-    uint64_t key;       /* equal for equal stacks of one thread; never 0 */
+    enum trace_order order;
+    uint64_t key; /* equal for equal stacks of one thread; never 0 */
     size_t n_frames;
     const struct frame *frames; /* NULL when `key` is in the receiver's known_keys */
 };

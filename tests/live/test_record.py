@@ -1,4 +1,6 @@
 """record: its formats parsed and compared with what the target did, how it ends, its flags and files."""
+import collections
+import json
 import os
 import pathlib
 import re
@@ -379,3 +381,36 @@ def test_thousand_threads(spawn, tmp_path):
     """A thousand sleeping threads, all in the profile."""
     target = spawn(DEBIAN, "situations.py", "thousand_threads")
     record_enough(lambda text: read_raw(text)[0]["park"] > 1000, "-p", target.pid, "--idle", "-f", "raw", out=tmp_path / "x")
+
+
+def gaps_of(text):
+    """Times during which a thread has no frame in a chrometrace, after its first one."""
+    depth, ended, gaps = collections.Counter(), {}, []
+    for event in json.loads(text):
+        thread = event["pid"], event["tid"]
+        if event["ph"] == "B":
+            if depth[thread] == 0 and event["ts"] > ended.get(thread, event["ts"]):
+                gaps.append(event["ts"] - ended[thread])
+            depth[thread] += 1
+        elif event["ph"] == "E":
+            depth[thread] -= 1
+            ended[thread] = event["ts"]
+    return gaps
+
+
+@pytest.mark.parametrize("rate", [100, 10000])
+def test_no_gaps(spawn, tmp_path, rate):
+    """A thread that is in every sample has no gap, however irregular the samples are. --mode wall includes all states."""
+    target = spawn(DEBIAN, "busy.py")
+    text, _ = record_enough(lambda text: len(json.loads(text)) > 20 * rate ** 0.5, "--pid", target.pid, "--mode", "wall", "--rate",
+                            rate, "--format", "chrometrace", out=tmp_path / "out.json", first=1)
+    assert gaps_of(text) == []
+
+
+def test_gaps(launch, tmp_path):
+    """A thread that sleeps has a gap, as long as the sleep."""
+    code = ("import time\nprint('{}', flush=True)\n"
+            "while True:\n    time.sleep(0.3)\n    for _ in range(100): sum(range(20000))\n")
+    target = launch([*DEBIAN.command, "-c", code])
+    record_enough(lambda text: sum(gap > 200000 for gap in gaps_of(text)) >= 3, "--pid", target.pid, "--rate", "1000", "--format",
+                  "chrometrace", out=tmp_path / "out.json", first=2)

@@ -195,25 +195,35 @@ static void test_spans(void)
     profile_free(p);
 }
 
-/* A tick that is late stands for the ticks that were missed, and leaves no gap. */
-static void test_late_ticks(void)
+/* However long it takes until the sampler looks again: if the thread still does the same, there is no gap. If it did
+ * something else in between, there is one, however short. */
+static void test_order(void)
 {
-    struct frame f[] = {{.func = &func_f, .line = 1}};
+    struct frame f[] = {{.func = &func_f, .line = 1}}, g[] = {{.func = &func_g, .line = 1}};
     struct trace in_f = make_trace(&parent, 1, NULL, f, 1);
     struct profile *p = profile_new(&(struct profile_options){.interval_ns = 10 * MS, .timeline = true});
     struct profile_thread *t;
 
+    in_f.order = TRACE_AFTER_GAP;
     CHECK_INT(profile_add(p, &in_f, 0), 0);
-    in_f.weight_ns = in_f.tick_ns = 200 * MS;
-    CHECK_INT(profile_add(p, &in_f, 200 * MS), 0);
-    in_f.weight_ns = in_f.tick_ns = 10 * MS;
-    CHECK_INT(profile_add(p, &in_f, 400 * MS), 0); /* not late: the thread was idle in between */
+    in_f.order = TRACE_FOLLOWS;
+    CHECK_INT(profile_add(p, &in_f, 19 * MS), 0); /* late */
+    in_f.weight_ns = 200 * MS;
+    CHECK_INT(profile_add(p, &in_f, 219 * MS), 0);
+    in_f.weight_ns = 10 * MS;
+    in_f.order = TRACE_AFTER_GAP;
+    CHECK_INT(profile_add(p, &in_f, 233 * MS), 0); /* there was an idle look at 226 ms */
+    in_f.frames = g;
+    in_f.order = TRACE_FOLLOWS;
+    CHECK_INT(profile_add(p, &in_f, 260 * MS), 0);
     t = &p->threads[0];
-    CHECK_INT(t->n_spans, 2);
+    CHECK_INT(t->n_spans, 3);
     CHECK_INT(t->spans[0].time_ns, 0);
-    CHECK_INT(t->spans[0].end_ns, 210 * MS);
-    CHECK_INT(t->spans[0].weight_ns, 210 * MS);
-    CHECK_INT(t->spans[1].time_ns, 400 * MS);
+    CHECK_INT(t->spans[0].end_ns, 229 * MS);
+    CHECK_INT(t->spans[0].weight_ns, 220 * MS);
+    CHECK_INT(t->spans[1].time_ns, 233 * MS);
+    CHECK_INT(t->spans[1].end_ns, 260 * MS); /* up to the next stack */
+    CHECK_INT(t->spans[2].time_ns, 260 * MS);
     profile_free(p);
 }
 
@@ -437,7 +447,7 @@ int main(int argc, char **argv)
     TEST_RUN(test_root_of_native_thread);
     TEST_RUN(test_cycle_of_parents);
     TEST_RUN(test_spans);
-    TEST_RUN(test_late_ticks);
+    TEST_RUN(test_order);
     TEST_RUN(test_weights);
     TEST_RUN(test_threads_apart);
     TEST_RUN(test_path_without_roots);
