@@ -26,6 +26,7 @@
 #define IN(command)        (1u << (command))
 #define IN_RECORD          IN(ARGS_RECORD)
 #define IN_DUMP            IN(ARGS_DUMP)
+#define IN_LIST            IN(ARGS_LIST)
 #define IN_MERGE           IN(ARGS_MERGE)
 #define IN_DOCTOR          IN(ARGS_DOCTOR)
 #define IN_RECORD_AND_DUMP (IN_RECORD | IN_DUMP)
@@ -62,7 +63,7 @@ static const struct args_flag flags[] = {
      "Show local variables; -ll and -lll show longer values and object attributes"},
     {"show-secrets", 0, ARGS_BOOL, IN_DUMP, FIELD(show_secrets), NULL,
      "Do not mask values whose names suggest passwords, tokens, secrets or keys"},
-    {"json", 'j', ARGS_BOOL, IN_DUMP | IN_DOCTOR, FIELD(json), NULL, "Write JSON"},
+    {"json", 'j', ARGS_BOOL, IN_DUMP | IN_LIST | IN_DOCTOR, FIELD(json), NULL, "Write JSON"},
     {"native", 'n', ARGS_BOOL, IN_RECORD_AND_DUMP, FIELD(native), NULL,
      "Include native functions: C, C++, Rust and Cython"},
     {"native-all", 0, ARGS_BOOL, IN_RECORD_AND_DUMP, FIELD(native_all), NULL,
@@ -82,7 +83,7 @@ static const struct args_flag flags[] = {
      "Report events as JSON, one object per line, on this open descriptor"},
     {"verbose", 'v', ARGS_BOOL, IN_RECORD_AND_DUMP | IN(ARGS_NONE), FIELD(verbose), NULL,
      "Print more details (no effect in dump); with --version, show how this program was built"},
-    {"log-level", 0, ARGS_LOG_LEVEL, IN_RECORD_AND_DUMP | IN_MERGE | IN_DOCTOR, FIELD(log_level), "LEVEL",
+    {"log-level", 0, ARGS_LOG_LEVEL, IN_RECORD_AND_DUMP | IN_LIST | IN_MERGE | IN_DOCTOR, FIELD(log_level), "LEVEL",
      "Log to standard error: error, warning, info or debug"},
     {"help", 'h', ARGS_SHOW_HELP, IN_ALL, FIELD(show_help), NULL, "Show this help"},
     {"version", 'V', ARGS_SHOW_VERSION, IN_ALL, FIELD(show_version), NULL, "Show the version"},
@@ -94,6 +95,7 @@ static const struct args_command_row commands[ARGS_COMMANDS_] = {
                      "[FLAGS] --pid PID | [FLAGS] [--] PROGRAM [ARGUMENT]...", false, false},
     [ARGS_DUMP] = {"dump", "Show the current call stack of every thread", "[FLAGS] --pid PID | --core FILE", false,
                    false},
+    [ARGS_LIST] = {"list", "List the Python processes, busiest first", "[FLAGS]", false, false},
     [ARGS_MERGE] = {"merge", "Combine raw profiles into one, with a separate root for each", "[FLAGS] [ROOT=]FILE...",
                     false, false},
     [ARGS_RAY] = {"ray", "Dump or record every worker of a Ray cluster", "dump [FLAGS] | record [FLAGS]", true, true},

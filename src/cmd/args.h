@@ -20,6 +20,7 @@ enum args_command {
     ARGS_NONE, /* no command: --help or --version */
     ARGS_RECORD,
     ARGS_DUMP,
+    ARGS_LIST,
     ARGS_MERGE,
     ARGS_RAY,
     ARGS_DOCTOR,

@@ -153,7 +153,7 @@ static int fail_no_python(const struct process_tree *tree, struct error_text *te
     else
         error_text_what(text, ERR_NOT_PYTHON, "neither process %d nor any of its %zu descendants runs Python",
                         (int)tree->items[0].pid, others);
-    error_text_hint(text, "To list the Python processes, run dump in a terminal, without --pid.");
+    error_text_hint(text, "To list the Python processes, run: spyglass list");
     return tree->items[0].error == ERR_STARTING ? ERR_STARTING : ERR_NOT_PYTHON;
 }
 

@@ -13,6 +13,7 @@ struct example {
 };
 
 static const struct example examples[] = {
+    {ARGS_LIST, true, "Which Python processes are there?", "list"},
     {ARGS_DUMP, true, "Where is a hung process stuck?", "dump --pid 1234"},
     {ARGS_DUMP, false, "Include its child processes and write JSON", "dump --pid 1234 --subprocesses --json"},
     {ARGS_DUMP, false, "Show local variables and native functions", "dump --pid 1234 --locals --native"},

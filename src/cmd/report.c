@@ -4,6 +4,7 @@
 #include "cmd/report.h"
 
 #include "base/text.h"
+#include "cmd/list.h"
 #include "sample/sampled_tree.h"
 #include "target/access.h"
 #include "target/container.h"
@@ -118,56 +119,17 @@ bool report_hint_python_below(struct error_text *text, const struct options *o, 
     return found;
 }
 
-#define COMMAND_COLUMNS 100
-
-static void print_process(const struct proc_info *info)
-{
-    char command[4 * COMMAND_COLUMNS + 1];
-
-    fprintf(stderr, "%9d  %d.%d.%d%-4s  ", (int)info->pid, info->major, info->minor, info->patch, info->version_suffix);
-    /* Truncate long command lines, so that the list stays readable. */
-    snprintf(command, sizeof(command), "%s", info->command);
-    command[text_fit(command, COMMAND_COLUMNS)] = '\0';
-    text_print_safe(stderr, command);
-    fputc('\n', stderr);
-}
-
-/* Lists all Python processes that we can read. Returns their number. */
-static size_t list_pythons(void)
-{
-    struct sampler *s = sampler_new(&(struct sampler_options){0});
-    pid_t *pids;
-    size_t n, found = 0;
-
-    if (!s || proc_pids_read(&pids, &n) < 0) {
-        sampler_free(s);
-        return 0;
-    }
-    for (size_t i = 0; i < n; i++) {
-        struct process *p;
-
-        if (pids[i] == getpid() || process_attach(s, pids[i], 0, &p, NULL) < 0)
-            continue;
-        if (!found++)
-            fprintf(stderr, "%9s  %-10s  %s\n", "PID", "PYTHON", "COMMAND");
-        print_process(process_info(p));
-        process_free(p);
-    }
-    free(pids);
-    sampler_free(s);
-    return found;
-}
-
 int report_missing_target(const struct options *o)
 {
-    struct error_text text = {0};
     const char *command = args_command_row(o->command)->name;
+    struct error_text text = {0};
+    struct list_counts counts;
 
     error_text_what(&text, ERR_USAGE, "%s",
                     o->command == ARGS_DUMP ? "no process given; use --pid PID, or --core FILE for a core file"
                                             : "no process given; use --pid PID, or put a program to launch after --");
-    error_text_hint(&text, "For more information try: %s %s --help", args_name(o), command);
-    if (isatty(STDERR_FILENO) && !list_pythons())
-        fprintf(stderr, "Found no Python process that you have permission to read.\n");
+    error_text_hint(&text, "To list the Python processes, run: %s list", args_name(o));
+    if (isatty(STDERR_FILENO) && list_write(false, stderr, &counts) == 0 && counts.shown)
+        error_text_hint(&text, "Choose one of the processes above: %s %s --pid PID", args_name(o), command);
     return error_text_print(stderr, ERR_USAGE, &text);
 }
