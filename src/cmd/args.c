@@ -575,6 +575,22 @@ static void find_verbose(struct parser *p)
 }
 
 /* Checks combinations of flags. */
+static int fail_extension(struct parser *p)
+{
+    const char *ending, *dot = strrchr(p->o->output, '.');
+    const struct format *format;
+    char list[256] = "";
+
+    for (size_t i = 0; (ending = format_ending(i, &format)); i++) {
+        size_t used = strlen(list);
+
+        snprintf(list + used, sizeof(list) - used, "%s%s (%s)", i ? ", " : "", ending, format->name);
+    }
+    error_text_what(p->text, ERR_USAGE, "no format has the extension '%s'", text_safe(dot).s);
+    error_text_hint(p->text, "Use one of %s, or choose the format with --format.", list);
+    return ERR_USAGE;
+}
+
 static int check_whole(struct parser *p)
 {
     const struct options *o = p->o;
@@ -595,6 +611,8 @@ static int check_whole(struct parser *p)
         return error_text_what(p->text, ERR_USAGE, "--%s requires a program to launch", o->wait ? "wait" : "kill");
     if (!o->core && (o->root || o->exe))
         return error_text_what(p->text, ERR_USAGE, "--%s requires --core FILE", o->root ? "root" : "exe");
+    if (!o->as_py_spy && o->output && !o->format && format_is_unknown(o->output) && strncmp(o->output, "/dev/", 5) != 0)
+        return fail_extension(p);
     if (o->command == ARGS_COMPLETIONS && !o->shell) {
         error_text_what(p->text, ERR_USAGE, "completions requires the name of a shell");
         error_text_hint(p->text, "For example: %s completions bash", args_name(o));

@@ -493,7 +493,7 @@ static int write_result(struct record *rec)
     if (!rec->profile->samples) {
         record_say(rec, "No stack counts found: %s", rec->text->what);
         record_say(rec, "%s", rec->text->hint);
-    } else if (rec->format->look) {
+    } else if (rec->format->look && !output_file_is_stdout(rec->place)) {
         say_look(rec);
     }
     return 0;

@@ -10,6 +10,7 @@
 #include <libgen.h>
 #include <signal.h>
 #include <string.h>
+#include <unistd.h>
 
 #define KILL_PATIENCE_NS (5 * NS_PER_S) /* between SIGTERM and SIGKILL */
 #define LOOK_NS          (500 * NS_PER_MS)
@@ -18,6 +19,20 @@
 #define TELL_WAIT_NS     (2 * NS_PER_S)    /* before saying that no Python runs yet */
 
 /* ---- starting ---- */
+
+/* The program could not be started. If there is a file of that name, says how to run it. */
+static void hint_file(struct record *rec)
+{
+    const char *name = rec->o->program[0], *dot = strrchr(name, '.');
+
+    if (access(name, F_OK) < 0)
+        return;
+    if (dot && strcmp(dot, ".py") == 0)
+        error_text_hint(rec->text, "To run this script with Python: %s record -- python3 %s", args_name(rec->o), name);
+    else if (!strchr(name, '/'))
+        error_text_hint(rec->text, "A program in the current directory needs ./ in front: %s record -- ./%s",
+                        args_name(rec->o), name);
+}
 
 int record_program_start(struct record *rec)
 {
@@ -36,7 +51,10 @@ int record_program_start(struct record *rec)
     rec->launched_ns = clock_now_ns();
     rec->tree.is_subreaper = rec->launch.adopts;
     rec->sampler->pauser.tracer.child = rec->launch.pid;
-    return error_text_explain(rec->text, r, &note.facts);
+    error_text_explain(rec->text, r, &note.facts);
+    if (r == ERR_LAUNCH)
+        hint_file(rec);
+    return r;
 }
 
 static int gone_without_python(struct record *rec)

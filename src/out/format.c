@@ -19,10 +19,10 @@ static const struct {
     const char *ending;
     const struct format *format;
 } format_endings[] = {
-    {".chrometrace.json", &format_chrometrace},
-    {".trace.json", &format_chrometrace},
-    {".json", &format_speedscope},
     {".svg", &format_flamegraph},
+    {".trace.json", &format_chrometrace},
+    {".chrometrace.json", &format_chrometrace},
+    {".json", &format_speedscope},
     {".txt", &format_raw},
     {".raw", &format_raw},
     {".folded", &format_raw},
@@ -53,6 +53,22 @@ const struct format *format_by_path(const char *path)
             return format_endings[i].format;
     }
     return NULL;
+}
+
+bool format_is_unknown(const char *path)
+{
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path, *dot = strrchr(name, '.');
+
+    return dot && dot != name && strpbrk(dot, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ") &&
+           !format_by_path(path);
+}
+
+const char *format_ending(size_t i, const struct format **ret)
+{
+    if (i >= sizeof(format_endings) / sizeof(format_endings[0]))
+        return NULL;
+    *ret = format_endings[i].format;
+    return format_endings[i].ending;
 }
 
 void format_frame(const struct profile_frame *frame, const struct out_options *options, FILE *out)

@@ -33,6 +33,10 @@ const struct format *format_by_name(const char *name);
 /* Finds a format by the extension of `path`; NULL if there is none. ".json" means speedscope, ".trace.json"
  * chrometrace. */
 const struct format *format_by_path(const char *path);
+/* True if `path` has an extension that belongs to no format. A number, as in "run.2" or "python3.11", is no extension. */
+bool format_is_unknown(const char *path);
+/* The extensions by index, ".svg" first, and their formats; NULL after the last. */
+const char *format_ending(size_t i, const struct format **ret);
 /* All formats, terminated by NULL. */
 const struct format *const *format_all(void);
 

@@ -516,6 +516,6 @@ void output_file_default_name(char *buf, size_t n, const char *base, const char 
         name[i] = isalnum((unsigned char)*s) || (i > 0 && strchr("._+-", *s)) ? *s : '_';
     name[i] = '\0';
     if (localtime_r(&now, &tm))
-        strftime(when, sizeof(when), "%Y-%m-%dT%H:%M:%S", &tm);
+        strftime(when, sizeof(when), "%Y-%m-%dT%H%M%S", &tm);
     snprintf(buf, n, "%s-%s.%s", i ? name : "profile", when, extension);
 }

@@ -1,4 +1,5 @@
 """Provokes each error: one line says what happened, one says what to do, and the status is right."""
+import json
 import os
 import pathlib
 import re
@@ -103,6 +104,49 @@ def test_nothing_to_profile(program, command):
     """Neither a PID nor a program, and no terminal."""
     result = run(command, program=program)
     assert result.status == 2 and "--pid" in result.err, result
+
+
+def test_script_without_python(tmp_path):
+    """The file exists, so "No such file or directory" alone would be no help."""
+    (tmp_path / "x.py").write_text("pass")
+    (tmp_path / "tool").write_text("#!/bin/sh\n")
+    for name, hint in (("x.py", "record -- python3 x.py"), ("./x.py", "record -- python3 ./x.py"),
+                       ("tool", "record -- ./tool")):
+        result = run("record", name, cwd=tmp_path).check(1)
+        assert hint in result.err, result
+
+
+def test_unknown_extension(tmp_path):
+    """It used to get a flame graph in a file that no program would open as such. For py-spy's callers, it still does."""
+    for name in ("x.html", "x.pb.gz"):
+        result = run("record", "-o", tmp_path / name, "--", *DEBIAN.command, "-c", "pass").check(2)
+        assert ".svg (flamegraph)" in result.err and ".json (speedscope)" in result.err, result
+    assert not list(tmp_path.iterdir())
+    run("record", "-o", tmp_path / "x.html", "-f", "raw", "--", *DEBIAN.command, "-c", "pass").check()
+
+
+def test_list(spawn):
+    target = spawn(DEBIAN, "situations.py", "plain")
+    row = re.search(r"^ *%d  3\.11\.\d+ +\S+ +\d+%% +\d+ +\S+ +.*situations.py plain" % target.pid, run("list").check().out, re.M)
+    assert row, run("list")
+    rows = {row["pid"]: row for row in json.loads(run("list", "--json").check().out)}
+    row = rows[target.pid]
+    assert row["python"].startswith("3.11.") and row["threads"] >= 1 and row["uid"] == os.getuid(), row
+    assert row["cpu_percent"] >= 0 and row["command"].endswith("situations.py plain"), row
+
+
+def test_list_of_another_user(spawn):
+    """What cannot be read is counted."""
+    if os.getuid() != 0:
+        pytest.skip("needs root, to become another user")
+    target = spawn(DEBIAN, "situations.py", "plain")
+    with tempfile.TemporaryDirectory(prefix="spyglass-", dir="/tmp") as copy:
+        os.chmod(copy, 0o755)
+        shutil.copy(SPYGLASS, copy)
+        result = run("--reuid", "65534", "--regid", "65534", "--clear-groups", copy + "/spyglass", "list",
+                     program="/usr/bin/setpriv").check()
+    assert str(target.pid) not in result.out.split(), result
+    assert re.search(r"\d+ Python process(es)? of other users cannot be read: run spyglass list as root", result.err), result
 
 
 @BOTH

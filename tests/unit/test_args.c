@@ -254,6 +254,30 @@ static void test_format(void)
     CHECK(strncmp(p->text.hint, "Available formats: ", 19) == 0 && strstr(p->text.hint, "chrometrace"));
 }
 
+static void test_extension(void)
+{
+    static const char *const good[] = {"x.svg", "x.JSON",  "x.trace.json", "x",  "-",
+                                       "a.b/x", ".hidden", "run.2",        "x.", "/dev/x.y"};
+    static const char *const bad[] = {"x.html", "x.pb.gz", "a/x.7z", "x.svg.old"};
+    char line[64];
+
+    for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++) {
+        snprintf(line, sizeof(line), "spyglass record -p 1 -o %s", good[i]);
+        if (!CHECK_INT(parse(line)->r, 0))
+            fprintf(stderr, "    of: %s\n", line);
+    }
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        snprintf(line, sizeof(line), "spyglass record -p 1 -o %s", bad[i]);
+        if (!CHECK_INT(parse(line)->r, ERR_USAGE) ||
+            !CHECK(strstr(parse(line)->text.hint, ".svg (flamegraph)") != NULL))
+            fprintf(stderr, "    of: %s\n", line);
+        snprintf(line, sizeof(line), "spyglass record -p 1 -f raw -o %s", bad[i]);
+        CHECK_INT(parse(line)->r, 0);
+        snprintf(line, sizeof(line), "py-spy record -p 1 -o %s", bad[i]);
+        CHECK_INT(parse(line)->r, 0);
+    }
+}
+
 static void test_text(void)
 {
     CHECK_STR(parse("spyglass r -o out.svg")->o.output, "out.svg");
@@ -418,7 +442,7 @@ static void test_unknown_flags(void)
 
 static void test_unknown_words(void)
 {
-    static const char all[] = "Available commands: record, dump, merge, ray, doctor, completions, help.";
+    static const char all[] = "Available commands: record, dump, list, merge, ray, doctor, completions, help.";
     static const char shells[] = "Available shells: bash, zsh, fish, elvish, powershell.";
     char hint[128];
 
@@ -548,6 +572,7 @@ int main(int argc, char **argv)
     TEST_RUN(test_rate);
     TEST_RUN(test_duration);
     TEST_RUN(test_format);
+    TEST_RUN(test_extension);
     TEST_RUN(test_text);
     TEST_RUN(test_booleans);
     TEST_RUN(test_clusters);

@@ -949,13 +949,13 @@ static void test_default_name(void)
     static const struct {
         const char *base, *extension, *want;
     } rows[] = {
-        {"1234", "svg", "1234-2026-11-15T04:00:00.svg"},
-        {"/usr/bin/python3.11", "json", "python3.11-2026-11-15T04:00:00.json"},
-        {"../../etc/.passwd", "txt", "_passwd-2026-11-15T04:00:00.txt"},
-        {"-rf", "svg", "_rf-2026-11-15T04:00:00.svg"},
-        {"a b\n\033[1m;$(x)\xc3\xa9", "svg", "a_b___1m___x___-2026-11-15T04:00:00.svg"},
-        {"", "svg", "profile-2026-11-15T04:00:00.svg"},
-        {"dir/", "svg", "profile-2026-11-15T04:00:00.svg"},
+        {"1234", "svg", "1234-2026-11-15T040000.svg"},
+        {"/usr/bin/python3.11", "json", "python3.11-2026-11-15T040000.json"},
+        {"../../etc/.passwd", "txt", "_passwd-2026-11-15T040000.txt"},
+        {"-rf", "svg", "_rf-2026-11-15T040000.svg"},
+        {"a b\n\033[1m;$(x)\xc3\xa9", "svg", "a_b___1m___x___-2026-11-15T040000.svg"},
+        {"", "svg", "profile-2026-11-15T040000.svg"},
+        {"dir/", "svg", "profile-2026-11-15T040000.svg"},
     };
     char buf[256], base[300];
 
@@ -968,7 +968,7 @@ static void test_default_name(void)
     memset(base, 'b', sizeof(base) - 1);
     base[sizeof(base) - 1] = '\0';
     output_file_default_name(buf, sizeof(buf), base, "svg", 1794715200);
-    CHECK_INT(strlen(buf), 63 + 1 + 19 + 4);
+    CHECK_INT(strlen(buf), 63 + 1 + 17 + 4);
 }
 
 static void remove_work(void)
