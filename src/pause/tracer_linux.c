@@ -30,6 +30,25 @@
 
 #define SETTLE_RETRY_NS (1000 * NS_PER_US)
 
+/* If a seccomp filter passes our calls to a supervisor, a signal can interrupt them. A thread that is not released stays
+ * stopped. */
+static long request(enum __ptrace_request what, pid_t tid, void *addr, void *data)
+{
+    long r;
+
+    do
+        r = ptrace(what, tid, addr, data);
+    while (r < 0 && errno == EINTR);
+    return r;
+}
+
+/* PTRACE_DETACH takes the number of the signal to deliver in place of a pointer. */
+static void release(pid_t tid, int signal)
+{
+    if (request(PTRACE_DETACH, tid, NULL, (void *)(uintptr_t)signal) < 0 && errno != ESRCH)
+        log_often(LOG_LEVEL_WARNING, "pause", tid, "tid %d: PTRACE_DETACH: %s", (int)tid, strerror(errno));
+}
+
 static int code_from_errno(void)
 {
     return errno == ESRCH ? ERR_GONE : errno == EPERM || errno == EACCES ? ERR_PERMISSION : ERR_STOP;
@@ -144,7 +163,7 @@ static int seize(pid_t tid, uint64_t timeout_ns)
     struct proc_status st;
     int no_tracer = 0;
 
-    while (ptrace(PTRACE_SEIZE, tid, 0, 0) < 0) {
+    while (request(PTRACE_SEIZE, tid, NULL, NULL) < 0) {
         int error = errno;
         bool debugger = false, known = error == EPERM && proc_status_read(tid, 0, &st) == 0;
 
@@ -184,7 +203,8 @@ static int attach(struct tracer *s, pid_t tid, uint64_t timeout_ns, bool same_co
         if (!by_setuid)
             return attach_error(tid);
     }
-    r = ptrace(PTRACE_INTERRUPT, tid, 0, 0) < 0 ? code_from_errno() : wait_stopped(s, tid, timeout_ns, same_core);
+    r = request(PTRACE_INTERRUPT, tid, NULL, NULL) < 0 ? code_from_errno()
+                                                       : wait_stopped(s, tid, timeout_ns, same_core);
     s->attached_at_ns = clock_now_ns();
     if (r == 0)
         s->attached = tid;
@@ -214,8 +234,7 @@ void tracer_detach(struct tracer *s)
 {
     if (!s->attached)
         return;
-    /* PTRACE_DETACH takes the signal number in place of a pointer. */
-    ptrace(PTRACE_DETACH, s->attached, 0, (void *)(uintptr_t)s->signal);
+    release(s->attached, s->signal);
     s->last_ns = clock_now_ns() - s->attached_at_ns;
     s->attached = 0;
     end_guard(s);
@@ -226,7 +245,7 @@ int tracer_regs(const struct tracer *s, struct regs *ret, uint64_t *ret_base)
     struct user_regs_struct u;
     struct iovec iov = {&u, sizeof(u)};
 
-    if (!s->attached || ptrace(PTRACE_GETREGSET, s->attached, (void *)NT_PRSTATUS, &iov) < 0 ||
+    if (!s->attached || request(PTRACE_GETREGSET, s->attached, (void *)NT_PRSTATUS, &iov) < 0 ||
         iov.iov_len != sizeof(u))
         return ERR_GONE;
     *ret = (struct regs){{u.rax, u.rdx, u.rcx, u.rbx, u.rsi, u.rdi, u.rbp, u.rsp, u.r8, u.r9, u.r10, u.r11, u.r12,
@@ -249,7 +268,7 @@ void tracer_sweep(struct tracer *s)
             continue;
         }
         if (got == tid && handle_wait_status(s, status) == 0)
-            ptrace(PTRACE_DETACH, tid, 0, (void *)(uintptr_t)s->signal);
+            release(tid, s->signal);
         s->late[i] = s->late[--s->n_late];
     }
     end_guard(s);
