@@ -12,7 +12,8 @@
 
 uint64_t clock_now_ns(void);
 
-/* CPU time used by this process. Use it to limit work: unlike wall time, it does not run while others have the CPU. */
+/* CPU time used by this process. Use it to limit work: unlike wall time, it does not advance while other processes have
+ * the CPU. */
 uint64_t clock_cpu_ns(void);
 
 /* Sleeps until `when` on the clock_now_ns clock. Returns nonzero if a signal interrupts the sleep. */

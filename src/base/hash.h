@@ -30,8 +30,8 @@ static inline uint64_t hash_fold(uint64_t h, uint64_t v)
     return (uint64_t)product ^ (uint64_t)(product >> 64);
 }
 
-/* The product alone takes evenly spaced keys, such as pages, to evenly spaced hashes, which with some seeds are all
- * neighbours. The second multiplication scatters them. */
+/* The product alone maps evenly spaced keys, such as pages, to evenly spaced hashes, which with some seeds are all
+ * adjacent. The second multiplication scatters them. */
 static inline uint64_t hash_mix(uint64_t h, uint64_t v)
 {
     h = hash_fold(h, v);

@@ -46,7 +46,7 @@ static inline uint32_t hash_table_next(const struct hash_table *t, uint64_t hash
     return HASH_TABLE_NONE;
 }
 
-/* Makes room for `more` entries. 0 or ERR_NOMEM, and then the table is as it was. */
+/* Makes room for `more` entries. 0, or ERR_NOMEM with the table unchanged. */
 int hash_table_reserve(struct hash_table *t, size_t more);
 
 /* Makes room for one more item in an array of `n` and, unless `t` is NULL, for its entry. 0 or ERR_NOMEM. */
@@ -55,7 +55,7 @@ int hash_table_reserve_item(struct hash_table *t, void **array, size_t *cap, siz
 /* Adds the item at position `at`, for which there is room. */
 void hash_table_add(struct hash_table *t, uint64_t hash, uint32_t at);
 
-/* Removes all entries and keeps the room. */
+/* Removes all entries and keeps the memory. */
 void hash_table_clear(struct hash_table *t);
 
 void hash_table_free(struct hash_table *t);

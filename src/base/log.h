@@ -65,8 +65,8 @@ enum log_level log_level_by_name(const char *name);
 #define log_info(area, ...)  (log_is_on(LOG_LEVEL_INFO) ? log_write(LOG_LEVEL_INFO, area, __VA_ARGS__) : (void)0)
 #define log_debug(area, ...) (log_is_on(LOG_LEVEL_DEBUG) ? log_write(LOG_LEVEL_DEBUG, area, __VA_ARGS__) : (void)0)
 
-/* For what can happen at every sample. Writes the first five lines of each `key`, a thread ID for instance, and then one
- * per second with the number of lines that it stands for. All keys of a format together get 200 lines, and then 20 per
+/* For what can happen at every sample. Writes the first five lines of each `key`, a thread ID for instance, and then
+ * one per second with the number of suppressed lines. All keys of a format together get 200 lines, and then 20 per
  * second. */
 #define log_often(level, area, key, ...)                                                                               \
     (log_is_on(level) ? log_write_often(level, area, (uint64_t)(key), __VA_ARGS__) : (void)0)

@@ -7,7 +7,8 @@
 
 #include <string.h>
 
-/* Sorted. Unicode calls most of the invisible ones default-ignorable. U+FE00 to U+FE0F are left out: emoji need them. */
+/* Sorted. Most of the invisible ones have the Unicode property Default_Ignorable_Code_Point. U+FE00 to U+FE0F are left
+ * out: emoji need them. */
 static const struct {
     uint32_t first, last;
 } hidden[] = {

@@ -264,11 +264,14 @@ static const char capability_help[] =
 static void tell_help(struct doctor *d)
 {
     bool capable = caps_effective() & CAPS_PTRACE;
+    int yama = setuid_guard_active() ? 0 : access_yama_scope();
 
-    if (!capable && access_yama_scope() > 0 && !setuid_guard_active())
+    if (yama > 2)
         tell(d, "help",
-             "Yama restricts tracing: run sudo sysctl kernel.yama.ptrace_scope=0, or launch "
-             "the program with record -- PROGRAM");
+             "Yama forbids tracing until the next boot: set kernel.yama.ptrace_scope = 1 in /etc/sysctl.d and reboot");
+    else if (!capable && yama > 0)
+        tell(d, "help", "Yama restricts tracing: run sudo sysctl kernel.yama.ptrace_scope=0%s",
+             yama == 1 ? ", or launch the program with record -- PROGRAM" : "");
     else if (!capable && container_evidence())
         tell(d, "help", "%s", capability_help);
     else if (!capable)

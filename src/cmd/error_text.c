@@ -52,10 +52,12 @@ static const struct row rows[ERR_END_ - ERR_NOMEM] = {
                         "merge reads what `record --format raw` writes: one stack and its count per line."},
     ROW(ERR_UNSUPPORTED) = {"Not supported"},
     ROW(ERR_INTERRUPTED) = {"Gave up writing the output"},
-    ROW(ERR_INTERNAL) = {"Internal error", "Please report this bug."},
+    ROW(ERR_INTERNAL) =
+        {"Internal error",
+         "Please report this bug. Run the command again with --log-level debug, and include its output."},
 };
 
-/* What to do about a lack of CAP_SYS_PTRACE depends on where spyglass runs: {capability} stands for one of these. */
+/* How to get CAP_SYS_PTRACE depends on where spyglass runs. {capability} expands to one of these. */
 #define SUDO "Run as root: sudo env \"PATH=$PATH\" {spyglass} dump --pid {pid}"
 #define CONTAINER                                                                                                      \
     "Add the capability to the container: docker run --cap-add SYS_PTRACE …, or in a pod "                           \
@@ -64,13 +66,14 @@ static const struct row rows[ERR_END_ - ERR_NOMEM] = {
     "Add the capability to the container: securityContext: {capabilities: {add: [SYS_PTRACE]}}. "                      \
     "Without a restart: kubectl debug -it POD --image=IMAGE --target=CONTAINER --profile=general"
 
-#define YAMA_HINT              SUDO " — or allow tracing: sudo sysctl kernel.yama.ptrace_scope=0"
+#define YAMA_HINT SUDO " — or allow tracing: sudo sysctl kernel.yama.ptrace_scope=0"
+/* This helps with ptrace_scope 1 only: 2 requires the capability even for children. */
 #define YAMA_HINT_IN_CONTAINER "Launch the program with record -- PROGRAM. Or: {capability}"
 
 #define OTHER_CORE "Use a core file that the kernel wrote at a crash, or one from gcore: gcore -o core PID"
 #define X86_64     "Only core files of 64-bit x86 processes are supported."
 
-/* Words in braces stand for facts: see expand. Without a hint, the one for the code is printed. */
+/* Words in braces are placeholders for facts: see expand. Without a hint, the one for the code is printed. */
 static const struct reason_row {
     const char *what;
     const char *hint;
@@ -95,7 +98,7 @@ static const struct reason_row {
     [REASON_YAMA_CHILDREN_ONLY] = {"Yama (ptrace_scope={number}) only lets you trace your own children", YAMA_HINT,
                                    YAMA_HINT_IN_CONTAINER},
     [REASON_YAMA_CAPABLE_ONLY] = {"Yama (ptrace_scope={number}) only lets processes with CAP_SYS_PTRACE trace others",
-                                  YAMA_HINT, YAMA_HINT_IN_CONTAINER},
+                                  YAMA_HINT, "{capability}"},
     [REASON_YAMA_NONE] = {"Yama (ptrace_scope={number}) forbids tracing any process",
                           "This setting lasts until the next boot: set kernel.yama.ptrace_scope = 1 in /etc/sysctl.d "
                           "and reboot."},
@@ -127,7 +130,8 @@ static const struct reason_row {
                                 "If its children run Python, as with Apache and mod_wsgi, add --subprocesses. If it is "
                                 "about to start Python, try again."},
     [REASON_PIPE] = {"{error}"},
-    [REASON_EXEC] = {"'{path}': {error}", "Put the program and its arguments after --, as in a shell."},
+    [REASON_EXEC] = {"'{path}': {error}",
+                     "Check its path and its permissions. Put the program and its arguments after --, as in a shell."},
     [REASON_ROOT_OPEN] = {"cannot open the directory {path}: {error}",
                           "Use --root with a directory that holds the files of the original machine or container."},
     [REASON_CORE_OPEN] = {"cannot open {path}: {error}",
@@ -167,8 +171,11 @@ static const struct reason_row {
     [REASON_OUTPUT_PATH] = {"cannot allocate a path"},
     [REASON_WRITE] = {"'{short_path}': {error}"},
     [REASON_WRITE_IN_PLACE] = {"'{short_path}': {error}", "Free some disk space or choose another path with -o FILE."},
-    [REASON_WRITE_STALLED] = {"'{short_path}' takes no more data, {number} bytes were written"},
-    [REASON_WRITE_NO_READER] = {"'{short_path}': {error}", "The process reading from it has exited."},
+    [REASON_WRITE_STALLED] = {"the reader of '{short_path}' is not reading; {number} bytes were written",
+                              "Read all of the output, or write to a file with -o FILE."},
+    [REASON_WRITE_NO_READER] =
+        {"'{short_path}': {error}",
+         "The process reading from it has exited. Read all of the output, or write to a file with -o FILE."},
 };
 
 static const struct row *row_of(int code)
@@ -178,7 +185,7 @@ static const struct row *row_of(int code)
     return &rows[code - ERR_NOMEM];
 }
 
-/* Messages hold paths, arguments and names that a target chose. They are sanitized here, once, for all who show them. */
+/* Messages can contain paths, arguments and names that the target controls. Sanitize them once, here. */
 __attribute__((format(printf, 3, 0))) static void format_safe(char *to, size_t size, const char *fmt, va_list args)
 {
     char text[sizeof(struct error_text)];

@@ -1,5 +1,5 @@
 /*
- * The first and the last lines of the log: who runs what on which machine, and what came of it.
+ * The first and last lines of the log: user, command line and machine, then the counters and the exit status.
  */
 #ifndef CMD_LOG_SESSION_H
 #define CMD_LOG_SESSION_H

@@ -1,6 +1,6 @@
 /*
- * ray: hands over to the Python package, which runs `spyglass ray`. pip installs the package together with this program,
- * so the Python beside the program comes first.
+ * ray: runs the Python package, which implements `spyglass ray`. pip installs the package together with this program,
+ * so try the Python in the program's directory first.
  */
 #include "cmd/cmd.h"
 
@@ -13,10 +13,10 @@
 #include <unistd.h>
 
 /*
- * Python starts in isolated mode (-I): in any other, it imports modules from the current directory or from whatever the
- * environment names, and `sudo spyglass ray` may run anywhere. This adds what is safe: absolute paths in PYTHONPATH and the
- * user's own site directory, but not under sudo, where they may be another user's; and the packages that pip installed
- * together with the program (--user, --prefix, --target), or python/ of a source tree.
+ * Python starts in isolated mode (-I). Otherwise it would import modules from the current directory or from directories
+ * named in the environment, which is dangerous with `sudo spyglass ray`. This adds what is safe: absolute paths in
+ * PYTHONPATH and the user's own site directory, but not under sudo, where they may be another user's; and the packages
+ * that pip installed together with the program (--user, --prefix, --target), or python/ of a source tree.
  */
 static char bootstrap[] =
     "import importlib.util, os, site, sys\n"
@@ -114,7 +114,7 @@ int cmd_ray(const struct options *o)
         return error_text_print(stderr, ERR_NOMEM, NULL);
     self[len > 0 ? len : 0] = '\0';
     snprintf(directory, sizeof(directory), "%.*s", (int)(strrchr(self, '/') ? strrchr(self, '/') - self : 0), self);
-    /* The package samples with this very program, unless the user names another. */
+    /* The package runs this binary to sample, unless the user sets another. */
     if (self[0])
         setenv("SPYGLASS_BINARY", self, 0);
     signal(SIGPIPE, SIG_DFL);

@@ -181,7 +181,7 @@ static const struct format *choose_format(const struct options *o)
     return o->format ? o->format : by_path ? by_path : format_by_name("flamegraph");
 }
 
-/* The reader of the output does not read. The first signal ends the recording, the second one this wait. */
+/* Called while nobody reads the output. The first signal ends the recording, the second one this wait. */
 static bool stalled(void *arg, uint64_t waited_ns)
 {
     struct record *rec = arg;
@@ -499,8 +499,8 @@ static int write_result(struct record *rec)
     return 0;
 }
 
-/* The processes have used more CPU time than their threads that are known: that of threads that have ended since they were
- * last seen. */
+/* If the processes have used more CPU time than the threads we know of, the difference belongs to threads that ended
+ * after we last saw them. */
 static void count_unattributed(struct record *rec)
 {
     struct sampler *s = rec->sampler;
@@ -518,7 +518,7 @@ static int run(struct record *rec)
         return r;
     report_start(rec);
     r = attach(rec);
-    /* A launched program has started: what it does first would be lost. */
+    /* Not for a launched program: it is already running, and this would miss its start. */
     if (r == 0 && !rec->launch.pid && rec->tree.n && rec->tree.items[0].process)
         r = process_warm_up(rec->tree.items[0].process);
     if (r < 0)

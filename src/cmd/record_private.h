@@ -1,5 +1,5 @@
 /*
- * Shared by the files of record: record.c samples and writes the profile, record_program.c looks after the program that it
+ * Shared by the files of record: record.c samples and writes the profile, record_program.c manages the program that it
  * launches.
  */
 #ifndef CMD_RECORD_PRIVATE_H

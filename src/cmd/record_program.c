@@ -141,7 +141,7 @@ int record_program_attach(struct record *rec)
         tell_followed(rec);
         return 0;
     }
-    /* A signal that ends us ends the program, too: it may have exited before we noticed ours. */
+    /* A signal that ends the recording goes to the program as well: it may exit before we notice the signal. */
     if (is_refused(rec) || (rec->loop.end == LOOP_GONE && !signals_ended_by()))
         return record_program_ran_python(rec);
     return error_text_what(rec->text, ERR_NO_SAMPLES, "'%s' had not started Python when the recording stopped",

@@ -23,7 +23,7 @@
 #define SAMPLES_EVERY_NS (500 * NS_PER_MS)
 #define LEAST_TEXT       16 /* bytes of a string that is cut to make its line fit */
 
-/* What is at the other end decides how to write without blocking. */
+/* How to write without blocking depends on the type of the file. */
 enum status_kind { STATUS_NONBLOCKING, STATUS_SOCKET, STATUS_FILE, STATUS_POLL };
 
 struct status {
@@ -161,8 +161,7 @@ static void send_event(struct status *s, const char *event, const struct field *
     }
 }
 
-/* The reader is behind by half of what can be kept for it. Then samples are left out, so that what comes once, such as
- * the end, still finds room. */
+/* The pipe is half full. Drop samples events then, so that events that occur once, such as the end, still fit. */
 static bool is_half_full(const struct status *s)
 {
     int waiting = 0, size;
@@ -177,9 +176,9 @@ static bool is_half_full(const struct status *s)
     return size > 0 && ioctl(s->fd, FIONREAD, &waiting) == 0 && waiting > size / 2;
 }
 
-/* O_NONBLOCK belongs to the open file, which other processes share: a shell that shares its terminal with us would
- * inherit the flag. So a pipe or a terminal is opened a second time. Where that is refused, poll comes before each write:
- * it suffices as long as nobody else writes into the same pipe. */
+/* O_NONBLOCK belongs to the open file description, which other processes share: a shell that shares its terminal with
+ * us would get the flag too. So reopen a pipe or a terminal. If that is refused, poll before each write, which is
+ * enough as long as nobody else writes to the same pipe. */
 static void choose_way(struct status *s, int fd)
 {
     char path[32];
@@ -324,7 +323,7 @@ void status_finished(struct status *s, const struct status_end *end, const struc
     send_event(s, "finished", fields, n);
 }
 
-/* The very words of error_text_print: its first line is the message, the rest is the advice. */
+/* Uses the text of error_text_print: its first line is the message, the rest is the advice. */
 void status_error(struct status *s, int code, const struct error_text *text, bool fatal)
 {
     char *message = NULL, *advice;

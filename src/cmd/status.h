@@ -1,5 +1,5 @@
 /*
- * --status-fd: tells the program that started spyglass how the work goes, as one JSON object per line.
+ * --status-fd: reports progress to the program that started spyglass, as one JSON object per line.
  * docs/machine-interface.md describes the events.
  *
  * A reader cannot disturb a recording. No function here blocks. An event that does not fit into the pipe is dropped, and

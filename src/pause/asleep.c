@@ -1,5 +1,5 @@
 /*
- * A thread that is off-CPU stays as it is until the kernel schedules it, and its run count shows that.
+ * The stack of a thread that is off-CPU does not change until the kernel schedules it, and its run count shows that.
  */
 #include "pause/pause_method.h"
 
@@ -11,7 +11,7 @@ static int asleep_begin(struct pauser *ps, struct os_thread *t, struct pause *p)
         return ERR_UNSUPPORTED;
     if (t->stats_fresh)
         p->stats = t->stats;
-    else if (task_sched_stats(&t->task, &p->stats) < 0) /* a kernel without schedstat still tells the state */
+    else if (task_sched_stats(&t->task, &p->stats) < 0) /* a kernel without schedstat still reports the state */
         return task_look(&t->task, &p->look) < 0 ? ERR_GONE : ERR_UNSUPPORTED;
     t->stats_fresh = false;
     if (task_look(&t->task, &p->look) < 0)

@@ -1,6 +1,6 @@
 /*
- * CPU affinity and priority of our own thread. If we run on the core of the thread that we read, it
- * cannot run meanwhile.
+ * CPU affinity and priority of our own thread. While we run on the core of the thread that we read, the thread cannot
+ * run.
  */
 #ifndef PAUSE_CPU_AFFINITY_H
 #define PAUSE_CPU_AFFINITY_H
@@ -36,8 +36,8 @@ bool cpu_affinity_has_others(const struct cpu_affinity *c);
 /* Migrates to any CPU but the current one. */
 void cpu_affinity_move_away(struct cpu_affinity *c);
 
-/* Gives the target its core back, before work that takes longer than reading a stack: drops real-time priority, and moves to
- * another core. If real-time priority is refused, stays: it would take a whole time slice to get back. */
+/* Gives the target its core back, before work that takes longer than reading a stack: drops real-time priority, and
+ * moves to another core. If real-time priority is refused, stays: returning would take a whole time slice. */
 void cpu_affinity_leave(struct cpu_affinity *c);
 
 /* The CPU time that we have used so far while pinned. */

@@ -139,8 +139,8 @@ static void on_sigxcpu(int sig)
     is_expired = 1;
 }
 
-/* Protects the machine if something goes wrong: after REALTIME_MAX_US without a sleep, the kernel sends SIGXCPU. It raises the
- * limit by a second each time, so this is needed whenever we request the priority. */
+/* Protects the machine from a bug: after REALTIME_MAX_US without a sleep, the kernel sends SIGXCPU. The kernel raises
+ * the limit by a second each time, so set it whenever we request the priority. */
 static int set_watchdog(void)
 {
     struct sigaction action = {.sa_handler = on_sigxcpu, .sa_flags = SA_RESTART};

@@ -1,14 +1,15 @@
 /*
- * Bounds how long a thread stays held by ptrace if spyglass itself is stopped in that moment. The kernel resumes a held thread
- * when its tracer dies, but not when its tracer is stopped (SIGSTOP).
+ * Bounds how long ptrace keeps a thread stopped if spyglass itself is stopped at that moment. The kernel resumes the
+ * thread when its tracer dies, but not when its tracer is stopped (SIGSTOP).
  *
- * While a thread is held, kernel timers run. They send SIGCONT to spyglass, which works although it is stopped, and SIGKILL
- * in the end. They do nothing as long as spyglass runs. SIGTSTP (Ctrl-Z) is blocked meanwhile, so it takes effect afterwards.
+ * While a thread is stopped, kernel timers run. They send SIGCONT to spyglass, which takes effect even though spyglass
+ * is stopped, and finally SIGKILL. While spyglass runs, they have no effect. SIGTSTP (Ctrl-Z) is blocked during this
+ * time, so it takes effect afterwards.
  */
 #ifndef PAUSE_HOLD_GUARD_H
 #define PAUSE_HOLD_GUARD_H
 
-/* Call it before attaching; again to start the timers over. */
+/* Call it before attaching, and again to restart the timers. */
 void hold_guard_begin(void);
 /* Call it when no thread is attached any more. */
 void hold_guard_end(void);

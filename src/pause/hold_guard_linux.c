@@ -1,9 +1,9 @@
 /*
  * POSIX timers that send SIGCONT and SIGKILL to ourselves.
  *
- * A timer does not fire again before its signal is delivered, and a SIGSTOP that comes just then discards a pending SIGCONT.
- * So there is more than one. The handler of SIGCONT runs only if spyglass is not stopped, and starts all timers over: a slow
- * read, or a thread that takes long to stop, is not a reason for SIGKILL.
+ * A timer does not fire again before its signal is delivered, and a SIGSTOP that arrives at that moment discards a
+ * pending SIGCONT. So there is more than one timer. The handler of SIGCONT runs only if spyglass is not stopped, and
+ * restarts all timers: a slow read, or a thread that takes long to stop, must not lead to SIGKILL.
  */
 #include "pause/hold_guard.h"
 

@@ -1,14 +1,15 @@
 /*
- * Keeps one thread still while it is read, by the gentlest method that works, and proves afterwards that it did not run.
+ * Keeps one thread from running while it is read, by the least intrusive method that works, and proves afterwards that
+ * it did not run.
  *
  * - asleep: the thread is off-CPU, so leave it alone.
  * - same core: the sampler pins itself to the CPU that the thread runs on. While the sampler runs, the thread cannot.
  * - ptrace: PTRACE_SEIZE and PTRACE_INTERRUPT, where the sampler may not run on that CPU, or registers are needed.
- * - unpaused: ptrace is refused or unwanted. The reader has to cope with a thread that moves.
+ * - unpaused: ptrace is refused or unwanted. The reader must handle stacks that change during the read.
  * - dead: a thread of a core file.
  *
- * The first two rest on the run count in /proc/PID/task/TID/schedstat: if it is the same before and after, the kernel did
- * not put the thread on a CPU in between.
+ * The first two rely on the run count in /proc/PID/task/TID/schedstat: if it is the same before and after, the kernel
+ * did not put the thread on a CPU in between.
  *
  *     r = pause_begin(pauser, thread, false, 0, &pause);
  *     ... read ...

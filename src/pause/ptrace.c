@@ -54,7 +54,7 @@ int ptrace_begin_first(struct pauser *ps, struct os_thread *t, struct pause *p)
 {
     if (same_core_was_left(ps, t) && task_sched_stats(&t->task, &t->stats) == 0) {
         t->stats_fresh = true;
-        if (same_core_ran_throughout(p, t, &t->stats)) { /* it runs, and most likely still on our core */
+        if (same_core_ran_throughout(p, t, &t->stats)) { /* it is running, most likely still on our core */
             p->stats = t->stats;
             p->look.cpu = ps->affinity.cpu;
             t->stats_fresh = false;
@@ -66,8 +66,9 @@ int ptrace_begin_first(struct pauser *ps, struct os_thread *t, struct pause *p)
         return ERR_GONE;
     if (p->look.state != 'R' && !ps->want_idle) /* the caller will not read it */
         return pause_asleep.begin(ps, t, p);
-    /* Stopping a thread is cheapest from its own core. But one that is resumed there while we run is moved by the kernel to
-     * a free core: it would move at each sample, and we after it. Then stay off its core for a while. */
+    /* Stopping a thread is cheapest from its own core. But when we resume it there, we occupy the core, so the kernel
+     * moves the thread to a free one: it would migrate at each sample, and we would follow it. If that happens, stay
+     * off its core for a while. */
     if (p->look.state == 'R') {
         if (ps->affinity.cpu >= 0 && ps->affinity.cpu != p->look.cpu) {
             cpu_affinity_unpin(&ps->affinity);

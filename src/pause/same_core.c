@@ -1,6 +1,6 @@
 /*
- * A thread cannot run while we occupy its CPU. No system call on the thread is needed, and it goes on the moment we sleep.
- * See docs/decisions/0006.
+ * A thread cannot run while we occupy its CPU. This needs no system call on the thread, and the thread continues as
+ * soon as we sleep. See docs/decisions/0006.
  */
 #include "base/clock.h"
 #include "base/log.h"
@@ -15,7 +15,7 @@ bool same_core_was_left(const struct pauser *ps, const struct os_thread *t)
     return t->left_ns && ps->affinity.cpu >= 0 && ps->affinity.cpu == t->left_cpu && !ps->nonblocking;
 }
 
-/* A thread that went to sleep in the last microseconds passes for running. */
+/* A thread that went to sleep in the last microseconds counts as running. */
 bool same_core_ran_throughout(const struct pause *p, const struct os_thread *t, const struct sched_stats *stats)
 {
     uint64_t away_ns = p->since_ns - t->left_ns;

@@ -38,7 +38,7 @@ void tracer_detach(struct tracer *s);
 /* Registers of the attached thread; `ret_base` is its FS base. ERR_GONE. */
 int tracer_regs(const struct tracer *s, struct regs *ret, uint64_t *ret_base);
 
-/* Detaches late threads that have stopped meanwhile. Cheap if there are none. */
+/* Detaches late threads that have stopped since. Cheap if there are none. */
 void tracer_sweep(struct tracer *s);
 /* The same, but waits for them. Call it before a time without sweeps. */
 void tracer_settle(struct tracer *s, uint64_t timeout_ns);

@@ -1,5 +1,6 @@
 /*
- * Nothing keeps the thread still: --nonblocking, or ptrace is refused. And a thread of a core file, which needs nothing.
+ * Reads a thread without pausing it: with --nonblocking, or if ptrace is refused. Also threads of core files, which
+ * need no pause.
  */
 #include "base/clock.h"
 #include "pause/pause_method.h"
@@ -10,7 +11,7 @@ static int unpaused_begin(struct pauser *ps, struct os_thread *t, struct pause *
 {
     (void)ps;
     p->method = PAUSE_UNPAUSED;
-    if (t->tid && p->since_ns >= t->running_until_ns) /* a thread that keeps running is not looked at each time */
+    if (t->tid && p->since_ns >= t->running_until_ns) /* less often while it runs */
         t->running_until_ns = p->since_ns + LOOK_AGE_NS;
     return 0;
 }

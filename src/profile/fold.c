@@ -1,5 +1,6 @@
 /*
- * Merges threads and their roots. Everything is allocated before anything changes, so running out of memory changes nothing.
+ * Merges threads and their roots. Allocates everything before changing anything, so that running out of memory leaves
+ * the profile as it was.
  */
 #include "profile/fold.h"
 
@@ -252,7 +253,7 @@ static void put_frames(struct fold *f)
 
 /* ---- the threads ---- */
 
-/* The thread that stands for the others of a process; a new one, for which there is room, if there is none. */
+/* The "[other threads]" thread of a process; adds one, for which there is room, if there is none. */
 static uint32_t find_other(struct fold *f, const struct proc_info *process)
 {
     struct profile *p = f->p;

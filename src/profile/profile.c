@@ -19,7 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define FOLD_SHARE 4 /* of max_threads, one part in this many is kept; as many threads may stand for the others */
+#define FOLD_SHARE 4 /* keep one part in this many of max_threads; as many again may be merged threads */
 
 int profile_child(struct profile *p, uint32_t parent, uint32_t frame, uint32_t *ret_node)
 {

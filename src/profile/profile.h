@@ -50,7 +50,7 @@ struct profile_frame {
 /* Equal samples of one thread in a row. Times are since the start of the recording. */
 struct profile_span {
     uint64_t time_ns;
-    uint64_t end_ns; /* up to when the last of them stands for the stack; the next span begins then, or after a gap */
+    uint64_t end_ns;    /* when the last of them ends; the next span begins then, or after a gap */
     uint64_t weight_ns; /* what they count for together */
     uint32_t node;
     uint32_t count;
@@ -98,7 +98,8 @@ const struct known_keys *profile_known_keys(const struct profile *p);
  * trace has no frames and its key is unknown (see profile_knows). */
 int profile_add(struct profile *p, const struct trace *trace, uint64_t time_ns);
 
-/* True if the tree, the timeline or the number of threads exceeds its limit: call profile_enforce_limits, which takes long. */
+/* True if the tree, the timeline or the number of threads exceeds its limit: call profile_enforce_limits, which takes a
+ * long time. */
 bool profile_is_full(const struct profile *p);
 /* Shrinks what exceeds its limit. Renumbers all nodes but 0. Returns 0 or ERR_NOMEM. */
 int profile_enforce_limits(struct profile *p);

@@ -10,7 +10,7 @@
 
 #define CONTENDED_TICKS 64
 #define YOUNG_NS        (100 * NS_PER_MS) /* of CPU time */
-#define UNSEEN_TICKS    4                 /* one stack stands for no more than this many */
+#define UNSEEN_TICKS    4                 /* add at most this many intervals to one stack */
 
 static const struct func *func_of(struct process *p, const struct code *code)
 {
@@ -43,9 +43,10 @@ static struct trace trace_of(const struct process *p, const struct sampled_threa
 }
 
 /*
- * The CPU time of threads that have come and gone unseen, which the stacks of young threads stand for as well: a server with a
- * thread per request has many threads that live shorter than an interval, and only some of them are read. It goes to all stacks
- * of a young thread, not only to the first, or the beginning of the threads' work would count too much.
+ * The CPU time of threads that started and ended without being sampled. A server with a thread per request has many
+ * threads that live for less than an interval, and spyglass reads only some of them. The stacks of young threads get
+ * this time: all stacks, not only the first of each thread, or the beginning of the threads' work would get too much
+ * weight.
  */
 static uint64_t unseen_ns(const struct process *p, const struct time_parts *parts)
 {
@@ -74,7 +75,7 @@ static struct time_parts take_time(struct process *p, struct sampled_thread *th)
     if (competes)
         s->contended = CONTENDED_TICKS;
     if (s->options.mode == SAMPLER_CPU && (competes || is_young) && !th->last.on_cpu)
-        return (struct time_parts){0}; /* its time goes to the next stack that is read while it runs */
+        return (struct time_parts){0}; /* attribute its time to the next stack that is read while it runs */
     parts = thread_time_take(&th->time, &stats, th->last.has_stack, now, s->limit_ns);
     if (is_young && s->options.mode == SAMPLER_CPU && p->stack.frames.n)
         parts.run_ns += unseen_ns(p, &parts);
@@ -127,7 +128,7 @@ static int emit_part(struct process *p, struct sampled_thread *th, struct trace 
     return sink(trace, arg);
 }
 
-/* --mode wall does not tell the reasons apart. */
+/* --mode wall does not distinguish the reasons. */
 static enum trace_state coarse_state(enum trace_state state)
 {
     return state == TRACE_WAITING_FOR_GIL || state == TRACE_WAITING_FOR_DISK ? state : TRACE_SLEEPING;
@@ -144,7 +145,7 @@ static enum trace_state wait_state(const struct process *p, struct sampled_threa
                : TRACE_SLEEPING;
 }
 
-/* Passes the stack on with the time that it stands for. */
+/* Emits the stack, weighted by the time since the last one. */
 static int emit(struct process *p, struct sampled_thread *th, struct trace *trace, const struct time_parts *parts,
                 process_sink sink, void *arg)
 {

@@ -1,5 +1,5 @@
 /*
- * The recording loop. It sleeps until absolute times, so that delays do not add up.
+ * The recording loop. It sleeps until absolute times, so that delays do not accumulate.
  */
 #include "sample/loop.h"
 
@@ -53,7 +53,7 @@ static int deliver(const struct trace *trace, void *arg)
     return ctx->loop->trace(trace, ctx->elapsed_ns, ctx->loop->arg);
 }
 
-/* True when no stack can come any more. */
+/* True when no more stacks can follow. */
 static bool is_finished(struct loop *l)
 {
     const struct process_tree *t = l->tree;
@@ -113,9 +113,9 @@ unsigned loop_most_loss_percent(uint64_t interval_ns)
     return interval_ns < FULL_NS ? 10 : 5;
 }
 
-/* The shortest interval that leaves the target its speed: PACE times the time that a tick pauses it. Threads that run at the
- * same time share the loss. Holds a mean, so that the rate does not depend on what the target does at the moment. A tick that is
- * much longer than the others, as the first ones are, does not count in full. */
+/* The shortest interval that does not slow the target down too much: PACE times the time that a tick pauses it. Threads
+ * that run at the same time share the loss. Uses a moving average, so that the rate does not depend on what the target
+ * does at the moment. A tick that is much longer than the others, like the first ones, does not count in full. */
 static void update_pace(struct loop *l, uint64_t pauses, uint64_t paused_ns)
 {
     double most = l->min_interval_ns > (double)l->interval_ns ? l->min_interval_ns : (double)l->interval_ns;
@@ -126,7 +126,8 @@ static void update_pace(struct loop *l, uint64_t pauses, uint64_t paused_ns)
     l->min_interval_ns += ((need < most ? need : most) - l->min_interval_ns) / PACE_TICKS;
 }
 
-/* Called before each sleep: adds up what the target felt since the last one. On its core, that is all that we did there. */
+/* Called before each sleep: adds up how long we kept the target from running since the last one. On the target's core,
+ * that is all of our CPU time there. */
 static void measure_pauses(struct loop *l)
 {
     struct pauser *ps = &l->tree->sampler->pauser;
@@ -174,9 +175,8 @@ static bool sleep_until(struct loop *l, uint64_t start, uint64_t when)
 }
 
 /* With the same-core method the target is paused while the sampler runs, and longer when its stack has changed. Move
- * the next tick by the difference from the mean, so that each tick stands for the same amount of target time.
- * Otherwise functions that take longer to read would seem to run longer. Over a few seconds the rate is the one
- * requested. */
+ * the next tick by the difference from the mean, so that each tick covers the same amount of target time. Otherwise
+ * functions that take longer to read would seem to run longer. Over a few seconds the rate is the one requested. */
 static int64_t pause_correction(struct loop *l, uint64_t took_ns)
 {
     const struct sampler *s = l->tree->sampler;
@@ -326,7 +326,7 @@ static int sample(struct loop *l, uint64_t start)
     return r == ERR_GONE ? 0 : r;
 }
 
-/* A stack is weighted by the time before it, so the time since the last tick needs a last one. */
+/* A stack is weighted by the time before it, so take a final sample to cover the time since the last tick. */
 static int finish(struct loop *l, uint64_t start)
 {
     struct sampler *s = l->tree->sampler;

@@ -1,6 +1,6 @@
 /*
  * The recording loop: samples a process tree at a steady rate until the duration is over, the caller stops it, or all
- * processes have ended. Ticks that are too late are dropped, not made up for.
+ * processes have ended. Late ticks are dropped; the loop never catches up.
  */
 #ifndef SAMPLE_LOOP_H
 #define SAMPLE_LOOP_H
@@ -23,7 +23,7 @@ struct loop {
     void *arg;
     /* Results. */
     uint64_t ticks, missed;
-    uint64_t slowed; /* ticks at a lower rate than asked for, so that the target keeps its pace */
+    uint64_t slowed; /* ticks at a lower rate than requested, to limit the slowdown of the target */
     uint64_t late;   /* ticks with a wakeup that was more than 300 us late */
     uint64_t elapsed_ns;
     enum loop_end end;
@@ -37,13 +37,13 @@ struct loop {
     uint64_t pauses, paused_ns;            /* of the pauser, at the last tick */
     uint64_t pinned_ns;                    /* our CPU time on the target's core then */
     uint64_t cpus;                         /* of the machine */
-    double min_interval_ns;                /* mean interval that leaves the target its pace */
-    uint64_t held_ns;                      /* the interval in effect */
-    uint64_t root_checked_ns;              /* when the root was last checked */
-    uint64_t python_seen_ns;               /* when the root or another Python process last existed */
-    uint64_t housekept_ns;                 /* when signals and the target were last checked */
-    uint64_t refreshed_ns;                 /* when the process tree was last refreshed */
-    int error;                             /* from a refresh; it ends the loop */
+    double min_interval_ns;   /* mean of the shortest intervals that do not slow the target down too much */
+    uint64_t held_ns;         /* the interval in effect */
+    uint64_t root_checked_ns; /* when the root was last checked */
+    uint64_t python_seen_ns;  /* when the root or another Python process last existed */
+    uint64_t housekept_ns;    /* when signals and the target were last checked */
+    uint64_t refreshed_ns;    /* when the process tree was last refreshed */
+    int error;                /* from a refresh; it ends the loop */
 };
 
 /* Waits until a process of the tree is attached (tree->has_python), calling `tick` meanwhile. Otherwise l->end says why not:

@@ -1,5 +1,5 @@
 /*
- * Merges native and Python frames. Python frames that match no native frame are kept, behind a marker.
+ * Merges native and Python frames. Python frames that match no native frame are kept, after a marker.
  */
 #include "sample/merge_frames.h"
 
@@ -230,7 +230,7 @@ static bool misses_shown_frames(const struct native *n)
     return n->captured && !n->stack.complete && (n->sampler->options.native_all || ends_in_generated_code);
 }
 
-/* Adds the groups without a native frame, behind a marker. */
+/* Adds the groups without a native frame, after a marker. */
 static int add_unplaced_groups(struct merged_frames *m, struct sampler *s, size_t n_groups, size_t g,
                                const struct frames *f, const struct frame *shown, size_t *next)
 {

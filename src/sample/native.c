@@ -207,8 +207,9 @@ static size_t greenlet_call_end(const struct native_stack *s)
 }
 
 /*
- * All greenlets of a thread share its C stack: greenlet copies the part of one that is switched out to the heap. The stack of
- * a greenlet ends where greenlet called its function. The bytes beyond belong to any other greenlet, and do not continue it.
+ * All greenlets of a thread share its C stack: greenlet copies the part of one that is switched out to the heap. The
+ * stack of a greenlet ends where greenlet called its function. The bytes beyond belong to other greenlets and are not
+ * part of this stack.
  */
 static int end_at_greenlet(struct native *n)
 {

@@ -265,7 +265,7 @@ static const char *look_up_perf_map(struct native_names *names, addr_t pc)
     return names->perf_map ? perf_map_find(names->perf_map, pc) : NULL;
 }
 
-/* Reading files takes long: give the target its core back first. */
+/* Reading files takes a long time: give the target its core back first. */
 static void leave_core(struct native_names *names)
 {
     if (names->sampler->options.recording)

@@ -73,7 +73,7 @@ int emit_stack(struct process *p, struct sampled_thread *th, bool active, proces
 /* Counts the CPU time of a thread since its last stack as lost: its stack cannot be read. */
 void emit_lost(struct process *p, struct sampled_thread *th);
 
-/* A look at a thread that did not tell what it was doing is no gap in its timeline. */
+/* The thread was checked, but what it was doing is unknown: do not show a gap in its timeline. */
 void emit_unknown(const struct process *p, struct sampled_thread *th);
 
 /* Reuses the last stack of a thread that has not run since. True when the stack was passed to the sink, with the

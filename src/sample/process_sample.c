@@ -131,8 +131,9 @@ static void share_time(struct process *p, const struct sampled_thread *th)
     }
 }
 
-/* True if the stack that was read is of this process. The files of a thread in /proc stay those of one thread, even if its ID is
- * reused: a stack between two equal readings of an open schedstat is of that thread. For others, check the process. */
+/* True if the stack that was read belongs to this process. An open file of a thread in /proc refers to that thread even
+ * if its ID is reused, so a stack read between two equal readings of an open schedstat belongs to that thread. For
+ * other stacks, check the process. */
 static bool is_stack_of(const struct process *p, const struct sampled_thread *th)
 {
     return (th->last.off_cpu && th->os.task.schedstat_fd >= 0) || process_has_pid(p);
@@ -154,7 +155,7 @@ static int sample_thread(struct process *p, struct sampled_thread *th, process_s
         return 0;
     }
     r = ensure_native(p);
-    if (r == 0 && !th->entry && has_subinterpreters(p)) /* once per thread: a target chooses how many there are */
+    if (r == 0 && !th->entry && has_subinterpreters(p)) /* once per thread: the target controls how many there are */
         r = read_other_states(p, &src, th);
     if (r == 0)
         r = process_read_stack(p, &src, th);
@@ -313,7 +314,7 @@ static bool is_unlisted(const struct process *p, addr_t holder)
     return true;
 }
 
-/* Read the clock before the threads, so that it shows whatever runs afterwards. */
+/* Read the clock before the threads, so that the next comparison notices anything that runs from now on. */
 static int sample_and_note_idle(struct process *p, process_sink sink, void *arg)
 {
     const struct sampler *s = p->sampler;

@@ -79,7 +79,7 @@ static int try_attach(struct process_tree *t, struct tree_entry *e, uint64_t pat
     return process_node_read_command(e->node) < 0 ? ERR_NOMEM : r;
 }
 
-/* True when it is worth while to wait for the interpreter. A server may load Python and leave it to its children to
+/* True when it is worth waiting for the interpreter. A server may load Python and leave it to its children to
  * initialize it (Apache with mod_wsgi). */
 static bool is_starting(const struct tree_entry *e, int r)
 {
@@ -153,7 +153,7 @@ static bool is_refusal(int r)
     return r == ERR_VERSION || r == ERR_UNSUPPORTED || r == ERR_PERMISSION;
 }
 
-/* Keeps the refusal of the root, or else the first one that says it is Python, or else the first one. */
+/* Keeps the error of the root; else the first error of a process that is known to be Python; else the first error. */
 static void note_refusal(struct process_tree *t, const struct tree_entry *e, int r, const struct err_note *note)
 {
     if (!is_refusal(r) || !t->refusal_note)

@@ -13,7 +13,7 @@
 
 /* What a stack counts for. */
 enum sampler_mode {
-    SAMPLER_COUNT, /* one sample: py-spy's manner, --idle and --gil */
+    SAMPLER_COUNT, /* one sample: as in py-spy, and with --idle and --gil */
     SAMPLER_CPU,   /* the CPU time that the thread has used since its last stack */
     SAMPLER_WALL,  /* the time since its last stack, divided into running and waiting */
     SAMPLER_GIL,   /* the time since the last tick, for the thread that holds the GIL */
@@ -62,8 +62,8 @@ struct sampler {
     uint64_t core_wait_ns;  /* time spent waiting for a CPU */
     /* State. */
     struct task self;            /* the sampling thread */
-    uint64_t tick_ns;            /* time that the current tick stands for */
-    uint64_t limit_ns;           /* the most CPU time that the first stack of a thread stands for */
+    uint64_t tick_ns;            /* time that the current tick covers */
+    uint64_t limit_ns;           /* the most CPU time to attribute to the first stack of a thread */
     unsigned contended;          /* threads compete for cores, or did so this many ticks ago, counted down */
     uint64_t since_ticks;        /* when the session began, in clock ticks since boot */
     unsigned gil_looks;          /* at threads that may be about to wait for the GIL; bounded */
@@ -78,7 +78,7 @@ struct sampler *sampler_free(struct sampler *s);
 /* Before work that takes longer than reading a stack: gives up real-time priority, and with it the target's core, until the
  * next stack. */
 void sampler_leave_core(struct sampler *s);
-/* Does so if we have been on it for a while: other threads and processes are next, and they may be many. */
+/* The same, but only if we have been on that core for a while: there may be many threads and processes left to read. */
 void sampler_leave_core_if_long(struct sampler *s);
 void sampler_count_error(struct sampler *s, int code);
 uint64_t sampler_errors(const struct sampler *s);

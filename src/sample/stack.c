@@ -195,7 +195,7 @@ static void drop_internal(struct stack *st)
     st->frames.n = kept;
 }
 
-/* Versions before 3.11 do not tell. */
+/* Versions before 3.11 do not provide this. */
 static addr_t innermost_entry(const struct stack *st, const struct python *py, const struct sampled_thread *th)
 {
     if (!st->frames.n)
@@ -337,12 +337,13 @@ static void capture_native(const struct stack_source *src, struct sampled_thread
 }
 
 /*
- * True if the thread was on a CPU when the sampler came, and not waiting for one. The stack of a waiting thread is not a random
- * one: it was woken where it slept, or preempted when its time slice was over, which begins when it is woken.
+ * True if the thread was on a CPU when the sampler arrived, and not waiting for one. A waiting thread is not at a
+ * random point of its program: it was just woken, or it was preempted at the end of its time slice, which started when
+ * it was woken.
  *
- * A thread on our own core does not run now. If it did until we came, the kernel last charged it for CPU time when it switched
- * to us. Since then a timer tick may have charged us. On another core, a thread is running if it was put on a CPU once more than
- * it was taken off one. A thread that ptrace has stopped had to run for that, so this cannot be known.
+ * A thread on our own core is not running now. If it ran until we arrived, the kernel last charged it for CPU time when
+ * it switched to us. Since then a timer tick may have charged us. On another core, a thread is running if it was
+ * scheduled once more than it was descheduled. A thread must run to enter a ptrace stop, so after one we cannot tell.
  */
 static bool was_on_cpu(const struct stack_source *src, struct sampled_thread *th, const struct pause *p)
 {
@@ -473,8 +474,8 @@ static int read_with_retries(struct stack *st, const struct stack_source *src, s
     return r;
 }
 
-/* A thread that waits for the GIL wakes up every few milliseconds to look for it, and goes back to sleep within
- * microseconds. True if this thread, which was awake but did not hold the GIL, was caught at that. */
+/* A thread that waits for the GIL wakes up every few milliseconds to request it, and goes back to sleep within
+ * microseconds. True if this thread, which was awake but did not hold the GIL, was doing that. */
 static bool goes_back_to_wait(const struct stack *st, const struct stack_source *src, struct sampled_thread *th)
 {
     struct sampler *s = src->sampler;

@@ -26,7 +26,7 @@ struct stack {
     bool need_ptrace;     /* the next try must use ptrace */
     bool retry_at_once;   /* the last try checked the run count only afterwards: see pause.check_after */
     bool owns_gil;
-    bool waits_for_gil;             /* it was asleep until it gets the GIL */
+    bool waits_for_gil;             /* it was asleep, waiting for the GIL */
     bool unsure;                    /* read unpaused while the thread ran: only the outermost frames are valid */
     bool heads_checked, heads_same; /* the heads of the thread lists were read, and are unchanged */
     bool truncated;                 /* core file: the callers of the outermost frame could not be read */

@@ -1,5 +1,5 @@
 /*
- * Keeps the table of threads up to date. An update only costs something when threads start, end or get a name.
+ * Keeps the table of threads up to date. An update is cheap unless threads start, end or get a name.
  */
 #include "sample/thread_table.h"
 
@@ -46,7 +46,7 @@ static void drop_ended(struct thread_table *t, pid_t pid)
     t->n_left = kept;
 }
 
-/* Remembers how far the time of a thread has been attributed, in case that it calls Python again. Best effort. */
+/* Remembers how much of a thread's time has been attributed, in case it calls Python again. Best effort. */
 static void leave_thread(struct thread_table *t, const struct sampled_thread *th, pid_t pid)
 {
     if (!t->since_ticks || !th->os.tid || th->ended)

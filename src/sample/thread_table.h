@@ -19,7 +19,7 @@ struct core_file;
 
 /* The stack found by the last sample of a thread. It is valid while the thread's run count is unchanged. */
 struct last_stack {
-    bool on_cpu;            /* it was on a CPU when the sampler came; also true if that is unknown */
+    bool on_cpu;            /* it was on a CPU when the sampler arrived; also true if that is unknown */
     bool off_cpu;           /* the thread was off-CPU; while its run count equals os.stats, it has not run since */
     bool active;            /* it counts as running anyway: only the sampler kept it off its core */
     bool has_stack;         /* `key` and the fields below are valid */
@@ -73,7 +73,7 @@ struct tid_pair {
     pid_t inner, outer;
 };
 
-/* A thread that lost its thread state and runs on: C code that calls Python now and then. */
+/* A thread that lost its thread state but keeps running: C code that calls Python occasionally. */
 struct left_thread {
     pid_t tid;
     uint64_t start_time;

@@ -34,7 +34,7 @@ uint64_t thread_time_left(const struct thread_time *t, const struct sched_stats 
     return minus(stats->run_ns, t->run_ns);
 }
 
-/* Sums that forget: each call adds what is new, and drops a part of the old. */
+/* Decaying sums: each call adds the new time and drops a part of the old. */
 bool thread_time_competes(struct thread_time *t, const struct sched_stats *stats)
 {
     uint64_t own_ns = minus(stats->run_count, t->seen.run_count) * OWN_NS;

@@ -1,13 +1,13 @@
 /*
- * What the kernel says a thread did since its last sample: how long it ran, and how long it waited for a core. The sampler
- * weights each stack by it, so that a profile adds up to the CPU time that the threads have really used.
+ * How long a thread ran, and how long it waited for a core, since its last sample, according to the kernel. The sampler
+ * weights each stack by it, so that a profile adds up to the CPU time that the threads have actually used.
  */
 #ifndef SAMPLE_THREAD_TIME_H
 #define SAMPLE_THREAD_TIME_H
 
 #include "target/task.h"
 
-/* Up to where the time of a thread has been attributed to stacks. */
+/* How much of a thread's time has been attributed to stacks so far. */
 struct thread_time {
     bool is_known;                 /* false: the kernel has no schedstat */
     bool is_new;                   /* no stack has been attributed yet */
@@ -35,9 +35,9 @@ void thread_time_begin(struct thread_time *t, struct task *task, bool during_rec
 bool thread_time_competes(struct thread_time *t, const struct sched_stats *stats);
 
 /*
- * Takes the time since the last call. `stats` are current; they are exact if the thread has been descheduled since it last
- * ran. While it runs on another CPU, they can be as old as the kernel's last timer tick, so that the thread is given the
- * time that has passed, and the error is made up for later. `limit_ns`: the most that the first stack can stand for.
+ * Takes the time since the last call. `stats` are current; they are exact if the thread has been descheduled since it
+ * last ran. While the thread runs on another CPU, they can be as old as the kernel's last timer tick; then this charges
+ * the elapsed time, and later calls correct the error. `limit_ns`: the most time to attribute to the first stack.
  */
 struct time_parts thread_time_take(struct thread_time *t, const struct sched_stats *stats, bool is_exact,
                                    uint64_t now_ns, uint64_t limit_ns);

@@ -66,7 +66,7 @@ struct proc_info {
     struct trace_signal signal;
 };
 
-/* What a thread did in the time that a trace stands for. */
+/* What a thread did during the time that a trace covers. */
 enum trace_state {
     TRACE_RUNNING,
     TRACE_WAITING_FOR_CORE,
@@ -84,8 +84,8 @@ enum trace_state {
 
 /* What the sampler knows of the time between the last trace of the thread and this one. */
 enum trace_order {
-    TRACE_BY_TIME,   /* nothing: too long a time is a gap */
-    TRACE_FOLLOWS,   /* whenever it looked, the thread did the same as in one of the two, however long that took */
+    TRACE_BY_TIME, /* unknown: too long a time is a gap */
+    TRACE_FOLLOWS, /* at each check, the thread did the same as in one of the two: never a gap, however long it took */
     TRACE_AFTER_GAP, /* the thread did something that the recording does not include */
 };
 
@@ -98,10 +98,10 @@ struct trace {
     bool is_kernel_name;     /* `thread_name` is the kernel's name of a thread that has none in Python */
     bool active;             /* the thread was in state R before it was paused */
     bool owns_gil;
-    bool waits_for_gil; /* asleep until it gets the GIL; not active */
+    bool waits_for_gil; /* asleep, waiting for the GIL; not active */
     bool unsure;        /* read unpaused while the thread ran: the innermost frames are missing */
     enum trace_state state;
-    uint64_t weight_ns; /* the time that it stands for; 0: one sampling interval */
+    uint64_t weight_ns; /* the time that it covers; 0: one sampling interval */
     enum trace_order order;
     uint64_t key; /* equal for equal stacks of one thread; never 0 */
     size_t n_frames;

@@ -34,7 +34,8 @@ static void test_codes(void)
         CHECK(printed[0] != '\0' && printed[strlen(printed) - 1] == '\n');
     }
     CHECK_INT(print_error(12345, NULL, printed, sizeof(printed)), 1);
-    CHECK_STR(printed, "Error: Internal error\nPlease report this bug.\n");
+    CHECK_STR(printed, "Error: Internal error\nPlease report this bug. Run the command again with --log-level debug, "
+                       "and include its output.\n");
     CHECK_INT(error_text_what(filled, ERR_GONE, "process %d", 7), ERR_GONE);
     error_text_hint(filled, "try %s", "this");
     print_error(ERR_GONE, filled, printed, sizeof(printed));
@@ -124,8 +125,7 @@ static void test_yama(void)
                "Launch the program with record -- PROGRAM. Or: " CONTAINER);
     f.reason = REASON_YAMA_CAPABLE_ONLY;
     f.number = 2;
-    check_text(&f, "Yama (ptrace_scope=2) only lets processes with CAP_SYS_PTRACE trace others",
-               "Launch the program with record -- PROGRAM. Or: " CONTAINER);
+    check_text(&f, "Yama (ptrace_scope=2) only lets processes with CAP_SYS_PTRACE trace others", CONTAINER);
     f.reason = REASON_YAMA_NONE;
     f.number = 3;
     check_text(&f, "Yama (ptrace_scope=3) forbids tracing any process",
@@ -188,7 +188,8 @@ static void test_output_files(void)
     f.reason = REASON_WRITE_IN_PLACE;
     check_text(&f, "'f': No space left on device", "Free some disk space or choose another path with -o FILE.");
     f = (struct err_facts){.reason = REASON_WRITE_NO_READER, .path = "f", .error = EPIPE};
-    check_text(&f, "'f': Broken pipe", "The process reading from it has exited.");
+    check_text(&f, "'f': Broken pipe",
+               "The process reading from it has exited. Read all of the output, or write to a file with -o FILE.");
 }
 
 /* Each reason has a sentence in which every fact is replaced, whatever its length. */
