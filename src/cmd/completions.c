@@ -99,6 +99,16 @@ static struct identifier identifier_of(const char *name)
     return id;
 }
 
+/* Lists the PIDs of Python processes, one per line. `spyglass list` would find more, but takes longer than one waits for a
+ * completion. */
+#define PYTHON_PIDS "cd /proc && grep -il python [0-9]*/comm 2>/dev/null | cut -d/ -f1"
+
+/* The flags of `ray`, which the Python package parses (python/spyglass/ray.py). */
+#define RAY_FLAGS                                                                                                      \
+    "--address --node --actor --task --pid --subprocesses --native --nonblocking --timeout --hideprogress --help"
+#define RAY_DUMP_FLAGS   RAY_FLAGS " --locals --full-filenames --json"
+#define RAY_RECORD_FLAGS RAY_FLAGS " --output --format --duration --rate --idle --gil --threads --function"
+
 /* ---- bash ---- */
 
 /* Writes a case pattern, "--pid|-p|…", of all flags of `kind`; for ARGS_BOOL, of all flags that take a value. */
@@ -121,8 +131,7 @@ static void put_bash_values(FILE *out)
 {
     fputs("    case $prev in\n    ", out);
     put_bash_pattern(ARGS_PID, out);
-    fputs(")\n        COMPREPLY=($(compgen -W \"$(cd /proc && grep -il python [0-9]*/comm 2>/dev/null | cut -d/ -f1)\" "
-          "-- \"$cur\"))\n"
+    fputs(")\n        COMPREPLY=($(compgen -W \"$(" PYTHON_PIDS ")\" -- \"$cur\"))\n"
           "        return ;;\n    ",
           out);
     for (size_t i = 0; i < sizeof(choices) / sizeof(choices[0]); i++) {
@@ -167,6 +176,16 @@ static void put_bash_words(FILE *out)
     fputs("    case $command in\n", out);
     FOR_COMMANDS(c, row)
     {
+        if (c == ARGS_RAY) {
+            fputs("    ray)\n"
+                  "        case ${COMP_WORDS[2]} in\n"
+                  "        dump) words=\"" RAY_DUMP_FLAGS "\" ;;\n"
+                  "        record) words=\"" RAY_RECORD_FLAGS "\" ;;\n"
+                  "        esac\n"
+                  "        ((COMP_CWORD == 2)) && words=\"dump record --help\" ;;\n",
+                  out);
+            continue;
+        }
         fprintf(out, "    %s) words=\"", row->name);
         FOR_FLAGS(f, c)
         {
@@ -219,11 +238,11 @@ static void write_bash(const char *name, FILE *out)
 
 /* ---- zsh ---- */
 
-static void put_zsh_value(const struct args_flag *f, FILE *out)
+static void put_zsh_value(const struct args_flag *f, const struct identifier *id, FILE *out)
 {
     fprintf(out, ":%s:", f->value);
     if (f->kind == ARGS_PID)
-        fputs("_pids", out);
+        fprintf(out, "_%s_pids", id->text);
     else if (f->kind == ARGS_FILE)
         fputs("_files", out);
     else if (f->kind == ARGS_DURATION)
@@ -235,7 +254,7 @@ static void put_zsh_value(const struct args_flag *f, FILE *out)
     }
 }
 
-static void put_zsh_flag(const struct args_flag *f, FILE *out)
+static void put_zsh_flag(const struct args_flag *f, const struct identifier *id, FILE *out)
 {
     const char *joined = f->value ? "=" : "";
 
@@ -251,7 +270,7 @@ static void put_zsh_flag(const struct args_flag *f, FILE *out)
     put_escaped(f->help, "[]:\\", "'\\''", out);
     fputc(']', out);
     if (f->value)
-        put_zsh_value(f, out);
+        put_zsh_value(f, id, out);
     fputs("' \\\n", out);
 }
 
@@ -279,7 +298,14 @@ static void write_zsh(const char *name, FILE *out)
 {
     struct identifier id = identifier_of(name);
 
-    fprintf(out, "#compdef %s\n\n_%s() {\n", name, id.text);
+    fprintf(out,
+            "#compdef %s\n\n_%s_pids() {\n"
+            "    local -a pids\n"
+            "    for p in ${(f)\"$(" PYTHON_PIDS ")\"}; do\n"
+            "        pids+=(\"$p:$(tr '\\0\\n' '  ' 2>/dev/null </proc/$p/cmdline)\")\n"
+            "    done\n"
+            "    _describe 'Python process' pids\n}\n\n_%s() {\n",
+            name, id.text, id.text);
     fputs("    local curcontext=$curcontext state line c\n"
           "    local -a subcommands\n    subcommands=(\n",
           out);
@@ -291,7 +317,7 @@ static void write_zsh(const char *name, FILE *out)
     }
     fputs("    )\n    _arguments -C \\\n", out);
     FOR_FLAGS(f, ARGS_NONE)
-    put_zsh_flag(f, out);
+    put_zsh_flag(f, &id, out);
     fputs("            '1: :->command' '*:: :->rest' && return\n"
           "    case $state in\n"
           "    command) _describe command subcommands ;;\n"
@@ -302,9 +328,20 @@ static void write_zsh(const char *name, FILE *out)
           out);
     FOR_COMMANDS(c, row)
     {
+        if (c == ARGS_RAY) {
+            fputs("        ray)\n"
+                  "            local -A ray_flags=(dump '" RAY_DUMP_FLAGS "' record '" RAY_RECORD_FLAGS "')\n"
+                  "            if ((CURRENT == 2)); then\n"
+                  "                compadd -- dump record --help\n"
+                  "            else\n"
+                  "                compadd -- ${=ray_flags[$words[2]]}\n"
+                  "            fi ;;\n",
+                  out);
+            continue;
+        }
         fprintf(out, "        %s) _arguments -s -S -A '-*' \\\n", row->name);
         FOR_FLAGS(f, c)
-        put_zsh_flag(f, out);
+        put_zsh_flag(f, &id, out);
         put_zsh_words(c, out);
     }
     fputs("        esac ;;\n    esac\n}\n\n", out);
@@ -326,7 +363,7 @@ static void put_fish_flag(const char *name, const struct args_flag *f, const cha
     else if (f->value)
         fputs(" -x", out);
     if (f->kind == ARGS_PID)
-        fputs(" -a '(__fish_complete_pids)'", out);
+        fprintf(out, " -a '(__%s_pids)'", identifier_of(name).text);
     if (f->kind == ARGS_DURATION)
         fputs(" -a unlimited", out);
     if (has_choices(f->kind)) {
@@ -341,9 +378,16 @@ static void put_fish_flag(const char *name, const struct args_flag *f, const cha
 
 static void write_fish(const char *name, FILE *out)
 {
-    char when[96];
+    struct identifier id = identifier_of(name);
+    char when[128];
 
-    fprintf(out, "complete -c %s -f\n", name);
+    fprintf(out,
+            "function __%s_pids\n"
+            "    for p in (sh -c '" PYTHON_PIDS "')\n"
+            "        printf '%%s\\t%%s\\n' $p (tr '\\0\\n' '  ' 2>/dev/null </proc/$p/cmdline | cut -c1-80)\n"
+            "    end\nend\n"
+            "complete -c %s -f\n",
+            id.text, name);
     FOR_FLAGS(f, ARGS_NONE)
     put_fish_flag(name, f, "__fish_use_subcommand", out);
     FOR_COMMANDS(c, row)
@@ -351,13 +395,26 @@ static void write_fish(const char *name, FILE *out)
         fprintf(out, "complete -c %s -n __fish_use_subcommand -a %s -d '", name, row->name);
         put_escaped(row->summary, "\\", "\\'", out);
         fputs("'\n", out);
-        snprintf(when, sizeof(when), "__fish_seen_subcommand_from %s", row->name);
+        if (c == ARGS_RAY)
+            continue;
+        snprintf(when, sizeof(when), "not __fish_seen_subcommand_from ray; and __fish_seen_subcommand_from %s",
+                 row->name);
         FOR_FLAGS(f, c)
         put_fish_flag(name, f, when, out);
     }
     fprintf(out,
-            "complete -c %s -n '__fish_seen_subcommand_from record' -a '(__fish_complete_subcommand --fcs-skip=2)'\n",
+            "complete -c %s -n 'not __fish_seen_subcommand_from ray; and __fish_seen_subcommand_from record' "
+            "-a '(__fish_complete_subcommand --fcs-skip=2)'\n",
             name);
+    fprintf(
+        out,
+        "complete -c %s -n '__fish_seen_subcommand_from ray; and not __fish_seen_subcommand_from dump record' "
+        "-a 'dump record'\n"
+        "complete -c %s -n '__fish_seen_subcommand_from ray; and __fish_seen_subcommand_from dump' -a '" RAY_DUMP_FLAGS
+        "'\n"
+        "complete -c %s -n '__fish_seen_subcommand_from ray; and __fish_seen_subcommand_from record' "
+        "-a '" RAY_RECORD_FLAGS "'\n",
+        name, name, name);
     fprintf(out, "complete -c %s -n '__fish_seen_subcommand_from merge' -F\n", name);
     fprintf(out, "complete -c %s -n '__fish_seen_subcommand_from completions' -a '", name);
     put_shells(" ", out);

@@ -5,12 +5,13 @@ import pathlib
 import re
 import shutil
 import subprocess
+import sys
 import tempfile
 
 import pytest
 from processes import at_rest
 from program import PY_SPY, SPYGLASS, WAIT, run
-from pythons import DEBIAN
+from pythons import DEBIAN, ROOT
 
 BOTH = pytest.mark.parametrize("program", [SPYGLASS, PY_SPY], ids=["spyglass", "py-spy"])
 FREE_PID = 2 ** 22 + 5  # beyond the largest PID
@@ -166,6 +167,18 @@ def test_completions(program, shell):
     assert "subprocesses" in result.out and os.path.basename(program) in result.out
     if shell == "bash":
         subprocess.run(["bash", "-n"], input=result.raw, check=True)
+
+
+def test_completion_of_ray():
+    """The Python package parses the flags of `ray`; the completion scripts have a copy of their names."""
+    code = ("import spyglass.ray as r, json\n"
+            "commands = r._parser()._subparsers._group_actions[0].choices\n"
+            "print(json.dumps({n: [f for a in c._actions for f in a.option_strings if f[1] == '-'] for n, c in commands.items()}))")
+    done = subprocess.run([sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": str(ROOT / "python")},
+                          stdout=subprocess.PIPE, check=True)
+    for command, flags in json.loads(done.stdout).items():
+        words = re.search(r"%s\) words=\"(--address [^\"]*)\"" % command, run("completions", "bash").check().out).group(1)
+        assert sorted(words.split()) == sorted(flags), command
 
 
 def test_closed_pipe(spawn):
