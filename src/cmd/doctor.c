@@ -227,12 +227,14 @@ static void try_dump(struct doctor *d, pid_t pid)
     if (p)
         tell_python(d, p, stacks);
     d->works = r == 0;
+    if (r == ERR_NO_PROCESS || r == ERR_NOT_PYTHON)
+        report_hint_container_pid(&text, pid);
+    if (r < 0)
+        error_text_complete(&text, r);
     if (r == 0)
         tell(d, "dump", "works");
     else
         tell(d, "dump", "does not work (%s): %s", err_name(r), text.what);
-    if (r == ERR_NO_PROCESS || r == ERR_NOT_PYTHON)
-        report_hint_container_pid(&text, pid);
     if (r < 0 && text.hint[0])
         tell(d, "help", "%s", text.hint);
     log_session_counters(s, NULL);

@@ -292,6 +292,16 @@ int error_text_explain(struct error_text *text, int code, const struct err_facts
     return code;
 }
 
+void error_text_complete(struct error_text *text, int code)
+{
+    const struct row *row = row_of(code);
+
+    if (!text->what[0])
+        snprintf(text->what, sizeof(text->what), "%s", row->message);
+    if (!text->hint[0] && row->hint)
+        snprintf(text->hint, sizeof(text->hint), "%s", row->hint);
+}
+
 int error_text_print(FILE *out, int code, const struct error_text *text)
 {
     const struct row *row = row_of(code);

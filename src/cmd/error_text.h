@@ -26,6 +26,9 @@ __attribute__((format(printf, 2, 3))) void error_text_hint(struct error_text *te
 /* If `code` is an error and `facts` has a reason, fills in `text`. Returns `code`. */
 int error_text_explain(struct error_text *text, int code, const struct err_facts *facts);
 
+/* Fills in what is empty with the general message and hint of `code`. */
+void error_text_complete(struct error_text *text, int code);
+
 /* Prints the message and, if there is one, the hint on a line of its own. Returns the exit status. `text` may be
  * NULL. */
 int error_text_print(FILE *out, int code, const struct error_text *text);

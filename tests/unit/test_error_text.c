@@ -219,6 +219,18 @@ static void test_every_reason(void)
         }
 }
 
+static void test_complete(void)
+{
+    struct error_text text = {0};
+
+    error_text_complete(&text, ERR_STARTING);
+    CHECK_STR(text.what, "Python has not finished starting in the target process");
+    CHECK_STR(text.hint, "Try again in a moment.");
+    text = (struct error_text){.what = "a", .hint = "b"};
+    error_text_complete(&text, ERR_STARTING);
+    CHECK(strcmp(text.what, "a") == 0 && strcmp(text.hint, "b") == 0);
+}
+
 int main(int argc, char **argv)
 {
     test_start(argc, argv);
@@ -229,5 +241,6 @@ int main(int argc, char **argv)
     TEST_RUN(test_core_files);
     TEST_RUN(test_output_files);
     TEST_RUN(test_every_reason);
+    TEST_RUN(test_complete);
     return test_finish("test_error_text");
 }
