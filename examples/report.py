@@ -1,6 +1,6 @@
 """The program in the README's picture: reads orders, works out statistics, writes a report, over and over.
 
-    python3 docs/images/report.py 30 &
+    python3 examples/report.py 30 &
     build/spyglass record --pid $! --function --rate 200 --duration 15 --output docs/images/flamegraph.svg
 """
 import configparser
