@@ -333,7 +333,7 @@ def test_restricted(play):
     assert re.search(r"^CapBnd:\t0+$", status, re.M) and re.search(r"^Seccomp:\t2$", status, re.M), status
     assert re.search(r"^NoNewPrivs:\t1$", status, re.M) and re.search(r"^Uid:\t1000\t1000", status, re.M), status
     shown = in_terminal(app, "spyglass", "spyglass", "dump")
-    pid = int(re.search(r"^\D*(\d+)\s+3\.\d+\.\d+\S*\s+python3 -m http\.server", shown, re.M).group(1))
+    pid = int(re.search(r"^\s*(\d+)  3\.\d+\.\d+\S* .*python3 -m http\.server", shown, re.M).group(1))
     assert pid != 1
     check_waits(app.exec("spyglass", "spyglass", "dump", "--pid", pid), pid)
     raw = app.exec("spyglass", "spyglass", "record", "--pid", pid, "--idle", "-d", "1", "-f", "raw", "-o", "-")

@@ -107,7 +107,7 @@ def test_messages(files):
     result = merge(files, "-o", "all.svg", "--title", "<b>", "a.txt", program=PY_SPY).check()
     assert result.out.startswith("py-spy> Wrote ") and "<title>&lt;b&gt;</title>" in (files / "all.svg").read_text()
     result = merge(files, "a.txt").check()
-    assert re.search(r"Wrote flamegraph data to 'merged-\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d.svg'", result.err), result
+    assert re.search(r"Wrote flamegraph data to 'merged-\d{4}-\d\d-\d\dT\d{6}.svg'", result.err), result
     shown = json.loads(merge(files, "-o", "-", "-f", "speedscope", "-r", "50", "b.txt").check().out)
     assert shown["profiles"][0]["endValue"] == 7 / 50 and shown["name"] == "1 profile"
 
