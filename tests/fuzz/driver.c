@@ -3,13 +3,15 @@
  * that are the same in every run. Each input has its own allocation, so that ASan detects a read past its end.
  *
  *     test_fuzz_lines GOLDEN-DIRECTORY      # called like the unit tests: the corpus is relative to that directory
- *     test_fuzz_lines GOLDEN-DIRECTORY SECONDS SEED CURRENT [CORPUS-DIRECTORY]
+ *     test_fuzz_lines GOLDEN-DIRECTORY SECONDS SEED CURRENT KEPT
  *     test_fuzz_lines GOLDEN-DIRECTORY INPUT
  *
- * The second form runs other mutations for that long, of another corpus, too, and prints a summary; tests/fuzz/run.py uses it.
- * The file CURRENT has the input that is being run: its length in eight bytes, then the input. The third form runs one input.
+ * The second form runs other mutations for that long and prints a summary; tests/fuzz/run.py uses it. KEPT is a directory with
+ * more inputs; mutations that reach new code are added to it (see coverage.h). The file CURRENT has the input that is being run:
+ * its length in eight bytes, then the input. The third form runs one input.
  */
 #include "cost.h"
+#include "coverage.h"
 #include "fuzz.h"
 #include "test.h"
 
@@ -31,8 +33,9 @@
 #define KINDS 5
 #endif
 #define MAX_BYTES ((size_t)2 << 20)
-#define MORE      64  /* bytes that mutations may add to a file */
-#define LONG      1.0 /* seconds of CPU time; with SECONDS, an input that takes longer fails */
+#define MORE      64                 /* bytes that mutations may add to a file */
+#define LONG      1.0                /* seconds of CPU time; with SECONDS, an input that takes longer fails */
+#define MAX_KEPT  ((size_t)64 << 20) /* bytes of inputs; beyond that, no more are kept */
 
 struct input {
     uint8_t *bytes;
@@ -41,7 +44,7 @@ struct input {
 
 struct corpus {
     struct input *files;
-    size_t n;
+    size_t n, bytes;
 };
 
 static uint64_t random_next(uint64_t *state)
@@ -168,6 +171,15 @@ static void run_file(const char *path, const char *name)
     test_report(name, failed_before);
 }
 
+static void corpus_append(struct corpus *corpus, struct input in)
+{
+    corpus->files = realloc(corpus->files, (corpus->n + 1) * sizeof(*corpus->files));
+    if (!corpus->files)
+        abort();
+    corpus->files[corpus->n++] = in;
+    corpus->bytes += in.len;
+}
+
 static void corpus_add(struct corpus *corpus, const char *dir)
 {
     struct dirent **entries;
@@ -176,16 +188,32 @@ static void corpus_add(struct corpus *corpus, const char *dir)
 
     for (int i = 0; i < n; i++) {
         snprintf(path, sizeof(path), "%s/%s", dir, entries[i]->d_name);
-        if (entries[i]->d_name[0] != '.') {
-            corpus->files = realloc(corpus->files, (corpus->n + 1) * sizeof(*corpus->files));
-            if (!corpus->files)
-                abort();
-            corpus->files[corpus->n++] = file_read(path);
-        }
+        if (entries[i]->d_name[0] != '.')
+            corpus_append(corpus, file_read(path));
         free(entries[i]);
     }
     if (n >= 0)
         free(entries);
+}
+
+/* Adds an input to the corpus, and to its directory, under a name made from its bytes. */
+static void corpus_keep(struct corpus *corpus, const char *dir, const struct input *in)
+{
+    struct input copy = {malloc(in->len + 1), in->len};
+    uint64_t hash = 0xcbf29ce484222325ull;
+    char path[8192];
+    FILE *file;
+
+    if (!copy.bytes)
+        abort();
+    memcpy(copy.bytes, in->bytes, in->len);
+    corpus_append(corpus, copy);
+    for (size_t i = 0; i < in->len; i++)
+        hash = (hash ^ in->bytes[i]) * 0x100000001b3ull;
+    snprintf(path, sizeof(path), "%s/new-%016" PRIx64, dir, hash);
+    file = fopen(path, "wb");
+    if (!file || fwrite(in->bytes, 1, in->len, file) != in->len || fclose(file) != 0)
+        abort();
 }
 
 static void corpus_free(struct corpus *corpus)
@@ -256,20 +284,34 @@ static double wall_seconds(void)
     return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
 }
 
+/* Runs the corpus itself, so that only what it does not reach is new. Returns the longest time that an input took. */
+static double run_corpus(const struct corpus *corpus, uint8_t *current)
+{
+    double longest = 0;
+
+    for (size_t i = 0; i < corpus->n; i++) {
+        double took = run_noted(current, &corpus->files[i]);
+
+        longest = took > longest ? took : longest;
+    }
+    coverage_is_new();
+    return longest;
+}
+
 /* Runs mutations for so many seconds. Returns the exit status. */
-static int run_for(const char *dir, double seconds, uint64_t seed, const char *current_path, const char *more)
+static int run_for(const char *dir, double seconds, uint64_t seed, const char *current_path, const char *kept)
 {
     struct input now = {malloc(MAX_BYTES + MORE), 0};
     uint8_t *current = current_open(current_path);
-    uint64_t random = seed * 0x9e3779b97f4a7c15ull | 1, inputs = 0;
-    double longest = 0, begin = wall_seconds();
+    uint64_t random = seed * 0x9e3779b97f4a7c15ull | 1, inputs = 0, n_new = 0;
+    double longest, begin = wall_seconds();
     struct corpus corpus = {0};
 
     if (!now.bytes)
         abort();
     corpus_add(&corpus, dir);
-    if (more)
-        corpus_add(&corpus, more);
+    corpus_add(&corpus, kept);
+    longest = run_corpus(&corpus, current);
     while (corpus.n && longest <= LONG && wall_seconds() - begin < seconds) {
         double took;
 
@@ -277,9 +319,13 @@ static int run_for(const char *dir, double seconds, uint64_t seed, const char *c
         took = run_noted(current, &now);
         longest = took > longest ? took : longest;
         inputs++;
+        if (coverage_is_new() && corpus.bytes + now.len <= MAX_KEPT) {
+            corpus_keep(&corpus, kept, &now);
+            n_new++;
+        }
     }
-    printf("%s: %" PRIu64 " inputs in %.1f s, longest %.3f s, %zu MB\n", FUZZ_NAME, inputs, wall_seconds() - begin,
-           longest, cost_resident_mb());
+    printf("%s: %" PRIu64 " inputs in %.1f s, longest %.3f s, %zu MB, %" PRIu64 " kept, %zu branches\n", FUZZ_NAME,
+           inputs, wall_seconds() - begin, longest, cost_resident_mb(), n_new, coverage_count());
     corpus_free(&corpus);
     free(now.bytes);
     munmap(current, 8 + MAX_BYTES + MORE);
@@ -308,8 +354,8 @@ int main(int argc, char **argv)
     snprintf(dir, sizeof(dir), "%s/../fuzz/corpus/%s", test_now.dir ? test_now.dir : "tests/golden", FUZZ_NAME);
     if (argc == 3)
         return run_one(argv[2]);
-    if (argc > 4)
-        return run_for(dir, atof(argv[2]), strtoull(argv[3], NULL, 10), argv[4], argc > 5 ? argv[5] : NULL);
+    if (argc > 5)
+        return run_for(dir, atof(argv[2]), strtoull(argv[3], NULL, 10), argv[4], argv[5]);
     n = scandir(dir, &entries, NULL, alphasort);
     CHECK(n > 2); /* more than . and .. */
     for (int i = 0; i < n; i++) {

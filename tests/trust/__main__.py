@@ -1,8 +1,8 @@
 """Tests what users rely on and writes the results to docs/trust.md.
 
-    tests/run trust                  all rows; up to 25 minutes
+    tests/run trust                  all rows, with the numbers of the table: about an hour
     tests/run trust 1 7 12           only these; the table keeps the other results
-    tests/run trust --scale 0.1      fewer repetitions, as a quick look; writes nothing
+    tests/run trust --minutes 6      a tenth of the repetitions, as a quick look; writes nothing
     tests/run trust --list           the rows
 
 Exits with 1 if a row fails. Figures that depend on time are worth little on a busy machine; their limits are wider there."""
@@ -17,49 +17,57 @@ import traceback
 
 sys.dont_write_bytecode = True
 import report  # noqa: E402
-from common import Context, Figure, busy  # noqa: E402
+from common import Context, Figure  # noqa: E402
 from rows import ROWS  # noqa: E402
+
+FULL = 60  # minutes
 
 
 def arguments():
     parser = argparse.ArgumentParser(prog="tests/run trust", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("rows", nargs="*", type=int, metavar="ROW", help="numbers of rows")
-    parser.add_argument("--scale", type=float, default=1.0, help="share of the repetitions (default 1)")
+    parser.add_argument("--minutes", type=float, default=FULL, help="time for all rows, roughly (default %d: all repetitions)" % FULL)
+    parser.add_argument("--fuzz-minutes", type=float, help="time for row 10 (default: a third of --minutes)")
     parser.add_argument("--list", action="store_true", help="list the rows")
     args = parser.parse_args()
+    args.scale = min(1.0, args.minutes / FULL)
+    if args.fuzz_minutes is None:
+        args.fuzz_minutes = args.minutes / 3
     unknown = set(args.rows) - {row.number for row in ROWS}
-    if unknown or args.scale <= 0:
-        parser.error("no such row: %s" % ", ".join(map(str, sorted(unknown))) if unknown else "--scale must be positive")
+    if unknown:
+        parser.error("no such row: " + ", ".join(map(str, sorted(unknown))))
+    if min(args.minutes, args.fuzz_minutes) <= 0:
+        parser.error("a time must be positive")
     return args
 
 
-def run_row(row, scale, place):
+def run_row(row, args, place):
     """Runs one row, in a directory of its own. An exception is a failure."""
     work = place / ("row-%d" % row.number)
     work.mkdir()
-    begin, was_busy = time.monotonic(), busy()
+    begin, ctx = time.monotonic(), Context(args.scale, args.fuzz_minutes, work)
     try:
-        figure = row.test(Context(scale, work))
+        figure = row.test(ctx)
     except Exception as error:
         traceback.print_exc(file=sys.stdout)
         figure = Figure("could not be tested: %r" % error, False)
     word = {True: "passed", False: "FAILED", None: "not run"}[figure.ok]
     print("%2d %-7s %4d s  %s" % (row.number, word, time.monotonic() - begin, figure.text), flush=True)
     shutil.rmtree(str(work), ignore_errors=True)
-    return figure, was_busy or busy()
+    return figure, ctx.widest
 
 
-def run_rows(rows, scale, place):
+def run_rows(rows, args, place):
     """Rows that measure times first, each alone; then the others, with those that only take long beside them."""
     found = {}
     for row in rows:
         if row.timed:
-            found[row.number] = run_row(row, scale, place)
+            found[row.number] = run_row(row, args, place)
     with concurrent.futures.ThreadPoolExecutor() as pool:
-        beside = {row.number: pool.submit(run_row, row, scale, place) for row in rows if row.beside}
+        beside = {row.number: pool.submit(run_row, row, args, place) for row in rows if row.beside}
         for row in rows:
             if row.number not in found and row.number not in beside:
-                found[row.number] = run_row(row, scale, place)
+                found[row.number] = run_row(row, args, place)
         found.update((number, job.result()) for number, job in beside.items())
     return found
 
@@ -73,7 +81,7 @@ def main():
         return 0
     place = pathlib.Path(tempfile.mkdtemp(prefix="spyglass-trust-"))
     try:
-        found = run_rows([row for row in wanted if callable(row.test)], args.scale, place)
+        found = run_rows([row for row in wanted if callable(row.test)], args, place)
     finally:
         shutil.rmtree(str(place), ignore_errors=True)
     if args.scale == 1:

@@ -44,9 +44,10 @@ work()
 
 
 class Context:
-    def __init__(self, scale, work):
-        self.scale, self.work = scale, work
+    def __init__(self, scale, fuzz_minutes, work):
+        self.scale, self.fuzz_minutes, self.work = scale, fuzz_minutes, work
         self.random = random.Random(1)
+        self.widest = 1.0  # the widest limit on a duration that was used, as a factor
 
     def count(self, full, least=1):
         """The number of repetitions at this scale."""
@@ -55,11 +56,9 @@ class Context:
     @property
     def patience(self):
         """Limits on durations are wider, up to five times, if other programs compete for the cores."""
-        return min(5.0, max(1.0, 2 * os.getloadavg()[0] / len(CORES)))
-
-
-def busy():
-    return os.getloadavg()[0] > 0.75 * len(CORES)
+        factor = min(5.0, max(1.0, 2 * os.getloadavg()[0] / len(CORES)))
+        self.widest = max(self.widest, factor)
+        return factor
 
 
 def plural(n, what):
@@ -159,5 +158,5 @@ def quantile(values, share):
     return values[min(len(values) - 1, int(share * len(values)))] if values else 0.0
 
 
-__all__ = ["CORES", "DEBIAN", "Context", "Ended", "Figure", "PYTHONS", "ROOT", "SPYGLASS", "Target", "WAIT", "busy", "by_pytest", "clean_env",
+__all__ = ["CORES", "DEBIAN", "Context", "Ended", "Figure", "PYTHONS", "ROOT", "SPYGLASS", "Target", "WAIT", "by_pytest", "clean_env",
            "cpu_seconds", "plural", "process_state", "pytest", "quantile", "run", "start", "task_states", "threads_target"]

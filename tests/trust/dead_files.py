@@ -67,7 +67,7 @@ def measure(ctx, place, which):
             try:
                 child = int(parent.line().split()[0])
                 dead.tell(b"forget")
-                dead.tell(b"hang")
+                dead.tell(b"silent")
                 out = place / "out.txt"
                 args, extra = {
                     "dump": (["dump", "--pid", child], 0), "dump --native": (["dump", "--native", "--pid", child], 0),

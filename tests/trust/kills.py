@@ -1,5 +1,7 @@
 """Rows 1 to 3: the profiler dies, the target dies, or the target becomes something else."""
+import collections
 import concurrent.futures
+import contextlib
 import os
 import random
 import re
@@ -29,61 +31,120 @@ def away_from(target):
     return lambda: os.sched_setaffinity(0, CORES[1:])
 
 
-def start_way(way, target, out):
-    args = [*WAYS[way], "--pid", target.pid, *(["-o", out] if "record" in WAYS[way] else [])]
-    before = away_from(target) if way == "ptrace" else None
-    return start(*args, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, preexec_fn=before)
+class Way:
+    """A started profiler. Its events tell whether it samples."""
+
+    def __init__(self, way, target, out):
+        self.events, writer = os.pipe()
+        os.set_blocking(self.events, False)
+        args = [*WAYS[way], "--status-fd", writer, "--pid", target.pid, *(["-o", out] if "record" in WAYS[way] else [])]
+        before = away_from(target) if way == "ptrace" else None
+        self.process = start(*args, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, preexec_fn=before, pass_fds=[writer])
+        os.close(writer)
+        self.seen = b""
+
+    def samples(self):
+        """True if it has begun to read stacks and has not ended."""
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                data = os.read(self.events, 65536)
+                self.seen += data
+                if not data:
+                    return False
+        return b'"event":"ready"' in self.seen
+
+    def wait_random(self, way, i, rng):
+        """Waits for a random time: for every second recording from the first sample on, else from the start of the program."""
+        end = time.monotonic() + WAIT
+        while way != "dump" and i % 2 and self.process.poll() is None and not self.samples() and time.monotonic() < end:
+            time.sleep(0.001)
+        time.sleep(rng.uniform(0, 0.2) if way != "dump" else rng.uniform(0, 0.02))
+
+    def end(self):
+        self.process.kill()
+        self.process.wait()
+        os.close(self.events)
+
+
+def wait_handlers(profiler):
+    """Waits until a recording handles signals, or has ended."""
+    end = time.monotonic() + WAIT
+    while profiler.poll() is None and not catches(profiler.pid, signal.SIGUSR1) and time.monotonic() < end:
+        time.sleep(0.001)
+
+
+def scheduling(pid):
+    """How the kernel schedules each thread. Nothing of that may change."""
+    found = {}
+    for tid in map(int, os.listdir("/proc/%d/task" % pid)):
+        found[tid] = (os.sched_getaffinity(tid), os.sched_getscheduler(tid), os.getpriority(os.PRIO_PROCESS, tid))
+    return found
+
+
+Killed = collections.namedtuple("Killed", "kills sampling stopped changed dead")
 
 
 def kill_profilers(way, count, out, seed):
-    """Kills a profiler `count` times, each at another time after its start. Returns (stopped, dead)."""
-    rng, stopped, dead = random.Random(seed), 0, 0
+    """Kills a profiler `count` times, each at another time."""
+    rng, kills, sampling, stopped, changed = random.Random(seed), 0, 0, 0, 0
     with threads_target(1, 24, 24) as target:  # 50 threads
-        for _ in range(count):
-            profiler = start_way(way, target, out)
-            time.sleep(rng.uniform(0, 0.02) if way == "dump" else rng.uniform(0, 0.3))
-            profiler.kill()
-            profiler.wait()
+        if way == "ptrace":
+            away_from(target)
+        before = scheduling(target.pid)
+        for i in range(count):
+            profiler = Way(way, target, out)
+            profiler.wait_random(way, i, rng)
+            sampling += profiler.samples()
+            profiler.end()
+            kills += 1
             if target.process.poll() is not None:
-                return stopped, dead + 1
+                return Killed(kills, sampling, stopped, changed, 1)
             if target.stopped():
                 time.sleep(0.1)
                 stopped += target.stopped()
-        return stopped, dead + (not target.goes_on())
+            changed += scheduling(target.pid) != before
+        return Killed(kills, sampling, stopped, changed, int(not target.goes_on()))
 
 
-def kill_target(way, out, delay):
-    """Kills a target while it is sampled. Returns what is wrong, or None."""
+def kill_target(way, out, i):
+    """Kills a target while it is read. Returns (whether it was being sampled, what is wrong or None)."""
+    if out.exists():
+        out.unlink()
     with threads_target(1, 24, 24) as target:
-        profiler = start_way(way, target, out)
-        time.sleep(delay)
+        profiler = Way(way, target, out)
+        profiler.wait_random(way, i, random.Random(i))
+        sampling = profiler.samples()
         os.kill(target.pid, signal.SIGKILL)
         target.process.wait()
         try:
-            status = profiler.wait(WAIT)
+            status = profiler.process.wait(WAIT)
         except subprocess.TimeoutExpired:
-            profiler.kill()
-            profiler.wait()
-            return "%s hangs" % way
-        return None if status in (0, 1) else "%s ended with %d" % (way, status)
+            return sampling, "%s hangs" % way
+        finally:
+            profiler.end()
+    if status not in (0, 1):
+        return sampling, "%s ended with %d" % (way, status)
+    if way != "dump" and status == 0 and not (out.exists() and out.stat().st_size):
+        return sampling, "%s ended with 0 and wrote nothing" % way
+    return sampling, None
 
 
 def profiler_killed(ctx):
     """Row 1."""
-    kills, ends = ctx.count(1000, 20), ctx.count(500, 10)
+    ways, ends = list(WAYS), ctx.count(500, 10)
+    each = -(-ctx.count(1000, 20) // len(ways))
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
-        jobs = [pool.submit(kill_profilers, way, kills // len(WAYS), ctx.work / ("killed-" + way), i)
-                for i, way in enumerate(WAYS)]
-        found = [job.result() for job in jobs]
-        stopped, dead = sum(s for s, _ in found), sum(d for _, d in found)
-        ways = list(WAYS)
-        problems = list(pool.map(lambda i: kill_target(ways[i % len(ways)], ctx.work / ("end-%d" % (i % 16)),
-                                                       random.Random(i).uniform(0, 0.2)), range(ends)))
-    problems = [p for p in problems if p]
-    text = "%s of the profiler with 50 threads: %s stopped, %d dead; %s of the target: %s" % (
-        plural(kills // len(WAYS) * len(WAYS), "SIGKILL"), plural(stopped, "target"), dead, format(ends, ","),
+        found = list(pool.map(lambda i: kill_profilers(ways[i], each, ctx.work / ("killed-" + ways[i]), i), range(len(ways))))
+        ended = list(pool.map(lambda i: kill_target(ways[i // 2 % len(ways)], ctx.work / ("end-%d" % i), i), range(ends)))
+    total = Killed(*map(sum, zip(*found)))
+    problems = [problem for _, problem in ended if problem]
+    text = "%s of the profiler with 50 threads, %s of them while it sampled: %s stopped, %d dead, %d scheduled differently; " % (
+        plural(total.kills, "SIGKILL"), format(total.sampling, ","), plural(total.stopped, "target"), total.dead, total.changed)
+    text += "%s of the target, %d while it was sampled: %s" % (
+        format(ends, ","), sum(sampling for sampling, _ in ended),
         "every profiler ended cleanly" if not problems else "%d did not end cleanly: %s" % (len(problems), problems[0]))
-    return Figure(text, not (stopped or dead or problems))
+    enough = total.kills >= each * len(ways) and total.sampling >= total.kills / 4
+    return Figure(text, enough and not (total.stopped or total.dead or total.changed or problems))
 
 
 # ---- row 2 ----
@@ -97,8 +158,7 @@ def end_recording(number, format, target, out, delay):
         out.unlink()
     profiler = start("record", "-p", target.pid, "-r", 1000, "-f", format, "-o", out, stdout=subprocess.DEVNULL)
     try:
-        while profiler.poll() is None and not catches(profiler.pid, signal.SIGUSR1):
-            time.sleep(0.001)
+        wait_handlers(profiler)
         time.sleep(delay)
         begin = time.monotonic()
         profiler.send_signal(number)
@@ -154,9 +214,11 @@ EXITS = "import os; os.write(1, b'x'); [i for i in range(%d)]"
 
 
 def judged(ended, times, problems, what):
+    """Appends the time, and a problem unless it succeeded or failed with a message. Returns True if it succeeded."""
     times.append(ended.seconds)
     if ended.status not in (0, 1) or ended.status == 1 and not ended.err.strip():
         problems.append("%s: status %s: %s" % (what, ended.status, ended.err.decode(errors="replace").strip()[-200:]))
+    return ended.status == 0
 
 
 def stopped_targets(ctx, times, problems):
@@ -179,8 +241,7 @@ def stopped_meanwhile(ctx, times, problems):
     with threads_target(1, 4, 4) as target:
         for i in range(ctx.count(20, 2)):
             profiler = start("record", "-p", target.pid, "-r", 1000, "-f", "raw", "-o", ctx.work / "stopped", *(["--native"] if i % 2 else []))
-            while profiler.poll() is None and not catches(profiler.pid, signal.SIGUSR1):
-                time.sleep(0.001)
+            wait_handlers(profiler)
             time.sleep(ctx.random.uniform(0, 0.1))
             os.kill(target.pid, signal.SIGSTOP)
             time.sleep(ctx.random.uniform(0, 0.1))
@@ -196,16 +257,20 @@ def stopped_meanwhile(ctx, times, problems):
 
 
 def changing_targets(ctx, times, problems):
+    good = 0
     with Target([*DEBIAN.command, "-S", "-c", EXEC, EXEC]) as target:
         target.process.stdout.read(1)
         for i in range(ctx.count(100, 5)):
-            judged(run("dump", "--pid", target.pid, *(["--native"] if i % 3 == 0 else [])), times, problems, "exec")
+            good += judged(run("dump", "--pid", target.pid, *(["--native"] if i % 3 == 0 else [])), times, problems, "exec")
+        if not good:
+            problems.append("exec: no dump succeeded")
         ended = run("record", "-p", target.pid, "-d", 1, "-f", "raw", "-o", ctx.work / "exec")
         judged(ended._replace(seconds=ended.seconds - 1), times, problems, "record, exec")
     with Target([*DEBIAN.command, "-S", "-c", FORKS]) as target:
         target.line()
         for i in range(ctx.count(20, 2)):
-            judged(run("dump", "--subprocesses", "--pid", target.pid), times, problems, "fork storm")
+            if not judged(run("dump", "--subprocesses", "--pid", target.pid), times, problems, "fork storm"):
+                problems.append("fork storm: a dump failed")
         seconds = ctx.count(10)
         ended = run("record", "--subprocesses", "-p", target.pid, "-d", seconds, "-f", "raw", "-o", ctx.work / "forks")
         judged(ended._replace(seconds=ended.seconds - seconds), times, problems, "record, fork storm")

@@ -1,19 +1,19 @@
 """Writes docs/trust.md. Rows that were not run keep their last result, which is read from the file itself."""
 import datetime
-import os
 import platform
 import re
 
-from common import CORES, ROOT
+from common import CORES, ROOT, plural
 
 PATH = ROOT / "docs" / "trust.md"
 HEAD = """# What you can rely on
 
-Each row is a promise with a test that can fail. `tests/run trust` runs them all and writes this file; `tests/run trust 1 7` runs
-single rows. `--scale 0.1` is a quick look with fewer repetitions, and writes nothing. `make test-all` includes these tests.
+Each row is a promise with a test that can fail. `tests/run trust` runs them all in about an hour and writes this file;
+`tests/run trust 1 7` runs single rows. `--minutes 6` is a quick look with fewer repetitions, and writes nothing. `make test-all`
+includes such a run.
 
-The result is of the last run of that row. Compare times with care: they depend on the machine and on what else runs on it. On a
-busy machine, the limits on durations are wider.
+The result is that of the last run of the row. Compare times with care: they depend on the machine and on what else runs on it. If
+other programs compete for the cores, limits on durations are wider; the factor is in the last column.
 
 [safety.md](safety.md) explains how spyglass keeps these promises. [tests/trust](../tests/trust) has the tests, and
 `tests/trust/rows.py` this table.
@@ -24,21 +24,10 @@ busy machine, the limits on durations are wider.
 LINE = re.compile(r"^\| (\d+) \| .* \| (.*) \| (.*) \|$", re.M)
 
 
-def system():
-    """The distribution, such as "Debian 12"."""
-    try:
-        fields = dict(line.rstrip().split("=", 1) for line in open("/etc/os-release") if "=" in line)
-    except OSError:
-        return "Linux"
-    name = fields.get("NAME", "Linux").strip('"').replace(" GNU/Linux", "")
-    return (name + " " + fields.get("VERSION_ID", "").strip('"')).strip()
-
-
-def machine(was_busy):
+def machine(widest):
     kernel = ".".join(platform.release().split("-")[0].split(".")[:2])
-    cores = len(CORES)
-    return "%s, %d core%s, %s, kernel %s%s" % (datetime.date.today().isoformat(), cores, "" if cores == 1 else "s", system(), kernel,
-                                              ", busy" if was_busy else "")
+    return "%s, %s, Linux %s%s" % (datetime.date.today().isoformat(), plural(len(CORES), "core"), kernel,
+                                   ", limits × %.1f" % widest if widest > 1 else "")
 
 
 def earlier():
@@ -48,7 +37,7 @@ def earlier():
 
 def cell(text):
     """Text from a test, as one table cell."""
-    return re.sub(r"\s+", " ", text).replace(str(ROOT), ".").replace("|", "\\|").replace("<", "&lt;").replace(os.uname().nodename, "host")
+    return re.sub(r"\s+", " ", text).replace(str(ROOT), ".").replace("|", "\\|").replace("<", "&lt;")
 
 
 def write(rows, found):
@@ -59,10 +48,10 @@ def write(rows, found):
         if isinstance(row.test, str):
             result, where = row.test, "–"
         elif row.number in found:
-            figure, was_busy = found[row.number]
+            figure, widest = found[row.number]
             if figure.ok is not None or row.number not in known:
                 mark = {True: "", False: "**failed:** ", None: ""}[figure.ok]
-                result, where = mark + cell(figure.text), machine(was_busy)
+                result, where = mark + cell(figure.text), machine(widest)
         lines.append("| %d | %s | %s | %s | %s |" % (row.number, row.promise, row.how.replace("|", "\\|"), result, where))
     text = HEAD + "\n".join(lines) + "\n"
     PATH.write_text(text)
