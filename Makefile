@@ -4,7 +4,7 @@
 #   make run      profile the bundled example and print where the flame graph is
 #   make check    half a minute: format, include layers, unit tests, live tests on one interpreter
 #   make test     every command, flag, interpreter and situation, also with sanitizers; up to ten minutes
-#   make test-all the full matrix, statistics, all of Ray, Dask and Dagster, other systems, docs/trust.md; about an hour
+#   make test-all the full matrix, statistics, all of Ray, Dask and Dagster, other systems, a short tests/run trust; about an hour
 #   make bench    compare with other profilers
 #   make pythons  find or download the interpreters for the live tests
 #   make format   run clang-format on all C files;  make lint: run clang-tidy

@@ -124,8 +124,8 @@ def kill_target(way, out, i):
             profiler.end()
     if status not in (0, 1):
         return sampling, "%s ended with %d" % (way, status)
-    if way != "dump" and status == 0 and not (out.exists() and out.stat().st_size):
-        return sampling, "%s ended with 0 and wrote nothing" % way
+    if way != "dump" and status == 0 and not out.exists():
+        return sampling, "%s ended with 0 and wrote no file" % way
     return sampling, None
 
 
