@@ -80,7 +80,7 @@ def slowdown(ctx):
     with Bench() as b:
         with b.targets({"it": (b.env.python("3.11"), "pace", "1", "busy")}) as targets:
             if not targets:
-                return Figure("not run: it needs Python 3.11", None)
+                return Figure("it needs Python 3.11", None)
             for _ in range(rounds):
                 pace.one_round(b, data, targets["it"], 1, 0, rates={"100 Hz": 100})
     found = {key: by["1 100 Hz"] for key, by in pace.summary(data).items() if "1 100 Hz" in by and by["1 100 Hz"]["kept"]}

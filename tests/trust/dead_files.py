@@ -101,8 +101,8 @@ def measure(ctx, place, which, how):
 
 
 def dead_files(ctx):
-    if os.geteuid() != 0 or not os.path.exists("/dev/fuse") or not SERVER.exists():
-        return Figure("not run: it needs root, /dev/fuse and tests/targets/fuse_server.c", None)
+    if os.geteuid() != 0 or not os.path.exists("/dev/fuse"):
+        return Figure("it needs root and /dev/fuse", None)
     times, problems, tries = {}, [], [(which, how) for which in COMMANDS for how in ("silent", "stopped")]
     for i, (which, how) in enumerate(tries):
         place = ctx.work / ("fuse-%d" % i)

@@ -98,7 +98,7 @@ def reused_pid(ctx):
     done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     outcomes = done.stdout.decode(errors="replace").split("\n")
     if done.returncode != 0:
-        return Figure("not run: it needs root and a PID namespace: " + outcomes[-2] if len(outcomes) > 1 else "?", None)
+        return Figure("it needs root and a PID namespace: " + " ".join(outcomes[-2:]), None)
     counts = {name: outcomes.count(name) for name in OUTCOMES}
     swapped = sum(counts.values())
     text = "%s reused during a dump or a recording: %d with anything of the wrong process%s (%d of the first, %d of the second, %d of none)" % (

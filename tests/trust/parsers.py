@@ -27,6 +27,7 @@ def hostile(ctx):
     """Row 11: the limit on memory is for the plain build, because sanitizers need their own."""
     readings, longest, memory, failed = 0, 0.0, 0, []
     for build in ("build", "build/asan"):
+        subprocess.run(["ninja", "-C", str(ROOT / build), "tests/test_hostile"], check=True, stdout=subprocess.DEVNULL)
         env = dict(os.environ, VERBOSE="1", ASAN_OPTIONS="exitcode=99", UBSAN_OPTIONS="halt_on_error=1:exitcode=99")
         done = subprocess.run([str(ROOT / build / "tests" / "test_hostile"), "tests/golden"], cwd=str(ROOT), env=env,
                               stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)

@@ -49,8 +49,8 @@ def write(rows, found):
             result, where = row.test, "–"
         elif row.number in found:
             figure, widest = found[row.number]
-            if figure.ok is not None or row.number not in known:
-                mark = {True: "", False: "**failed:** ", None: ""}[figure.ok]
+            if figure.ok is not None or result.startswith("not "):  # a run without a verdict does not replace one with a verdict
+                mark = {True: "", False: "**failed:** ", None: "not judged: "}[figure.ok]
                 result, where = mark + cell(figure.text), machine(widest)
         lines.append("| %d | %s | %s | %s | %s |" % (row.number, row.promise, row.how.replace("|", "\\|"), result, where))
     text = HEAD + "\n".join(lines) + "\n"

@@ -23,8 +23,8 @@ def both(*tests):
     """A row that consists of several tests."""
     def run(ctx):
         figures = [test(ctx) for test in tests]
-        judged = [figure.ok for figure in figures if figure.ok is not None]
-        return Figure("; ".join(figure.text for figure in figures if figure.text), all(judged) if judged else None)
+        verdicts = [figure.ok for figure in figures]
+        return Figure("; ".join(figure.text for figure in figures), False if False in verdicts else None if None in verdicts else True)
 
     return run
 
