@@ -91,8 +91,8 @@ def slowdown(ctx):
         if key in found:
             lost, error = 100 - found[key]["kept"], found[key]["error"] or 0
             texts.append("%s: %.2f%% ±%.2f slower" % (name, lost, error))
-            too_slow = too_slow or lost > limit + 3 * error
             noisy = noisy or error > limit
+            too_slow = too_slow or error <= limit and lost > limit + 3 * error
     text = "; ".join(texts) + "; %s at 100 Hz" % plural(rounds, "paired run")
     return Figure(text + ("; too noisy to judge" if noisy else ""), False if too_slow else None if noisy else True)
 
