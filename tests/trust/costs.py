@@ -130,7 +130,7 @@ GROWTH, PER_CHILD = 5, 0.008  # MB. With --subprocesses, each process has its ow
 
 def soak_one(ctx, name, flags):
     """Returns (text, whether memory and descriptors stayed within their limits)."""
-    warm, whole = ctx.count(60, 5), ctx.count(600, 20)
+    warm, whole = ctx.count(60, 10), ctx.count(600, 60)
     children = 0
     with Target([*DEBIAN.command, "-S", "-c", CHURN]) as target:
         target.line()
@@ -162,7 +162,7 @@ def soak(ctx):
     with concurrent.futures.ThreadPoolExecutor(len(SOAKS)) as pool:
         found = list(pool.map(lambda item: soak_one(ctx, *item), SOAKS.items()))
     return Figure("%d s at 100 Hz with threads and processes that come and go; %s" % (
-        ctx.count(600, 20), "; ".join(text for text, _ in found)), all(ok for _, ok in found))
+        ctx.count(600, 60), "; ".join(text for text, _ in found)), all(ok for _, ok in found))
 
 
 # ---- row 8 ----
