@@ -16,10 +16,11 @@ def fuzzers(ctx):
     print(table(results))
     problems = [problem for r in results for problem in r.problems]
     print("".join(problems))
-    text = "%s for %d parsers in %.0f minutes of CPU time under ASan and UBSan: %s, longest %.2f s; fewest %s" % (
+    rarest = min(results, key=lambda r: r.inputs)
+    text = "%s for %d parsers in %.0f minutes under ASan and UBSan: %s, longest %.2f s; fewest %s" % (
         plural(int(sum(r.inputs for r in results)), "input"), len(results), sum(r.seconds for r in results) / 60,
         plural(len(problems), "finding"), max(r.longest for r in results),
-        "%s (%s)" % min((int(r.inputs), r.name) for r in results))
+        "%s (%s)" % (format(int(rarest.inputs), ","), rarest.name))
     return Figure(text, not problems and all(r.inputs for r in results))
 
 

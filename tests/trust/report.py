@@ -1,5 +1,6 @@
 """Writes docs/trust.md. Rows that were not run keep their last result, which is read from the file itself."""
 import datetime
+import fcntl
 import platform
 import re
 
@@ -41,6 +42,13 @@ def cell(text):
 
 
 def write(rows, found):
+    """Rows run in parallel, and perhaps in several runs, so one writes at a time."""
+    with open(str(ROOT / "build" / "trust.lock"), "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        PATH.write_text(HEAD + "\n".join(table(rows, found)) + "\n")
+
+
+def table(rows, found):
     known = earlier()
     lines = []
     for row in rows:
@@ -53,5 +61,4 @@ def write(rows, found):
                 mark = {True: "", False: "**failed:** ", None: "not judged: "}[figure.ok]
                 result, where = mark + cell(figure.text), machine(widest)
         lines.append("| %d | %s | %s | %s | %s |" % (row.number, row.promise, row.how.replace("|", "\\|"), result, where))
-    text = HEAD + "\n".join(lines) + "\n"
-    PATH.write_text(text)
+    return lines
