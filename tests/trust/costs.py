@@ -125,7 +125,7 @@ while True:
     time.sleep(0.3)
 """
 SOAKS = {"default": [], "--native": ["--native"], "--native --subprocesses": ["--native", "--subprocesses"]}
-GROWTH, PER_CHILD = 5, 0.008  # MB. With --subprocesses, each process has its own stacks in the profile.
+GROWTH = 5  # MB
 
 
 def soak_one(ctx, name, flags):
@@ -153,9 +153,8 @@ def soak_one(ctx, name, flags):
             profiler.kill()
     half = len(files) // 2
     grown, more = memory[-1] - memory[0], min(files[half:]) - min(files[:half])  # the minimum: threads come and go
-    allowed = GROWTH + (PER_CHILD * children if "--subprocesses" in flags else 0)
     text = "%s: %+.1f MB of %.1f, %+d descriptors, %s" % (name, grown, memory[-1], more, plural(children, "fork"))
-    return text, grown <= allowed and more <= 0
+    return text, grown <= GROWTH and more <= 0
 
 
 def soak(ctx):
