@@ -4,7 +4,7 @@
 #   make run      profile the bundled example and print where the flame graph is
 #   make check    half a minute: format, include layers, unit tests, live tests on one interpreter
 #   make test     every command, flag, interpreter and situation, also with sanitizers; up to ten minutes
-#   make test-all the full matrix, statistics, all of Ray, Dask and Dagster, other systems; up to forty minutes
+#   make test-all the full matrix, statistics, all of Ray, Dask and Dagster, other systems, a short tests/run trust; about an hour
 #   make bench    compare with other profilers
 #   make pythons  find or download the interpreters for the live tests
 #   make format   run clang-format on all C files;  make lint: run clang-tidy
@@ -13,6 +13,7 @@
 
 BUILD   = build
 ASAN    = $(BUILD)/asan
+COVERED = $(BUILD)/covered
 PREFIX  = /usr/local
 
 # tools/setup installs Meson and ninja here if the system has none or old ones.
@@ -34,6 +35,15 @@ $(ASAN)/build.ninja: $(BUILD)/build.ninja
 
 asan: $(ASAN)/build.ninja
 	@tools/build $(ASAN) all
+
+$(COVERED)/build.ninja: $(BUILD)/build.ninja
+	@meson setup $(COVERED) -Dstatic=false -Db_sanitize=address,undefined -Doptimization=1 \
+	    -Dtrace_branches=true >$(BUILD)/covered.log 2>&1 || { cat $(BUILD)/covered.log; exit 1; }
+
+# The fuzz targets with sanitizers, and with a record of the code that an input reaches: for tests/run fuzz.
+fuzzers: $(COVERED)/build.ninja
+	@ninja -C $(BUILD) tests/snapshot >$(BUILD)/snapshot.log 2>&1 || { cat $(BUILD)/snapshot.log; exit 1; }
+	@ninja -C $(COVERED) fuzzers >$(BUILD)/covered.log 2>&1 || { cat $(BUILD)/covered.log; exit 1; }
 
 run: all
 	@tools/example
@@ -75,4 +85,4 @@ dist: all
 clean:
 	rm -rf $(BUILD)
 
-.PHONY: all asan run check test test-all bench pythons format lint install dist clean
+.PHONY: all asan fuzzers run check test test-all bench pythons format lint install dist clean

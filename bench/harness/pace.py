@@ -48,9 +48,9 @@ def wanted(ctx, tool, threads, rate, number):
     return number < rounds
 
 
-def one_round(ctx, data, target, threads, number):
+def one_round(ctx, data, target, threads, number, rates=RATES):
     before = None
-    for rate, hertz in RATES.items():
+    for rate, hertz in rates.items():
         for tool in [*ctx.usable(target.python), tools.WakeUp(ctx.env)]:
             if target.python.minor == "3.15" and tool.family != "cpython":
                 continue

@@ -155,8 +155,9 @@ void log_session_counters(const struct sampler *s, const struct loop *l)
     log_info("end", "read while asleep %llu, from the same core %llu, paused by ptrace %llu, unpaused %llu",
              (unsigned long long)s->pauser.reads[PAUSE_ASLEEP], (unsigned long long)s->pauser.reads[PAUSE_SAME_CORE],
              (unsigned long long)s->pauser.reads[PAUSE_PTRACE], (unsigned long long)s->pauser.reads[PAUSE_UNPAUSED]);
-    log_info("end", "%llu pauses, median %.1f us, longest %.1f us%s", (unsigned long long)s->pauser.pauses,
-             (double)pause_median_ns(&s->pauser) / NS_PER_US, (double)s->pauser.longest_ns / NS_PER_US,
+    log_info("end", "%llu pauses, median %.1f us, 99th percentile %.1f us, longest %.1f us%s",
+             (unsigned long long)s->pauser.pauses, (double)pause_percentile_ns(&s->pauser, 50) / NS_PER_US,
+             (double)pause_percentile_ns(&s->pauser, 99) / NS_PER_US, (double)s->pauser.longest_ns / NS_PER_US,
              s->pauser.ptrace_refused ? "; ptrace was refused" : "");
     if (s->options.native)
         log_info("end", "native stacks: %llu missing, %llu cut off, %llu with Python frames left over",

@@ -55,7 +55,7 @@ static uint64_t count_reads(const struct sampler *s)
 static void say_rate(const struct account *a, double held)
 {
     const struct sampler *s = a->sampler;
-    double median = (double)pause_median_ns(&s->pauser) / 1000, longest = (double)s->pauser.longest_ns / 1000;
+    double median = (double)pause_percentile_ns(&s->pauser, 50) / 1000, longest = (double)s->pauser.longest_ns / 1000;
 
     if (s->pauser.pauses)
         say(a,

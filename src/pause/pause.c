@@ -118,13 +118,13 @@ bool pause_regs(struct pauser *ps, struct os_thread *t, const struct pause *p, u
     return (p->method == PAUSE_SAME_CORE || p->method == PAUSE_ASLEEP) && perf_regs_read(&t->perf_regs, ret) == 0;
 }
 
-uint64_t pause_median_ns(const struct pauser *ps)
+uint64_t pause_percentile_ns(const struct pauser *ps, unsigned int percent)
 {
     uint64_t seen = 0;
 
     for (size_t i = 0; i < PAUSE_HISTOGRAM; i++) {
         seen += ps->histogram[i];
-        if (seen && seen * 2 >= ps->pauses)
+        if (seen && seen * 100 >= ps->pauses * percent)
             return i < 4 ? (uint64_t)i << 8 : (uint64_t)(4 + (i & 3)) << (8 + (i - 4) / 4);
     }
     return 0;

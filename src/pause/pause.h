@@ -99,7 +99,7 @@ bool pause_uses_same_core(const struct pauser *ps);
 /* For the log. */
 const char *pause_method_name(enum pause_method method);
 
-/* Median pause, within an eighth. */
-uint64_t pause_median_ns(const struct pauser *ps);
+/* The length that this share of the pauses do not exceed, within an eighth. 50: the median. */
+uint64_t pause_percentile_ns(const struct pauser *ps, unsigned int percent);
 
 #endif

@@ -8,6 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* Returns 0; or -1 if the input would be useless in the corpus, as libFuzzer understands it. */
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 #endif

@@ -305,7 +305,18 @@ def jit():
     write("jit", "object", bytes(data))
 
 
+def process():
+    """Real interpreters at rest; every second one answers wrong at times. Older versions make files of several 100 KB."""
+    sys.path.insert(0, str(HERE.parent))
+    import snapshots
+    from pythons import CHROOTS, DEBIAN, of_version
+
+    versions = {"%d.%d" % p.version: p for p in (of_version(3, 12), DEBIAN, *CHROOTS) if p}
+    for i, (name, python) in enumerate(sorted(versions.items())):
+        write("process", name, snapshots.make(python, 64, 100 * (i % 2)))
+
+
 if __name__ == "__main__":
-    targets = {f.__name__: f for f in (lines, maps, folded, debug_offsets, elf, core, symbols, frames, jit)}
+    targets = {f.__name__: f for f in (lines, maps, folded, debug_offsets, elf, core, symbols, frames, jit, process)}
     for name in sys.argv[1:] or targets:
         targets[name]()
