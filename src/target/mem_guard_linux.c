@@ -1,0 +1,239 @@
+/*
+ * Asks /proc/PID/pagemap whether pages are in memory, and has a helper process read those that are not.
+ */
+#include "target/mem_guard.h"
+
+#include "base/grow.h"
+#include "base/helper.h"
+#include "base/mounts.h"
+#include "target/proc.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define PAGE         4096u
+#define PAGES        256
+#define PAGE_PRESENT ((uint64_t)1 << 63) /* pagemap of Documentation/admin-guide/mm in the kernel */
+#define DEVICES_MAX  64
+#define READ_MAX     ((size_t)256 << 20)
+
+/* ---- ranges ---- */
+
+/* Devices of local file systems. */
+struct local_devices {
+    uint64_t items[DEVICES_MAX];
+    size_t n;
+};
+
+static bool is_known(const struct local_devices *d, uint64_t device)
+{
+    for (size_t i = 0; i < d->n; i++)
+        if (d->items[i] == device)
+            return true;
+    return false;
+}
+
+static bool add_device(void *arg, const struct mount *m)
+{
+    struct local_devices *d = arg;
+
+    if (m->is_local && d->n < DEVICES_MAX && !is_known(d, m->device))
+        d->items[d->n++] = m->device;
+    return true;
+}
+
+void mem_guard_free(struct mem_guard *g)
+{
+    for (size_t i = 0; i < g->n; i++)
+        if (i == 0 || g->ranges[i].path != g->ranges[i - 1].path)
+            free(g->ranges[i].path);
+    free(g->ranges);
+    if (g->pagemap >= 0)
+        close(g->pagemap);
+    *g = (struct mem_guard){.pid = g->pid, .pagemap = -1};
+}
+
+static void add_range(struct mem_guard *g, const struct proc_map *map)
+{
+    const struct mem_guard_range *last = g->n ? &g->ranges[g->n - 1] : NULL;
+    char *path = last && last->path && strcmp(last->path, map->path) == 0 ? last->path : strdup(map->path);
+
+    if (grow_array((void **)&g->ranges, &g->cap, g->n + 1, sizeof(*g->ranges)) < 0) {
+        if (!g->n || path != g->ranges[g->n - 1].path)
+            free(path);
+        return;
+    }
+    g->ranges[g->n++] = (struct mem_guard_range){map->start, map->end, map->device, path};
+}
+
+/* A device that is mounted nowhere in sight may hang as well: it was unmounted lazily, or belongs to another mount namespace. */
+size_t mem_guard_set(struct mem_guard *g, const struct proc_maps *maps)
+{
+    struct local_devices local = {0};
+    bool listed = false;
+
+    mem_guard_free(g);
+    for (size_t i = 0; i < maps->n; i++) {
+        const struct proc_map *map = &maps->items[i];
+
+        if (!map->inode || !map->readable || is_known(&local, map->device))
+            continue;
+        if (!listed) {
+            listed = true;
+            mounts_each(proc_live_thread(g->pid), add_device, &local);
+            if (is_known(&local, map->device))
+                continue;
+        }
+        add_range(g, map);
+    }
+    return g->n;
+}
+
+/* The first range that ends after `addr`. */
+static const struct mem_guard_range *find(const struct mem_guard *g, addr_t addr)
+{
+    size_t low = 0, high = g->n;
+
+    while (low < high) {
+        size_t mid = low + (high - low) / 2;
+
+        if (g->ranges[mid].end <= addr)
+            low = mid + 1;
+        else
+            high = mid;
+    }
+    return low < g->n ? &g->ranges[low] : NULL;
+}
+
+static const struct mem_guard_range *range_of(const struct mem_guard *g, const struct mem_span *span)
+{
+    const struct mem_guard_range *r = find(g, span->addr);
+
+    return r && (r->start <= span->addr || r->start - span->addr < span->len) ? r : NULL;
+}
+
+/* ---- pages ---- */
+
+/* An open pagemap refers to one address space and reads as empty after an exec. */
+static ssize_t read_pagemap(struct mem_guard *g, uint64_t *entries, size_t n, addr_t page)
+{
+    for (int tries = 0; tries < 2; tries++) {
+        ssize_t got;
+
+        if (g->pagemap < 0) {
+            char path[64];
+
+            snprintf(path, sizeof(path), "/proc/%d/pagemap", (int)proc_live_thread(g->pid));
+            g->pagemap = open(path, O_RDONLY | O_CLOEXEC);
+        }
+        if (g->pagemap < 0)
+            return -1;
+        got = pread(g->pagemap, entries, n * sizeof(*entries), (off_t)(page * sizeof(*entries)));
+        if (got > 0)
+            return got / (ssize_t)sizeof(*entries);
+        close(g->pagemap);
+        g->pagemap = -1;
+    }
+    return -1;
+}
+
+static bool is_in_memory(struct mem_guard *g, const struct mem_span *span)
+{
+    addr_t page = span->addr / PAGE, last = (span->addr + span->len - 1) / PAGE;
+    uint64_t entries[PAGES];
+
+    while (page <= last) {
+        size_t want = last - page + 1 < PAGES ? (size_t)(last - page + 1) : PAGES;
+        ssize_t got = read_pagemap(g, entries, want, page);
+
+        if (got <= 0)
+            return false;
+        for (ssize_t i = 0; i < got; i++)
+            if (!(entries[i] & PAGE_PRESENT))
+                return false;
+        page += (addr_t)got;
+    }
+    return true;
+}
+
+size_t mem_guard_safe(struct mem_guard *g, const struct mem_span *spans, size_t n)
+{
+    size_t i = 0;
+
+    while (i < n && (!range_of(g, &spans[i]) || is_in_memory(g, &spans[i])))
+        i++;
+    return i;
+}
+
+/* ---- reading ---- */
+
+/* In the helper. */
+static int run_read(struct unpack *in, struct pack *out)
+{
+    pid_t pid = (pid_t)unpack_number(in);
+    addr_t addr = unpack_number(in);
+    size_t len = (size_t)unpack_number(in);
+    struct mem *m;
+    void *buf = malloc(len + 1);
+    int r = buf ? mem_live_open(pid, &m) : -1;
+
+    if (r == 0) {
+        r = mem_read(m, addr, buf, len);
+        mem_close(m);
+    }
+    if (r == 0)
+        pack_bytes(out, buf, len);
+    free(buf);
+    return r;
+}
+
+/* The vdso is always in memory: only the lock of the address space can keep a read of it waiting. */
+bool mem_live_answers(pid_t pid, const struct proc_maps *maps)
+{
+    struct pack in = {0};
+    size_t i = 0;
+    int r;
+
+    while (i < maps->n && strcmp(maps->items[i].path, "[vdso]") != 0)
+        i++;
+    if (i == maps->n)
+        return true;
+    pack_number(&in, (uint64_t)pid);
+    pack_number(&in, maps->items[i].start);
+    pack_number(&in, 1);
+    r = helper_call(run_read, &in, &(struct helper_about){.pid = pid}, NULL);
+    pack_free(&in);
+    return r != HELPER_STUCK;
+}
+
+bool mem_guard_read(struct mem_guard *g, const struct mem_span *span)
+{
+    const struct mem_guard_range *range = range_of(g, span);
+    struct helper_about about = {.pid = g->pid};
+    struct helper_answer answer;
+    struct pack in = {0};
+    size_t len = 0;
+    const void *bytes;
+    bool done;
+
+    if (span->len > READ_MAX)
+        return false;
+    if (range) {
+        about.device = range->device;
+        about.path = range->path;
+    }
+    pack_number(&in, (uint64_t)g->pid);
+    pack_number(&in, span->addr);
+    pack_number(&in, span->len);
+    done = helper_call(run_read, &in, &about, &answer) == 0;
+    bytes = done ? unpack_bytes(&answer.out, &len) : NULL;
+    done = bytes && len == span->len;
+    if (done)
+        memcpy(span->buf, bytes, len);
+    helper_answer_free(&answer);
+    pack_free(&in);
+    return done;
+}
