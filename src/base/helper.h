@@ -56,6 +56,9 @@ uint64_t helper_generation(void);
 /* True if calls about files on this device are given up at once: it belongs to a file system that does not answer. */
 bool helper_skips_device(uint64_t device);
 
+/* Ends the helpers before we exit. In a container without an init process, nobody else would reap them. */
+void helper_end(void);
+
 /* True if `pid` is a helper of ours. */
 bool helper_is(pid_t pid);
 

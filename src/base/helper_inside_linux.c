@@ -22,6 +22,10 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#ifndef SYS_close_range /* Linux 5.9 */
+#define SYS_close_range 436
+#endif
+
 /* NULL outside of a helper. A mutable global, since the functions that open files are deep in every layer. */
 static struct helper_shared *shared_with;
 

@@ -36,6 +36,8 @@
 #define GROUPS_MAX   256
 
 #define PROCESS_RETRY_NS (10 * NS_PER_S)
+#define END_NS           (2 * NS_PER_S)
+#define END_SLEEP_NS     100000
 
 struct helper {
     pid_t pid; /* 0: none */
@@ -81,13 +83,14 @@ static uint64_t own_identity(void)
     return hash_mix(hash_bytes((const char *)groups, n > 0 ? (size_t)n * sizeof(groups[0]) : 0), ids) | 2;
 }
 
-static void reap(pid_t pid)
+/* False if it has not ended yet. */
+static bool reap(pid_t pid)
 {
     struct rusage usage;
 
     /* __WALL: its end sends no signal, so that nobody else waits for it. */
     if (wait4(pid, NULL, __WALL | WNOHANG, &usage) != pid)
-        return;
+        return false;
     state.cpu_ns += (uint64_t)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) * 1000000000 +
                     (uint64_t)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) * 1000;
     if (usage.ru_maxrss > state.max_rss_kib)
@@ -95,6 +98,7 @@ static void reap(pid_t pid)
     for (size_t i = 0; i < sizeof(state.abandoned) / sizeof(state.abandoned[0]); i++)
         if (state.abandoned[i] == pid)
             state.abandoned[i] = 0;
+    return true;
 }
 
 static void abandon(struct helper *h)
@@ -110,6 +114,30 @@ static void abandon(struct helper *h)
     state.abandoned[slot] = h->pid;
     reap(h->pid);
     *h = (struct helper){0};
+}
+
+static void reap_abandoned(void)
+{
+    for (size_t i = 0; i < sizeof(state.abandoned) / sizeof(state.abandoned[0]); i++)
+        if (state.abandoned[i])
+            reap(state.abandoned[i]);
+}
+
+/* An idle helper ends at once, unless a file that it has open is on a file system that has died meanwhile. */
+void helper_end(void)
+{
+    uint64_t deadline = clock_now_ns() + END_NS;
+
+    for (size_t i = 0; i < HELPERS; i++) {
+        pid_t pid = state.items[i].pid;
+
+        if (!pid)
+            continue;
+        abandon(&state.items[i]);
+        while (helper_is(pid) && !reap(pid) && clock_now_ns() < deadline)
+            nanosleep(&(struct timespec){.tv_nsec = END_SLEEP_NS}, NULL);
+    }
+    reap_abandoned();
 }
 
 /* Like fork, but the end of the child sends no signal, and only a wait with __WALL finds it. */
@@ -135,9 +163,7 @@ static bool start(struct helper *h, uint64_t identity)
     int sockets[2], logs[2] = {-1, -1};
     pid_t pid;
 
-    for (size_t i = 0; i < sizeof(state.abandoned) / sizeof(state.abandoned[0]); i++)
-        if (state.abandoned[i])
-            reap(state.abandoned[i]);
+    reap_abandoned();
     if (!prepare() || socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets) < 0)
         return false;
     if (log_is_on(LOG_LEVEL_WARNING) && pipe2(logs, O_CLOEXEC | O_NONBLOCK) < 0)

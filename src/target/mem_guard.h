@@ -10,7 +10,7 @@
 #include <stdbool.h>
 
 struct mem_guard_range {
-    addr_t start, end;
+    addr_t start, end, offset;
     uint64_t device;
     char *path; /* shared by the ranges of a file; owned by the first */
 };
@@ -29,7 +29,12 @@ void mem_guard_free(struct mem_guard *g);
 /* How many of the spans, from the first on, can be read without waiting for a file system. */
 size_t mem_guard_safe(struct mem_guard *g, const struct mem_span *spans, size_t n);
 
-/* Reads a span in a helper process. False if it cannot be read, or if the file system does not answer. */
-bool mem_guard_read(struct mem_guard *g, const struct mem_span *span);
+/* Reads a span in a helper process. */
+enum mem_guard_result {
+    MEM_GUARD_FAILED, /* the file system does not answer */
+    MEM_GUARD_DONE,
+    MEM_GUARD_REFUSED, /* the helper may not read it; we can: the file system has answered */
+};
+enum mem_guard_result mem_guard_read(struct mem_guard *g, const struct mem_span *span);
 
 #endif

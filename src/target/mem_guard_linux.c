@@ -3,9 +3,11 @@
  */
 #include "target/mem_guard.h"
 
+#include "base/err.h"
 #include "base/grow.h"
 #include "base/helper.h"
 #include "base/mounts.h"
+#include "target/files.h"
 #include "target/proc.h"
 
 #include <fcntl.h>
@@ -19,6 +21,7 @@
 #define PAGE_PRESENT ((uint64_t)1 << 63) /* pagemap of Documentation/admin-guide/mm in the kernel */
 #define DEVICES_MAX  64
 #define READ_MAX     ((size_t)256 << 20)
+#define TOUCH_BYTES  (64 * 1024)
 
 /* ---- ranges ---- */
 
@@ -66,7 +69,7 @@ static void add_range(struct mem_guard *g, const struct proc_map *map)
             free(path);
         return;
     }
-    g->ranges[g->n++] = (struct mem_guard_range){map->start, map->end, map->device, path};
+    g->ranges[g->n++] = (struct mem_guard_range){map->start, map->end, map->offset, map->device, path};
 }
 
 /* A device that is mounted nowhere in sight may hang as well: it was unmounted lazily, or belongs to another mount namespace. */
@@ -178,7 +181,7 @@ static int run_read(struct unpack *in, struct pack *out)
     size_t len = (size_t)unpack_number(in);
     struct mem *m;
     void *buf = malloc(len + 1);
-    int r = buf ? mem_live_open(pid, &m) : -1;
+    int r = buf ? mem_live_open(pid, &m) : ERR_NOMEM;
 
     if (r == 0) {
         r = mem_read(m, addr, buf, len);
@@ -209,7 +212,50 @@ bool mem_live_answers(pid_t pid, const struct proc_maps *maps)
     return r != HELPER_STUCK;
 }
 
-bool mem_guard_read(struct mem_guard *g, const struct mem_span *span)
+/* In the helper: reads a part of a file, so that it is in the page cache. */
+static int run_touch(struct unpack *in, struct pack *out)
+{
+    struct files files;
+    const char *path;
+    off_t at, end;
+    char *buf;
+    int fd;
+
+    (void)out;
+    files_open_live((pid_t)unpack_number(in), &files);
+    path = unpack_text(in);
+    at = (off_t)unpack_number(in);
+    end = at + (off_t)unpack_number(in);
+    fd = path ? files_open(&files, path) : -1;
+    files_close(&files);
+    buf = malloc(TOUCH_BYTES);
+    while (fd >= 0 && buf && at < end && pread(fd, buf, TOUCH_BYTES, at) > 0)
+        at += TOUCH_BYTES;
+    free(buf);
+    if (fd >= 0)
+        close(fd);
+    return 0;
+}
+
+static enum mem_guard_result touch(const struct mem_guard *g, const struct mem_guard_range *range,
+                                   const struct mem_span *span)
+{
+    struct helper_about about = {.pid = g->pid, .device = range->device, .path = range->path};
+    addr_t skipped = span->addr > range->start ? span->addr - range->start : 0;
+    struct pack in = {0};
+    int r;
+
+    pack_number(&in, (uint64_t)g->pid);
+    pack_text(&in, range->path);
+    pack_number(&in, range->offset + skipped);
+    pack_number(&in, span->len);
+    r = helper_call(run_touch, &in, &about, NULL);
+    pack_free(&in);
+    return r == 0 ? MEM_GUARD_REFUSED : MEM_GUARD_FAILED;
+}
+
+/* Yama (ptrace_scope=1) lets us read a program that we have launched, but not our helper, which is not its parent. */
+enum mem_guard_result mem_guard_read(struct mem_guard *g, const struct mem_span *span)
 {
     const struct mem_guard_range *range = range_of(g, span);
     struct helper_about about = {.pid = g->pid};
@@ -217,23 +263,22 @@ bool mem_guard_read(struct mem_guard *g, const struct mem_span *span)
     struct pack in = {0};
     size_t len = 0;
     const void *bytes;
-    bool done;
+    int r;
 
-    if (span->len > READ_MAX)
-        return false;
-    if (range) {
-        about.device = range->device;
-        about.path = range->path;
-    }
+    if (!range || span->len > READ_MAX)
+        return MEM_GUARD_FAILED;
+    about.device = range->device;
+    about.path = range->path;
     pack_number(&in, (uint64_t)g->pid);
     pack_number(&in, span->addr);
     pack_number(&in, span->len);
-    done = helper_call(run_read, &in, &about, &answer) == 0;
-    bytes = done ? unpack_bytes(&answer.out, &len) : NULL;
-    done = bytes && len == span->len;
-    if (done)
+    r = helper_call(run_read, &in, &about, &answer);
+    bytes = r == 0 ? unpack_bytes(&answer.out, &len) : NULL;
+    if (bytes && len == span->len)
         memcpy(span->buf, bytes, len);
     helper_answer_free(&answer);
     pack_free(&in);
-    return done;
+    if (r == 0)
+        return bytes && len == span->len ? MEM_GUARD_DONE : MEM_GUARD_FAILED;
+    return r == HELPER_STUCK || r == HELPER_DIED ? MEM_GUARD_FAILED : touch(g, range, span);
 }

@@ -128,6 +128,13 @@ static size_t read_directly(struct mem_live *live, const struct mem_span *spans,
     return done;
 }
 
+static bool read_guarded(struct mem_live *live, const struct mem_span *span)
+{
+    enum mem_guard_result r = mem_guard_read(&live->guard, span);
+
+    return r == MEM_GUARD_DONE || (r == MEM_GUARD_REFUSED && read_directly(live, span, 1) == 1);
+}
+
 static size_t live_readv(struct mem *m, const struct mem_span *spans, size_t n)
 {
     struct mem_live *live = (struct mem_live *)m;
@@ -140,7 +147,7 @@ static size_t live_readv(struct mem *m, const struct mem_span *spans, size_t n)
         size_t got = safe ? read_directly(live, spans + done, safe) : 0;
 
         done += got;
-        if (got < safe || done == n || !mem_guard_read(&live->guard, &spans[done]))
+        if (got < safe || done == n || !read_guarded(live, &spans[done]))
             break;
         done++;
     }

@@ -1,4 +1,5 @@
 """Files and mappings of the target on a file system that has stopped answering: every command answers, and says what it left out."""
+import json
 import pathlib
 import re
 import signal
@@ -34,9 +35,13 @@ def remote(inside):
         one.end()
 
 
-def blocks_in_library(pid):
-    """True if a thread is in read(2), called by the remote library."""
-    return any((task / "syscall").read_text().startswith("0 ") for task in pathlib.Path("/proc/%d/task" % pid).iterdir())
+def wait_for_library(pid):
+    """Waits until a thread is in read(2), called by the remote library. If the file system died before that, the thread would
+    wait for the page of the library, and nobody could end the program."""
+    def blocks():
+        return any((task / "syscall").read_text().startswith("0 ") for task in pathlib.Path("/proc/%d/task" % pid).iterdir())
+
+    wait_until(blocks, "the thread in the library")
 
 
 @pytest.fixture
@@ -45,8 +50,7 @@ def dead(spawn, remote, how):
     def go(python, *args):
         files = remote(python)
         target = spawn(python, "remote_files.py", files.path, *args)
-        if not args:
-            wait_until(lambda: blocks_in_library(target.pid), "the thread in the library")
+        wait_for_library(target.truth["pid"])
         files.die(how)
         return target, files
 
@@ -107,6 +111,7 @@ def test_dies_during_recording(spawn, remote, python, how, tmp_path):
     target = spawn(python, "remote_files.py", files.path)
     recording = Recording(tmp_path / "profile.txt", "--pid", target.pid, "-f", "raw", "--native")
     recording.until(seen("remote_work"))
+    wait_for_library(target.pid)
     files.die(how)
     target.resume(b"\n")
     recording.until(seen("remote_rest"))
@@ -132,7 +137,7 @@ def test_launched(remote, script, how, tmp_path):
     files, out = remote(DEBIAN), tmp_path / "profile.txt"
     process = start("record", "-f", "raw", "-o", out, "--", *DEBIAN.command, script(DEBIAN, "remote_files.py"), files.path,
                     stdin=subprocess.PIPE)
-    assert b"pid" in process.stdout.readline()
+    wait_for_library(json.loads(process.stdout.readline())["pid"])
     files.die(how)
     process.stdin.write(b"\n")
     process.stdin.flush()

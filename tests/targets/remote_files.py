@@ -3,7 +3,7 @@
     remote_files.py DIR            in the mounted directory DIR: package/work.py, libremote.so, libmapped.so
     remote_files.py DIR rests      blocks in the library, with both threads
     remote_files.py DIR family     the first as a child, beside two children without such files
-Prints its PID. Each line on standard input makes it call another function of the package; the end of input ends it.
+Prints the PID of the process with such files. Each line on standard input makes it call another function of the package; the end of input ends it.
 """
 import ctypes
 import json
@@ -25,18 +25,18 @@ def start_child(*args):
     return process
 
 
-def report():
-    print(json.dumps({"pid": os.getpid()}))
+def report(pid):
+    print(json.dumps({"pid": pid}))
     sys.stdout.flush()
 
 
 if __name__ == "__main__":
     if sys.argv[1] == "local":
-        report()
+        report(os.getpid())
         local_work()
     elif sys.argv[2:] == ["family"]:
         kept = [start_child("local"), start_child(sys.argv[1]), start_child("local")]
-        report()
+        report(kept[1].pid)
         sys.stdin.readline()
         for process in kept:
             process.kill()
@@ -50,7 +50,7 @@ if __name__ == "__main__":
         blocked = threading.Thread(target=work.remote_block, args=(library, os.pipe()[0]))
         blocked.daemon = True
         blocked.start()
-        report()
+        report(os.getpid())
         if sys.argv[2:]:
             work.remote_block(library, os.pipe()[0])
         work.remote_work()

@@ -12,8 +12,11 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#define NOBODY 65534
 
 static int run_echo(struct unpack *in, struct pack *out)
 {
@@ -190,6 +193,40 @@ static void test_hang(void)
     CHECK(!helper_skips_device(0) && !helper_skips_device(1));
 }
 
+/* Nothing is left, not even a zombie. The next call starts another helper. */
+static void test_end(void)
+{
+    pid_t pid = (pid_t)call_number(run_pid);
+
+    CHECK(kill(pid, 0) == 0);
+    helper_end();
+    CHECK(kill(pid, 0) < 0 && !helper_is(pid));
+    CHECK((pid_t)call_number(run_pid) != pid);
+    helper_end();
+}
+
+/* As a user who has as many processes as allowed. */
+static int call_without_fork(void)
+{
+    struct rlimit none = {0, 0};
+
+    if ((geteuid() == 0 && setuid(NOBODY) < 0) || setrlimit(RLIMIT_NPROC, &none) < 0)
+        return 0; /* cannot be tried here */
+    return (pid_t)call_number(run_pid) != getpid();
+}
+
+/* If we cannot fork, we look at the files ourselves. Before all other tests: a helper that runs already would answer. */
+static void test_cannot_fork(void)
+{
+    int status = -1;
+    pid_t pid = fork();
+
+    if (pid == 0)
+        _exit(call_without_fork());
+    CHECK(pid > 0 && waitpid(pid, &status, 0) == pid);
+    CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
 static void test_mounts(void)
 {
     struct mount root, proc;
@@ -206,10 +243,12 @@ static void test_mounts(void)
 int main(int argc, char **argv)
 {
     test_start(argc, argv);
+    TEST_RUN(test_cannot_fork);
     TEST_RUN(test_answers);
     TEST_RUN(test_isolation);
     TEST_RUN(test_death);
     TEST_RUN(test_hang);
+    TEST_RUN(test_end);
     TEST_RUN(test_mounts);
     return test_finish("test_helper");
 }
