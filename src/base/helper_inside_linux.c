@@ -28,6 +28,7 @@
 
 /* NULL outside of a helper. A mutable global, since the functions that open files are deep in every layer. */
 static struct helper_shared *shared_with;
+static pid_t proc_pid;
 
 bool helper_is_inside(void)
 {
@@ -127,6 +128,7 @@ static bool serve_one(int fd)
     bytes = malloc(request.len + 1);
     if (!bytes || !receive(fd, bytes, request.len))
         return false;
+    shared_with->note.proc_pid = proc_pid;
     set_note(0, request.device, "");
     reply.result = request.run(&(struct unpack){.at = bytes, .left = request.len}, &out);
     if (reply.result == 0 && out.failed)
@@ -194,11 +196,21 @@ static void ignore_signals(void)
     signal(SIGXCPU, SIG_DFL);
 }
 
+static pid_t read_proc_pid(void)
+{
+    char text[32];
+    ssize_t n = readlink("/proc/self", text, sizeof(text) - 1);
+
+    text[n > 0 ? n : 0] = '\0';
+    return (pid_t)strtol(text, NULL, 10);
+}
+
 _Noreturn void helper_serve(int fd, int log_fd, struct helper_shared *shared)
 {
     struct sched_param normal = {.sched_priority = 0};
 
     shared_with = shared;
+    proc_pid = read_proc_pid();
     prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
     ignore_signals();
     sched_setscheduler(0, SCHED_OTHER, &normal);

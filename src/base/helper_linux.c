@@ -302,8 +302,8 @@ static bool wait_readable(const struct helper *h, unsigned *blocked)
 
         if (poll_slice(h->fd))
             return true;
-        now = progress_of(h->pid);
-        still = is_blocked(&now) && now.runs == last.runs && now.run_ns == last.run_ns ? still + 1 : 0;
+        now = progress_of(state.shared->note.proc_pid);
+        still = now.state && is_blocked(&now) && now.runs == last.runs && now.run_ns == last.run_ns ? still + 1 : 0;
         *blocked += is_blocked(&now) && now.run_ns - last.run_ns < SLICE_MS * NS_PER_MS / 2;
         last = now;
     }
@@ -438,9 +438,10 @@ static int call(struct helper *h, helper_function f, const struct pack *in, uint
         unsigned char bytes[FIRST_BYTES];
     } first;
     unsigned blocked = 0;
-    ssize_t got =
-        transmit(h, &request, in) ? receive(h, &first, sizeof(first.reply), sizeof(first), &blocked) : HELPER_DIED;
+    ssize_t got;
 
+    state.shared->note.proc_pid = 0;
+    got = transmit(h, &request, in) ? receive(h, &first, sizeof(first.reply), sizeof(first), &blocked) : HELPER_DIED;
     if (got < 0)
         return (int)got;
     got -= (ssize_t)sizeof(first.reply);

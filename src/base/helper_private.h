@@ -19,6 +19,7 @@ struct helper_dead {
 /* In memory that we share with the helper. We read the note after the helper got stuck. */
 struct helper_shared {
     struct {
+        pid_t proc_pid; /* of the helper, in /proc, which may show another PID namespace than ours; 0 if unknown */
         uint64_t view, device;
         char path[HELPER_PATH_ROOM];
     } note;
