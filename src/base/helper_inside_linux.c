@@ -186,14 +186,19 @@ static void volunteer_for_oom_killer(void)
     close(fd);
 }
 
-/* Signals from the terminal are for our parent. */
+/* Signals from the terminal are for our parent, except that Ctrl-Z stops both. */
 static void ignore_signals(void)
 {
+    sigset_t none;
+
     static const int ignored[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGPIPE, SIGXFSZ};
 
     for (size_t i = 0; i < sizeof(ignored) / sizeof(ignored[0]); i++)
         signal(ignored[i], SIG_IGN);
     signal(SIGXCPU, SIG_DFL);
+    signal(SIGTSTP, SIG_DFL);
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, NULL);
 }
 
 static pid_t read_proc_pid(void)

@@ -9,6 +9,7 @@
 #include "test.h"
 
 #include <fcntl.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,6 +18,11 @@
 #include <unistd.h>
 
 #define NOBODY 65534
+
+static void on_signal(int sig)
+{
+    (void)sig;
+}
 
 static int run_echo(struct unpack *in, struct pack *out)
 {
@@ -87,6 +93,23 @@ static int run_descriptors(struct unpack *in, struct pack *out)
     return 0;
 }
 
+/* Signals that are caught or blocked, and whether the scheduling policy is another than the normal one. */
+static int run_inherited(struct unpack *in, struct pack *out)
+{
+    uint64_t n = sched_getscheduler(0) != SCHED_OTHER;
+    struct sigaction action;
+    sigset_t blocked;
+
+    (void)in;
+    sigprocmask(SIG_SETMASK, NULL, &blocked);
+    for (int sig = 1; sig < SIGRTMAX; sig++)
+        n += sigismember(&blocked, sig) == 1;
+    for (int sig = 1; sig < SIGRTMAX; sig++)
+        n += sigaction(sig, NULL, &action) == 0 && action.sa_handler == on_signal;
+    pack_number(out, n + 1);
+    return 0;
+}
+
 static int call(helper_function f, struct helper_answer *ret)
 {
     struct pack in = {0};
@@ -150,15 +173,26 @@ static void test_answers(void)
     CHECK(!helper_is_inside());
 }
 
-/* It keeps none of our descriptors, and is nobody's child to wait for. */
+/* It keeps none of our descriptors and signal handlers, and is nobody's child to wait for. */
 static void test_isolation(void)
 {
+    static const int signals[] = {SIGINT, SIGTERM, SIGQUIT, SIGUSR1, SIGTSTP, SIGXCPU};
+    sigset_t blocked, before;
     int fds[2];
 
     CHECK_INT(pipe(fds), 0);
     CHECK_INT(call_number(run_exit), 0);
+    for (size_t i = 0; i < sizeof(signals) / sizeof(signals[0]); i++)
+        signal(signals[i], on_signal);
+    sigemptyset(&blocked);
+    sigaddset(&blocked, SIGTSTP);
+    sigprocmask(SIG_BLOCK, &blocked, &before);
     CHECK_INT(call_number(run_descriptors), 1);
+    CHECK_INT(call_number(run_inherited), 1);
     CHECK_INT(waitpid(-1, NULL, WNOHANG), -1);
+    sigprocmask(SIG_SETMASK, &before, NULL);
+    for (size_t i = 0; i < sizeof(signals) / sizeof(signals[0]); i++)
+        signal(signals[i], SIG_DFL);
     close(fds[0]);
     close(fds[1]);
 }
