@@ -3,6 +3,7 @@
  * standard output at the end.
  */
 #include "base/hash.h"
+#include "base/helper.h"
 #include "cmd/build_info.h"
 #include "cmd/cmd.h"
 #include "cmd/log_session.h"
@@ -143,6 +144,7 @@ int main(int argc, char **argv)
     if (cmds[o.command].prints)
         status = finish_stdout(status, o.status);
     status_close(o.status);
+    helper_end();
     log_session_end(status);
     return status;
 }

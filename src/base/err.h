@@ -75,6 +75,9 @@ enum err_reason {
     REASON_VERSION,       /* version; other: its suffix */
     REASON_PYPY,          /* pid, path */
 
+    /* ERR_READ */
+    REASON_NO_ANSWER, /* pid */
+
     /* ERR_STARTING */
     REASON_NOT_INITIALIZED, /* pid, path, version */
 

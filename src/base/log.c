@@ -61,6 +61,14 @@ void log_start(enum log_level level, int fd)
     log_state = (struct log_state){.level = level, .fd = fd, .erases = level && shows_progress(fd)};
 }
 
+void log_redirect(int fd)
+{
+    log_state.fd = fd;
+    log_state.dropped = 0;
+    if (fd < 0)
+        log_state.level = LOG_LEVEL_OFF;
+}
+
 /* Cuts the text to MESSAGE_MAX bytes. A multi-byte character at the end may be incomplete and is dropped. */
 static void format_message(char message[MESSAGE_MAX + 4], const char *fmt, va_list args)
 {
@@ -105,6 +113,12 @@ static void put_line(const char *line, size_t len)
     bool done = is_writable() && write(log_state.fd, line, len) == (ssize_t)len;
 
     log_state.dropped = done ? 0 : log_state.dropped + 1;
+}
+
+void log_pass_on(const char *lines, size_t len)
+{
+    if (log_is_on(LOG_LEVEL_ERROR))
+        put_line(lines, len);
 }
 
 /* `suppressed`: lines like this one that were not written. */

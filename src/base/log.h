@@ -52,6 +52,10 @@ void log_start(enum log_level level, int fd);
 /* Writes how many lines each rate limit has suppressed, and turns the log off. */
 void log_finish(void);
 
+/* In a forked process: writes to another descriptor, which may be -1. The parent passes the lines on. */
+void log_redirect(int fd);
+void log_pass_on(const char *lines, size_t len);
+
 /* "error", "warning", "info", "debug"; NULL for LOG_LEVEL_OFF and anything else. */
 const char *log_level_name(enum log_level level);
 /* LOG_LEVEL_OFF if `name` is no level. */

@@ -1,10 +1,12 @@
 /*
  * Opens files inside a root directory, with openat2 or by resolving the path one component at a time. The target
- * controls the symlinks, so they must never lead out of the root.
+ * controls the symlinks, so they must never lead out of the root. In a helper process, it is always one component at a time, so
+ * that we know which file system a lookup waits for.
  */
 #include "base/open_in_root.h"
 
 #include "base/err.h"
+#include "base/helper.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -28,12 +30,32 @@
 struct walk {
     int fds[COMPONENTS_MAX];
     size_t depth;
+    uint64_t view;
+    char path[PATH_ROOM]; /* of the last one, without links */
+    size_t path_len;
 };
 
 static void walk_truncate(struct walk *w, size_t depth)
 {
-    while (w->depth > depth)
+    while (w->depth > depth) {
         close(w->fds[--w->depth]);
+        while (w->path_len && w->path[--w->path_len] != '/')
+            ;
+    }
+    w->path[w->path_len] = '\0';
+}
+
+/* False if the path is too long, or is on a file system that does not answer. */
+static bool walk_append(struct walk *w, const char *part)
+{
+    int n = snprintf(w->path + w->path_len, sizeof(w->path) - w->path_len, "/%s", part);
+
+    if (n < 0 || (size_t)n >= sizeof(w->path) - w->path_len || !helper_enter(w->view, w->path)) {
+        w->path[w->path_len] = '\0';
+        return false;
+    }
+    w->path_len += (size_t)n;
+    return true;
 }
 
 /* Replaces the part of `rest` before `at` by the target of the symlink `fd`. */
@@ -64,13 +86,14 @@ static int walk_enter(struct walk *w, int root, const char *part)
     int dir = w->depth ? w->fds[w->depth - 1] : root;
     int fd;
 
-    if (w->depth == COMPONENTS_MAX)
+    if (w->depth == COMPONENTS_MAX || !walk_append(w, part))
         return ERR_READ;
     fd = openat(dir, part, O_PATH | O_NOFOLLOW | O_CLOEXEC);
-    if (fd < 0)
-        return ERR_READ;
     w->fds[w->depth++] = fd;
-    return 0;
+    if (fd >= 0 && helper_enter_file(fd))
+        return 0;
+    walk_truncate(w, w->depth - 1);
+    return ERR_READ;
 }
 
 /* `last_link`: follow the path's last component if it is a link. */
@@ -133,6 +156,7 @@ static int resolve_by_component(int root_fd, const char *path, bool last_link)
     int root = root_fd >= 0 ? root_fd : open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
     int fd = ERR_READ;
 
+    w.view = root >= 0 ? helper_view(root) : 0;
     if (root >= 0 && snprintf(rest, sizeof(rest), "%s", path) < (int)sizeof(rest) &&
         walk_path(&w, root, rest, last_link) == 0)
         fd = w.fds[--w.depth];
@@ -167,8 +191,11 @@ static int resolve_by_openat2(int root_fd, const char *path, bool last_link, int
 
 static int resolve(int root_fd, const char *path, bool last_link)
 {
-    int error, fd = resolve_by_openat2(root_fd, path, last_link, &error);
+    int error, fd;
 
+    if (helper_is_inside())
+        return resolve_by_component(root_fd, path, last_link);
+    fd = resolve_by_openat2(root_fd, path, last_link, &error);
     if (fd < 0 && (error == ENOSYS || error == EPERM || error == EINVAL))
         return resolve_by_component(root_fd, path, last_link);
     return fd >= 0 ? fd : ERR_READ;

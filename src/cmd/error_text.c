@@ -126,6 +126,9 @@ static const struct reason_row {
                               "Run the program with a GIL-enabled build of Python {minor_version}."},
     [REASON_VERSION] = {"{version}{other}"},
     [REASON_PYPY] = {"process {pid} runs PyPy ({path}), which spyglass does not support"},
+    [REASON_NO_ANSWER] =
+        {"process {pid} keeps its memory locked, probably while it waits for a file system that does not answer",
+         "Its threads in state D wait: cat /proc/{pid}/task/*/stack"},
     [REASON_NOT_INITIALIZED] = {"process {pid} has loaded Python {minor_version} ({path}) but has not initialized it",
                                 "If its children run Python, as with Apache and mod_wsgi, add --subprocesses. If it is "
                                 "about to start Python, try again."},

@@ -3,6 +3,7 @@
  */
 #include "cmd/report.h"
 
+#include "base/helper.h"
 #include "base/text.h"
 #include "cmd/list.h"
 #include "sample/sampled_tree.h"
@@ -55,6 +56,24 @@ void report_line(FILE *out, const struct options *o, const char *fmt, va_list ar
         fwrite(line, 1, len, out);
     free(line);
     fflush(out);
+}
+
+void report_loss(const struct helper_loss *loss, char ret[REPORT_LOSS_ROOM])
+{
+    if (loss->kind == HELPER_LOST_FILES)
+        snprintf(
+            ret, REPORT_LOSS_ROOM,
+            "the file system at %s does not answer: names and lines that need %s, or other files there, are left out.",
+            loss->point[0] ? loss->point : "an unknown place", loss->path);
+    else if (loss->kind == HELPER_LOST_PROCESS)
+        snprintf(ret, REPORT_LOSS_ROOM,
+                 "the memory of process %d does not answer, probably because of a file system: it is left out.",
+                 (int)loss->pid);
+    else
+        snprintf(
+            ret, REPORT_LOSS_ROOM,
+            "could not read the symbols of %s, perhaps for lack of memory: some of its names and lines are left out.",
+            loss->path);
 }
 
 int report_contradiction(const struct options *o, struct error_text *text)

@@ -33,4 +33,10 @@ bool report_hint_python_below(struct error_text *text, const struct options *o, 
  * a hint: `--pid` always means the pid in our own namespace. */
 void report_hint_container_pid(struct error_text *text, pid_t pid);
 
+/* What was left out because a file system does not answer, or because a helper process died (base/helper.h): one line each, as
+ * "Note: ..." or as messages of a recording. */
+#define REPORT_LOSS_ROOM 3072
+struct helper_loss;
+void report_loss(const struct helper_loss *loss, char ret[REPORT_LOSS_ROOM]);
+
 #endif

@@ -4,9 +4,11 @@
 #include "cmd/summary.h"
 
 #include "base/clock.h"
+#include "base/helper.h"
 #include "cmd/report.h"
 #include "target/access.h"
 
+#include <ctype.h>
 #include <stdarg.h>
 #include <sys/resource.h>
 
@@ -37,10 +39,11 @@ static void say_ways(const struct account *a, double elapsed)
         (unsigned long long)s->pauser.reads[PAUSE_ASLEEP], (unsigned long long)s->pauser.reads[PAUSE_UNPAUSED]);
     say(a, "spyglass used %.2f%% of one CPU over %.2f s, and at most %.1f MB of memory.",
         elapsed > 0 ? ((double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
-                       (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1e6) /
+                       (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1e6 +
+                       (double)helper_cpu_ns() / (double)NS_PER_S) /
                           elapsed * 100
                     : 0,
-        elapsed, (double)usage.ru_maxrss / 1024);
+        elapsed, (double)(usage.ru_maxrss + helper_max_rss_kib()) / 1024);
 }
 
 static uint64_t count_reads(const struct sampler *s)
@@ -138,6 +141,20 @@ static void say_folded(const struct account *a)
             (unsigned long long)a->profile->folded, o->processes ? " and [other processes]" : "");
 }
 
+static void say_losses(const struct account *a)
+{
+    const struct helper_loss *losses;
+    size_t n = helper_losses(&losses);
+
+    for (size_t i = 0; i < n; i++) {
+        char text[REPORT_LOSS_ROOM];
+
+        report_loss(&losses[i], text);
+        text[0] = (char)toupper((unsigned char)text[0]);
+        say(a, "%s", text);
+    }
+}
+
 void summary_write(const struct account *a)
 {
     const struct loop *l = a->loop;
@@ -159,6 +176,7 @@ void summary_write(const struct account *a)
         if (a->sampler->errors[i])
             say(a, "Could not read %llu stack(s): %s", (unsigned long long)a->sampler->errors[i],
                 err_name(ERR_NOMEM + i));
+    say_losses(a);
     say_native(a);
     say_native_cpu(a);
     if (a->sampler->unsure)

@@ -5,7 +5,6 @@
 #include "base/grow.h"
 #include "base/hash.h"
 #include "sample/process_private.h"
-#include "sample/shorten.h"
 #include "sample/wait_state.h"
 
 #define CONTENDED_TICKS 64
@@ -19,7 +18,7 @@ static const struct func *func_of(struct process *p, const struct code *code)
 
     if (func)
         return func;
-    key.short_filename = shorten_filename(p->sampler->names, p->files, code->filename);
+    key.short_filename = short_names_get(&p->short_names, p->sampler->names, p->files, code->filename);
     func = sampler_func(p->sampler, &key);
     if (func)
         code_set_func(code, func);

@@ -11,11 +11,8 @@
 #include "target/files.h"
 #include "target/proc.h"
 
-#include <fcntl.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #define UPDATE_NS         NS_PER_S          /* libraries can be loaded or unloaded */
 #define UPDATE_BACKOFF_NS (20 * NS_PER_MS)  /* after an update that did not help to unwind a stack */
@@ -35,6 +32,7 @@ static int update_modules_once(struct native *n, bool *ret_changed)
     *ret_changed = false;
     if (r < 0)
         return r;
+    mem_set_maps(n->mem, &maps);
     n->stack.n = 0; /* its places may be freed */
     for (size_t i = 0; i < maps.n; i++)
         if (strcmp(maps.items[i].path, "[stack]") == 0)
@@ -59,16 +57,6 @@ static int update_modules(struct native *n)
     return r;
 }
 
-static int open_root(const struct native *n)
-{
-    char path[64];
-
-    if (n->core)
-        return n->files->root;
-    snprintf(path, sizeof(path), "/proc/%d/root", (int)proc_live_thread(n->pid));
-    return open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
-}
-
 static pid_t inner_pid(const struct native *n)
 {
     struct proc_status st;
@@ -79,11 +67,8 @@ static pid_t inner_pid(const struct native *n)
 int native_open(struct native *n, struct sampler *s, pid_t pid, const struct files *files, struct mem *mem,
                 const struct core_file *core, const struct python *py)
 {
-    struct module_files files_of_modules;
-
     *n = (struct native){.sampler = s, .pid = pid, .files = files, .mem = mem, .core = core};
     n->names = (struct native_names){.sampler = s, .files = files, .pid = core ? 0 : pid, .mem = mem};
-    n->names.root_fd = open_root(n);
     n->names.inner_pid = inner_pid(n);
     n->names.interpreter = py->image;
     n->names.is_python2 = py->major == 2;
@@ -91,9 +76,11 @@ int native_open(struct native *n, struct sampler *s, pid_t pid, const struct fil
     n->unwind = unwind_new();
     if (!n->unwind)
         return ERR_NOMEM;
-    unwind_set_free(n->unwind, native_names_free_module);
-    files_of_modules = (struct module_files){native_names_open_module, &n->names, n->names.root_fd};
-    unwind_set_files(n->unwind, &files_of_modules);
+    unwind_set_free(n->unwind, native_files_close_module);
+    unwind_set_files(n->unwind, &(struct module_files){.find_eh_frame = native_files_find_eh_frame,
+                                                       .read_debug_frame = native_files_read_debug_frame,
+                                                       .find_symbol = native_files_find_symbol,
+                                                       .arg = &n->names});
     return update_modules(n);
 }
 
@@ -264,14 +251,11 @@ static int unwind_captured(struct native *n)
 
 static int name_frames(struct native *n)
 {
-    for (size_t i = 0; i < n->stack.n; i++) {
-        const struct native_chain *chain = native_names_of(&n->names, n->stack.items[i].pc_entry);
+    int r = native_names_resolve(&n->names, &n->stack);
 
-        if (!chain)
-            return ERR_NOMEM;
-        n->key = hash_mix(n->key, chain->hash);
-    }
-    return 0;
+    for (size_t i = 0; i < n->stack.n && r == 0; i++)
+        n->key = hash_mix(n->key, native_frame_names(n, i)->hash);
+    return r;
 }
 
 void native_clear(struct native *n)

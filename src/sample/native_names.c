@@ -5,25 +5,15 @@
 
 #include "base/clock.h"
 #include "base/hash.h"
-#include "elf/build_id.h"
 #include "elf/perf_map.h"
 #include "sample/hidden_functions.h"
-#include "sample/shared_symbols.h"
-#include "target/files.h"
-#include "target/proc.h"
 
-#include <elf.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
-#define MAX_INLINED  16
-#define MAX_IMAGE    (256 * 1024)
-#define MAX_PERF_MAP ((size_t)64 * 1024 * 1024)
-#define PERF_MAP_NS  (200 * NS_PER_MS)
+#define MAX_INLINED 16
+#define PERF_MAP_NS (200 * NS_PER_MS)
 
 void native_names_close(struct native_names *names)
 {
@@ -32,100 +22,8 @@ void native_names_close(struct native_names *names)
     free(names->chains);
     hash_table_free(&names->chain_index);
     perf_map_free(names->perf_map);
-    if (names->root_fd >= 0 && names->pid)
-        close(names->root_fd);
     names->chains = NULL;
     names->n_chains = names->cap_chains = 0;
-}
-
-void native_names_free_module(void *user)
-{
-    shared_symbols_close(user);
-}
-
-/* Opens the mapped file itself, even if its path was removed or replaced. Needs CAP_SYS_ADMIN or
- * CAP_CHECKPOINT_RESTORE. */
-static int open_mapped(pid_t pid, const struct module *mod)
-{
-    char path[96];
-    addr_t end = mod->n_segments ? mod->segments[0].end : mod->end;
-
-    end = (end + 4095) & ~4095ull;
-    snprintf(path, sizeof(path), "/proc/%d/map_files/%llx-%llx", (int)proc_live_thread(pid),
-             (unsigned long long)mod->start, (unsigned long long)end);
-    return open(path, O_RDONLY | O_CLOEXEC);
-}
-
-static bool read_build_id(struct mem *m, const struct module *mod, struct build_id *ret)
-{
-    unsigned char head[BUILD_ID_HEAD];
-    struct elf_file file = {head, sizeof(head)};
-
-    return mem_read(m, mod->start, head, sizeof(head)) == 0 && build_id_from_file(&file, ret) == 0;
-}
-
-/* True when the file starts with the page that was in memory when the module was found. */
-static bool has_first_page(const struct module *mod, int fd)
-{
-    unsigned char page[MODULE_PAGE] = {0};
-
-    return mod->first_page && pread(fd, page, sizeof(page), 0) > 0 && memcmp(page, mod->first_page, sizeof(page)) == 0;
-}
-
-/* A file that was replaced, or a library loaded in place of another, would give wrong names. */
-static bool is_same_file(struct native_names *names, const struct module *mod, int fd)
-{
-    struct build_id here, there;
-    unsigned char head[BUILD_ID_HEAD];
-    ssize_t got;
-
-    if (has_first_page(mod, fd))
-        return true;
-    if (!read_build_id(names->mem, mod, &here))
-        return !mod->first_page;
-    got = pread(fd, head, sizeof(head), 0);
-    return got > 0 && build_id_from_file(&(struct elf_file){head, (size_t)got}, &there) == 0 &&
-           build_id_equal(&here, &there);
-}
-
-int native_names_open_module(void *arg, const struct module *mod, const char **ret_path)
-{
-    struct native_names *names = arg;
-
-    *ret_path = files_inside(names->files, mod->path);
-    for (int by_path = 0; by_path < 2; by_path++) {
-        int fd = by_path ? files_open(names->files, mod->path) : names->pid ? open_mapped(names->pid, mod) : -1;
-
-        if (fd >= 0 && is_same_file(names, mod, fd))
-            return fd;
-        if (fd >= 0)
-            close(fd);
-    }
-    return -1;
-}
-
-static struct symbols *module_symbols(struct native_names *names, struct module *mod)
-{
-    struct symbols_source src = {.root_fd = names->root_fd, .path = mod->path, .fd = -1};
-    struct shared_module *shared = mod->user;
-    void *image = NULL;
-
-    if (shared)
-        return shared->symbols;
-    if (mod->image) {
-        src.image = mod->image;
-        src.image_size = mod->image_len;
-    } else if (mod->path[0] == '/') {
-        src.fd = native_names_open_module(names, mod, &src.path);
-    } else if (mod->end - mod->start <= MAX_IMAGE && (image = malloc(mod->end - mod->start))) {
-        if (mem_read(names->mem, mod->start, image, mod->end - mod->start) == 0) {
-            src.image = image;
-            src.image_size = mod->end - mod->start;
-        }
-    }
-    mod->user = shared = shared_symbols_open(&names->sampler->symbols, &src);
-    free(image);
-    return shared ? shared->symbols : NULL;
 }
 
 static const char *base_name(const char *path)
@@ -242,85 +140,102 @@ static const char *look_up_perf_map(struct native_names *names, addr_t pc)
 {
     const char *name = names->perf_map ? perf_map_find(names->perf_map, pc) : NULL;
     uint64_t now = clock_now_ns();
-    char path[64], *text = NULL;
-    struct stat st;
-    int fd;
+    size_t len;
+    char *text;
 
     if (name || !names->files || (names->perf_map_ns && now - names->perf_map_ns < PERF_MAP_NS))
         return name;
     names->perf_map_ns = now;
-    snprintf(path, sizeof(path), "/tmp/perf-%d.map", (int)names->inner_pid);
-    fd = files_open_own(names->files, path);
-    if (fd < 0)
+    text = native_files_perf_map(names, &len);
+    if (!text)
         return NULL;
-    if (fstat(fd, &st) == 0 && st.st_size > 0 && (size_t)st.st_size <= MAX_PERF_MAP &&
-        (text = malloc((size_t)st.st_size))) {
-        ssize_t got = pread(fd, text, (size_t)st.st_size, 0);
-
-        perf_map_free(names->perf_map);
-        names->perf_map = perf_map_new(text, got > 0 ? (size_t)got : 0);
-    }
+    perf_map_free(names->perf_map);
+    names->perf_map = perf_map_new(text, len);
     free(text);
-    close(fd);
     return names->perf_map ? perf_map_find(names->perf_map, pc) : NULL;
 }
 
-/* Reading files takes a long time: give the target its core back first. */
-static void leave_core(struct native_names *names)
+static int resolve_unnamed(struct native_names *names, struct pc_entry *p, struct native_func *ret)
 {
-    if (names->sampler->options.recording)
-        cpu_affinity_leave(&names->sampler->pauser.affinity);
+    const char *perf = p->module->is_elf ? NULL : look_up_perf_map(names, p->pc);
+
+    if (!perf)
+        return fill_unnamed(names, p, ret);
+    *ret =
+        (struct native_func){.func = make_func(names, perf, NULL, "[JIT]"), .hidden = is_python_code(p->module, perf)};
+    return ret->func ? 0 : ERR_NOMEM;
 }
 
-/* A hidden function needs neither line nor inlined calls. Reading debug info is the most expensive step. */
-static size_t look_up_symbols(struct native_names *names, const struct module *mod, struct symbols *s, addr_t pc,
-                              struct symbols_name *found)
+/* Names entries of one module. */
+static int resolve_batch(struct native_names *names, struct module *mod, struct pc_entry **entries, size_t n)
 {
-    if (!names->show_hidden && symbols_function(s, pc - mod->bias, found) && is_hidden(names, mod, found))
-        return 1;
-    if (!symbols_in_memory(s))
-        leave_core(names);
-    return symbols_lookup(s, pc - mod->bias, found, MAX_INLINED);
+    uint64_t vaddrs[NATIVE_FILES_BATCH] = {0};
+    struct native_lookup lookup = {.n = 0};
+    int r = 0;
+
+    for (size_t i = 0; i < n; i++)
+        vaddrs[i] = entries[i]->pc - mod->bias;
+    if (mod->is_elf || mod->image)
+        native_files_lookup(names, mod, vaddrs, n, &lookup);
+    for (size_t i = 0; i < n && r == 0; i++) {
+        struct native_func items[MAX_INLINED];
+        struct symbols_name found[MAX_INLINED];
+        size_t n_found = native_lookup_next(&lookup, found, MAX_INLINED);
+
+        r = n_found ? fill_named(names, mod, found, n_found, items) : resolve_unnamed(names, entries[i], items);
+        if (r == 0)
+            entries[i]->user = chain_of(names, items, n_found ? n_found : 1);
+        if (!entries[i]->user)
+            r = ERR_NOMEM;
+    }
+    native_lookup_free(&lookup);
+    return r;
 }
 
-static int resolve_place(struct native_names *names, struct pc_entry *p, struct native_func *items, size_t *ret_n)
+static bool contains(struct pc_entry *const *entries, size_t n, const struct pc_entry *p)
 {
-    struct symbols_name found[MAX_INLINED];
-    struct symbols *s;
-    const char *perf;
-    size_t n = 0;
+    for (size_t i = 0; i < n; i++)
+        if (entries[i] == p)
+            return true;
+    return false;
+}
 
-    if (p->module->is_elf || p->module->image) {
-        if (!p->module->user)
-            leave_core(names);
-        s = module_symbols(names, p->module);
-        n = s ? look_up_symbols(names, p->module, s, p->pc, found) : 0;
+int native_names_resolve(struct native_names *names, const struct native_stack *stack)
+{
+    for (size_t i = 0; i < stack->n; i++) {
+        struct pc_entry *batch[NATIVE_FILES_BATCH], *first = stack->items[i].pc_entry;
+        size_t n = 0;
+        int r;
+
+        if (first->user)
+            continue;
+        for (size_t k = i; k < stack->n && n < NATIVE_FILES_BATCH; k++) {
+            struct pc_entry *p = stack->items[k].pc_entry;
+
+            if (!p->user && p->module == first->module && !contains(batch, n, p))
+                batch[n++] = p;
+        }
+        r = resolve_batch(names, first->module, batch, n);
+        if (r < 0)
+            return r;
     }
-    if (!n && !p->module->is_elf && (perf = look_up_perf_map(names, p->pc))) {
-        *items = (struct native_func){.func = make_func(names, perf, NULL, "[JIT]"),
-                                      .hidden = is_python_code(p->module, perf)};
-        *ret_n = 1;
-        return items->func ? 0 : ERR_NOMEM;
-    }
-    *ret_n = n ? n : 1;
-    return n ? fill_named(names, p->module, found, n, items) : fill_unnamed(names, p, items);
+    return 0;
 }
 
 void native_names_warm_up(struct native_names *names, struct module *mod)
 {
-    struct symbols *s = mod->is_elf ? module_symbols(names, mod) : NULL;
-    struct symbols_name found[MAX_INLINED];
+    uint64_t vaddr = mod->n_code ? mod->code[0].start - mod->bias : 0;
+    struct native_lookup lookup;
 
-    if (s && mod->n_code)
-        symbols_lookup(s, mod->code[0].start - mod->bias, found, MAX_INLINED);
+    if (!mod->is_elf || !mod->n_code)
+        return;
+    native_files_lookup(names, mod, &vaddr, 1, &lookup);
+    native_lookup_free(&lookup);
 }
 
 const struct native_chain *native_names_of(struct native_names *names, struct pc_entry *p)
 {
-    struct native_func items[MAX_INLINED];
-    size_t n;
-
-    if (!p->user && resolve_place(names, p, items, &n) == 0)
-        p->user = chain_of(names, items, n);
+    if (!p->user && resolve_batch(names, p->module, &p, 1) < 0)
+        return NULL;
     return p->user;
 }

@@ -6,6 +6,7 @@
 
 #include "base/hash_table.h"
 #include "elf/symbols.h"
+#include "sample/native_files.h"
 #include "sample/sampler.h"
 #include "unwind/unwind.h"
 
@@ -34,7 +35,6 @@ struct native_chain {
 struct native_names {
     struct sampler *sampler;
     const struct files *files;
-    int root_fd;        /* the target's root directory; -1: ours */
     pid_t pid;          /* 0: a core file */
     pid_t inner_pid;    /* the target's pid in its own namespace */
     addr_t interpreter; /* start address of the module that holds the interpreter */
@@ -53,13 +53,10 @@ void native_names_close(struct native_names *names);
 /* The functions at a place, cached in place->user. NULL when out of memory. */
 const struct native_chain *native_names_of(struct native_names *names, struct pc_entry *place);
 
+/* The same for all places of a stack, in as few requests as possible. 0 or ERR_NOMEM. */
+int native_names_resolve(struct native_names *names, const struct native_stack *stack);
+
 /* Reads the symbols of a module and the index of its debug info now, not at the first lookup. */
 void native_names_warm_up(struct native_names *names, struct module *mod);
-
-/* For unwind_set_free: closes the symbols of a module. */
-void native_names_free_module(void *user);
-
-/* For unwind_set_files: opens the file of a module. -1 unless it is the file that is mapped. */
-int native_names_open_module(void *names, const struct module *mod, const char **ret_path);
 
 #endif

@@ -33,6 +33,7 @@ struct process *process_free(struct process *p)
     threads_free(&p->threads);
     stack_free(&p->stack);
     code_cache_free(p->codes);
+    short_names_free(&p->short_names);
     snapshot_free(p->snapshot);
     free(p->frames);
     free(p->locals);
@@ -136,6 +137,11 @@ static bool can_read(const struct process *p)
     return yes;
 }
 
+static int fail(const struct process *p, int code, enum err_reason reason, struct err_note *note)
+{
+    return err_because(note, code, &(struct err_facts){.reason = reason, .pid = p->pid});
+}
+
 static int detect_once(struct process *p, struct err_note *note)
 {
     struct proc_maps maps;
@@ -146,6 +152,11 @@ static int detect_once(struct process *p, struct err_note *note)
         return access_explain(p->pid, note);
     if (r < 0)
         return r;
+    if (!mem_live_answers(p->pid, &maps)) {
+        proc_maps_free(&maps);
+        return fail(p, ERR_READ, REASON_NO_ANSWER, note);
+    }
+    p->has_guarded = mem_set_maps(p->mem, &maps) > 0;
     log_changed(LOG_LEVEL_DEBUG, "maps", p->pid, maps.n, "pid %d: %zu mappings, the first is %s", (int)p->pid, maps.n,
                 maps.n ? maps.items[0].path : "none");
     /* A process in the middle of exec, or a zombie, has no maps. */
@@ -160,11 +171,6 @@ static int detect_once(struct process *p, struct err_note *note)
     return r;
 }
 
-static int fail(const struct process *p, int code, enum err_reason reason, struct err_note *note)
-{
-    return err_because(note, code, &(struct err_facts){.reason = reason, .pid = p->pid});
-}
-
 /* Finds out why: the process has ended, is still starting, or cannot be read. */
 static int explain_failure(struct process *p, int r, struct err_note *note)
 {
@@ -172,7 +178,7 @@ static int explain_failure(struct process *p, int r, struct err_note *note)
     char *exe;
     int now;
 
-    if (r == ERR_PERMISSION || r == ERR_VERSION || r == ERR_NOMEM)
+    if (r == ERR_PERMISSION || r == ERR_VERSION || r == ERR_NOMEM || r == ERR_READ)
         return r;
     now = proc_stat_read(p->pid, 0, &st);
     if (now < 0 && now != ERR_NO_PROCESS)
@@ -196,7 +202,8 @@ static int detect_with_patience(struct process *p, uint64_t patience_ns, struct 
     for (;;) {
         int r = detect_once(p, note);
 
-        if (r == 0 || r == ERR_PERMISSION || r == ERR_VERSION || r == ERR_NOMEM || r == ERR_NO_PROCESS)
+        if (r == 0 || r == ERR_PERMISSION || r == ERR_VERSION || r == ERR_NOMEM || r == ERR_NO_PROCESS ||
+            (note && note->facts.reason == REASON_NO_ANSWER))
             return r;
         if ((r == ERR_NOT_PYTHON && !access_is_starting(p->pid)) || clock_now_ns() >= deadline || !process_alive(p))
             return r;
@@ -300,6 +307,16 @@ int process_attach(struct sampler *s, pid_t pid, uint64_t patience_ns, struct pr
     return 0;
 }
 
+static void guard_memory(struct process *p)
+{
+    struct proc_maps maps;
+
+    if (proc_maps_read(p->pid, &maps) < 0)
+        return;
+    p->has_guarded = mem_set_maps(p->mem, &maps) > 0;
+    proc_maps_free(&maps);
+}
+
 int process_attach_fork(struct sampler *s, pid_t pid, const struct process *parent, struct process **ret)
 {
     struct process *p = process_new(s, pid);
@@ -313,6 +330,8 @@ int process_attach_fork(struct sampler *s, pid_t pid, const struct process *pare
         p->py = parent->py;
         p->py.mem = p->mem;
         p->detected_ns = clock_now_ns();
+        if (parent->has_guarded)
+            guard_memory(p);
         r = threads_read(&p->py, &p->threads);
     }
     if (r == 0 && !p->threads.n)
@@ -408,6 +427,7 @@ int process_detect_again(struct process *p)
     log_often(LOG_LEVEL_INFO, "process", p->pid, "pid %d: looking for Python again, %s", (int)p->pid,
               p->has_execed ? "it has executed another program" : "its threads could not be read");
     code_cache_free(p->codes);
+    short_names_free(&p->short_names);
     p->codes = code_cache_new();
     if (!p->codes)
         return ERR_NOMEM;

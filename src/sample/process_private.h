@@ -10,6 +10,7 @@
 #include "sample/native_cpu.h"
 #include "sample/process.h"
 #include "sample/running_threads.h"
+#include "sample/shorten.h"
 #include "sample/stack.h"
 #include "sample/thread_table.h"
 #include "target/files.h"
@@ -24,12 +25,14 @@ struct process {
     struct proc_info *info;   /* `own_info`, or in the process_node of the tree */
     struct proc_info own_info;
     struct snapshot *snapshot;
-    struct mem *mem; /* reads through `snapshot` */
+    struct mem *mem;  /* reads through `snapshot` */
+    bool has_guarded; /* parts of it are on file systems that may stop answering: see mem_set_maps */
     const struct files *files;
     struct files own_files;       /* for a live process */
     const struct core_file *core; /* NULL: a live process */
     struct python py;
     struct code_cache *codes;
+    struct short_names short_names; /* of the files of `codes` */
     struct py_threads threads;
     struct thread_table table;
     struct stack stack;

@@ -96,7 +96,7 @@ struct sampler *sampler_free(struct sampler *s)
     cpu_affinity_unpin(&s->pauser.affinity);
     task_close(&s->self);
     table_free(s->funcs);
-    shared_symbols_free(&s->symbols);
+    native_files_free(&s->files);
     intern_free(s->names);
     free(s);
     return NULL;

@@ -8,7 +8,7 @@
 #include "base/intern.h"
 #include "pause/pause.h"
 #include "sample/native_cpu.h"
-#include "sample/shared_symbols.h"
+#include "sample/native_files.h"
 #include "sample/trace.h"
 
 /* What a stack counts for. */
@@ -69,7 +69,7 @@ struct sampler {
     unsigned gil_looks;          /* at threads that may be about to wait for the GIL; bounded */
     struct cpu_use cpu_of_ended; /* of processes that are no longer sampled */
     struct func_table *funcs;
-    struct shared_symbols symbols;
+    struct native_files files; /* symbols in the helper process */
 };
 
 struct sampler *sampler_new(const struct sampler_options *options); /* NULL when out of memory */

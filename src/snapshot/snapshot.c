@@ -404,7 +404,13 @@ static struct mem *snapshot_close(struct mem *m)
     return NULL;
 }
 
-static const struct mem_ops snapshot_ops = {.readv = snapshot_readv, .close = snapshot_close};
+static size_t snapshot_set_maps(struct mem *m, const struct proc_maps *maps)
+{
+    return mem_set_maps(((struct snapshot *)m)->target, maps);
+}
+
+static const struct mem_ops snapshot_ops = {
+    .readv = snapshot_readv, .close = snapshot_close, .set_maps = snapshot_set_maps};
 
 int snapshot_new(struct mem *target, bool owns, struct snapshot **ret)
 {

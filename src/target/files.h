@@ -6,6 +6,7 @@
 #define TARGET_FILES_H
 
 #include "base/err.h"
+#include "base/helper.h"
 
 #include <stdbool.h>
 #include <sys/types.h>
@@ -35,6 +36,15 @@ int files_open(const struct files *f, const char *path);
  * unless it belongs to the target's user or to root, or if it is a symbolic link. */
 int files_open_own(const struct files *f, const char *path);
 bool files_exist(const struct files *f, const char *path);
+
+/* Passes `f` to a helper process: see base/helper.h. files_open and files_exist may wait for a file system for good, so only
+ * a helper may call them. Free what was unpacked with files_close. */
+void files_pack(struct pack *p, const struct files *f);
+void files_unpack(struct unpack *u, struct files *ret);
+struct helper_about files_about(const struct files *f, const char *path);
+
+/* Opens a regular file, like files_open, after a helper process has read its start; -1 if its file system does not answer. */
+int files_open_checked(const struct files *f, const char *path);
 
 /* The path of the target's program as in its maps. The caller frees it. */
 int files_exe_read(const struct files *f, char **ret_path);

@@ -168,6 +168,74 @@ bool files_exist(const struct files *f, const char *path)
     return fd >= 0;
 }
 
+void files_pack(struct pack *p, const struct files *f)
+{
+    pack_number(p, (uint64_t)f->pid);
+    pack_number(p, f->root >= 0);
+    pack_number(p, f->uid);
+    pack_text(p, f->root_path);
+    pack_text(p, f->exe_path);
+    pack_text(p, f->exe_override);
+}
+
+/* A helper that was started before has none of our descriptors: open the root again, by its path. */
+void files_unpack(struct unpack *u, struct files *ret)
+{
+    struct files f = {.pid = (pid_t)unpack_number(u), .root = -1};
+    bool has_root = unpack_number(u);
+    uid_t uid = (uid_t)unpack_number(u);
+    const char *root_path = unpack_text(u), *exe_path = unpack_text(u);
+
+    f.uid = uid;
+    f.exe_override = unpack_text(u);
+    f.root_path = root_path ? strdup(root_path) : NULL;
+    f.exe_path = exe_path ? strdup(exe_path) : NULL;
+    if (!f.pid && has_root)
+        f.root = open(root_path ? root_path : "/", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    *ret = f;
+}
+
+struct helper_about files_about(const struct files *f, const char *path)
+{
+    return (struct helper_about){.pid = f->pid, .path = path};
+}
+
+/* In the helper. */
+static int run_check(struct unpack *in, struct pack *out)
+{
+    struct files files;
+    const char *path;
+    char byte;
+    int fd;
+
+    (void)out;
+    files_unpack(in, &files);
+    path = unpack_text(in);
+    fd = path ? files_open(&files, path) : -1;
+    files_close(&files);
+    if (fd < 0)
+        return ERR_READ; /* missing, or known to be on a file system that does not answer */
+    if (pread(fd, &byte, 1, 0) < 0)
+        log_debug("files", "%s: %s", path, strerror(errno));
+    close(fd);
+    return 0;
+}
+
+int files_open_checked(const struct files *f, const char *path)
+{
+    struct helper_about about = files_about(f, path);
+    struct pack in = {0};
+    int r;
+
+    if (!f->pid && f->root < 0)
+        return files_open(f, path);
+    files_pack(&in, f);
+    pack_text(&in, path);
+    r = helper_call(run_check, &in, &about, NULL);
+    pack_free(&in);
+    return r == 0 ? files_open(f, path) : -1;
+}
+
 int files_exe_read(const struct files *f, char **ret_path)
 {
     char *copy;

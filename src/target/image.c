@@ -66,7 +66,7 @@ static void read_build_id(struct mem *m, struct image *img, const Elf64_Phdr *ph
 
 int image_open(struct mem *m, const struct proc_map *map, struct image *ret)
 {
-    struct image img = {.start = map->start, .path = map->path, .inode = map->inode};
+    struct image img = {.start = map->start, .path = map->path, .inode = map->inode, .device = map->device};
     Elf64_Ehdr eh;
     Elf64_Phdr ph[MAX_PHDRS];
     const Elf64_Phdr *dynamic = NULL;
@@ -204,26 +204,72 @@ static int open_mapped_file(const struct files *files, const struct image *img)
     return -1;
 }
 
-int image_file_symbol(const struct files *files, const struct image *img, const char *name, addr_t *ret)
+/* Reads the file through a mapping: pages that the search does not need are not read. */
+static int find_in_file(int fd, const char *name, addr_t *ret)
 {
-    int fd = open_mapped_file(files, img), r;
     struct stat st;
     void *bytes;
-    addr_t value;
+    int r;
 
-    if (fd < 0)
+    if (fstat(fd, &st) < 0 || st.st_size <= 0)
         return ERR_READ;
-    if (fstat(fd, &st) < 0) {
-        close(fd);
-        return ERR_READ;
-    }
     bytes = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
-    close(fd);
     if (bytes == MAP_FAILED)
         return ERR_READ;
-    r = elf_file_symbol(&(struct elf_file){bytes, (size_t)st.st_size}, name, &value);
+    r = elf_file_symbol(&(struct elf_file){bytes, (size_t)st.st_size}, name, ret);
     munmap(bytes, (size_t)st.st_size);
-    if (r == 0)
-        *ret = img->bias + value;
     return r;
+}
+
+/* In the helper. */
+static int run_file_symbol(struct unpack *in, struct pack *out)
+{
+    struct files files;
+    struct image img = {0};
+    const void *id;
+    const char *name;
+    addr_t value;
+    int fd, r;
+
+    files_unpack(in, &files);
+    img.path = unpack_text(in);
+    img.inode = unpack_number(in);
+    id = unpack_bytes(in, &img.id.len);
+    name = unpack_text(in);
+    if (img.id.len > BUILD_ID_MAX || !img.path || !name) {
+        files_close(&files);
+        return ERR_READ;
+    }
+    memcpy(img.id.bytes, id, img.id.len);
+    fd = open_mapped_file(&files, &img);
+    r = fd < 0 ? ERR_READ : find_in_file(fd, name, &value);
+    if (fd >= 0)
+        close(fd);
+    if (r == 0)
+        pack_number(out, value);
+    files_close(&files);
+    return r;
+}
+
+int image_file_symbol(const struct files *files, const struct image *img, const char *name, addr_t *ret)
+{
+    struct helper_about about = files_about(files, img->path);
+    struct helper_answer answer;
+    struct pack in = {0};
+    int r;
+
+    if (!files->pid && files->root < 0)
+        return ERR_READ;
+    about.device = img->device;
+    files_pack(&in, files);
+    pack_text(&in, img->path);
+    pack_number(&in, img->inode);
+    pack_bytes(&in, img->id.bytes, img->id.len);
+    pack_text(&in, name);
+    r = helper_call(run_file_symbol, &in, &about, &answer);
+    if (r == 0)
+        *ret = img->bias + unpack_number(&answer.out);
+    helper_answer_free(&answer);
+    pack_free(&in);
+    return r == 0 ? 0 : ERR_READ;
 }

@@ -21,7 +21,7 @@ struct image {
     addr_t start;     /* address of its ELF header */
     addr_t bias;      /* difference between addresses in memory and in the file */
     const char *path; /* as in maps; borrowed */
-    uint64_t inode;
+    uint64_t inode, device;
     struct build_id id;
     struct image_range writable[IMAGE_MAX_WRITABLE]; /* .data, .bss */
     size_t n_writable;

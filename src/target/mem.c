@@ -27,6 +27,11 @@ size_t mem_readv(struct mem *m, const struct mem_span *spans, size_t n)
     return m->ops->readv(m, spans, n);
 }
 
+size_t mem_set_maps(struct mem *m, const struct proc_maps *maps)
+{
+    return m->ops->set_maps ? m->ops->set_maps(m, maps) : 0;
+}
+
 struct mem *mem_close(struct mem *m)
 {
     return m ? m->ops->close(m) : NULL;

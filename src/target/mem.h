@@ -7,10 +7,12 @@
 
 #include "base/addr.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <sys/types.h>
 
 struct mem;
+struct proc_maps;
 
 struct mem_span {
     addr_t addr;
@@ -22,6 +24,8 @@ struct mem_ops {
     /* Reads spans in order until one is not fully readable; returns how many it read. */
     size_t (*readv)(struct mem *m, const struct mem_span *spans, size_t n);
     struct mem *(*close)(struct mem *m);
+    /* See mem_set_maps. NULL: reads never wait. */
+    size_t (*set_maps)(struct mem *m, const struct proc_maps *maps);
 };
 
 /* The first member of each implementation. */
@@ -35,6 +39,12 @@ int mem_read(struct mem *m, addr_t addr, void *buf, size_t len);
 int mem_read_addr(struct mem *m, addr_t addr, addr_t *ret);
 /* Reads spans in order until one is not fully readable; returns how many it read. */
 size_t mem_readv(struct mem *m, const struct mem_span *spans, size_t n);
+/* Tells what is mapped. Reads of file systems that may stop answering then never wait for them: a page that is not in memory is
+ * read by a helper process, with a deadline. Returns how many mappings are on such file systems. */
+size_t mem_set_maps(struct mem *m, const struct proc_maps *maps);
+/* False if the memory of a running process cannot be read because the process keeps it locked: a thread waits in munmap for a
+ * file system that does not answer. A read would wait, too. */
+bool mem_live_answers(pid_t pid, const struct proc_maps *maps);
 /* Accepts NULL; returns NULL. */
 struct mem *mem_close(struct mem *m);
 

@@ -124,7 +124,7 @@ static int module_fd(struct mem_core *c, const struct core_mapped *m)
 
     if (module->state == MODULE_MISSING || module->state == MODULE_DIFFERENT || module->fd >= 0)
         return module->fd;
-    module->fd = files_open(c->files, m->path);
+    module->fd = files_open_checked(c->files, m->path);
     if (module->fd < 0)
         module->state = MODULE_MISSING;
     else if (module->state == MODULE_NEW)

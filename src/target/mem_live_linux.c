@@ -4,6 +4,7 @@
 #include "base/err.h"
 #include "base/log.h"
 #include "target/mem.h"
+#include "target/mem_guard.h"
 #include "target/proc.h"
 #include "target/setuid_guard.h"
 
@@ -23,6 +24,7 @@ struct mem_live {
     pid_t pid;
     pid_t tid; /* the pid, or another thread's if the main thread has ended */
     int fd;    /* /proc/PID/mem; -1 until process_vm_readv is refused */
+    struct mem_guard guard;
 };
 
 /* seccomp profiles that allow ptrace but do not know process_vm_readv answer EPERM or ENOSYS. */
@@ -109,9 +111,8 @@ static size_t read_batch(struct mem_live *live, const struct mem_span *spans, si
     return done;
 }
 
-static size_t live_readv(struct mem *m, const struct mem_span *spans, size_t n)
+static size_t read_directly(struct mem_live *live, const struct mem_span *spans, size_t n)
 {
-    struct mem_live *live = (struct mem_live *)m;
     size_t done = 0;
 
     if (live->fd >= 0)
@@ -127,17 +128,49 @@ static size_t live_readv(struct mem *m, const struct mem_span *spans, size_t n)
     return done;
 }
 
+static bool read_guarded(struct mem_live *live, const struct mem_span *span)
+{
+    enum mem_guard_result r = mem_guard_read(&live->guard, span);
+
+    return r == MEM_GUARD_DONE || (r == MEM_GUARD_REFUSED && read_directly(live, span, 1) == 1);
+}
+
+static size_t live_readv(struct mem *m, const struct mem_span *spans, size_t n)
+{
+    struct mem_live *live = (struct mem_live *)m;
+    size_t done = 0;
+
+    if (!live->guard.n)
+        return read_directly(live, spans, n);
+    while (done < n) {
+        size_t safe = mem_guard_safe(&live->guard, spans + done, n - done);
+        size_t got = safe ? read_directly(live, spans + done, safe) : 0;
+
+        done += got;
+        if (got < safe || done == n || !read_guarded(live, &spans[done]))
+            break;
+        done++;
+    }
+    return done;
+}
+
+static size_t live_set_maps(struct mem *m, const struct proc_maps *maps)
+{
+    return mem_guard_set(&((struct mem_live *)m)->guard, maps);
+}
+
 static struct mem *live_close(struct mem *m)
 {
     struct mem_live *live = (struct mem_live *)m;
 
     if (live->fd >= 0)
         close(live->fd);
+    mem_guard_free(&live->guard);
     free(live);
     return NULL;
 }
 
-static const struct mem_ops live_ops = {.readv = live_readv, .close = live_close};
+static const struct mem_ops live_ops = {.readv = live_readv, .close = live_close, .set_maps = live_set_maps};
 
 int mem_live_open(pid_t pid, struct mem **ret)
 {
@@ -145,7 +178,8 @@ int mem_live_open(pid_t pid, struct mem **ret)
 
     if (!live)
         return ERR_NOMEM;
-    *live = (struct mem_live){.mem = {&live_ops}, .pid = pid, .tid = pid, .fd = -1};
+    *live =
+        (struct mem_live){.mem = {&live_ops}, .pid = pid, .tid = pid, .fd = -1, .guard = {.pid = pid, .pagemap = -1}};
     log_changed(LOG_LEVEL_DEBUG, "memory", pid, 1, "pid %d: reading by process_vm_readv", (int)pid);
     *ret = &live->mem;
     return 0;

@@ -51,6 +51,10 @@ struct proc_status {
 /* Reads a whole small file of a process, NUL-terminated. The caller frees it. `tid` 0: of the process itself. */
 int proc_read_file(pid_t pid, pid_t tid, const char *name, char **ret_text, size_t *ret_len);
 
+/* The same for a file that the kernel reads from the memory of the process, such as cmdline: at most `max` bytes, by a helper
+ * process, because the memory may be on a file system that does not answer. */
+int proc_read_memory_file(pid_t pid, const char *name, size_t max, char **ret_text, size_t *ret_len);
+
 /* True if /proc shows our own pid namespace. Elsewhere, a PID in /proc and the same PID in a system call mean different
  * processes. */
 bool proc_is_ours(void);

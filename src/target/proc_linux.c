@@ -7,6 +7,7 @@
 #include "base/err.h"
 #include "base/grow.h"
 #include "base/hash.h"
+#include "base/helper.h"
 #include "base/utf8.h"
 
 #include <ctype.h>
@@ -523,21 +524,65 @@ static int command_from_comm(pid_t pid, char **ret_command)
     return r;
 }
 
-int proc_command_read(pid_t pid, char **ret_command)
+/* In the helper. */
+static int run_read_file(struct unpack *in, struct pack *out)
 {
+    pid_t pid = (pid_t)unpack_number(in);
+    size_t max = (size_t)unpack_number(in), len;
+    const char *name = unpack_text(in);
     char *text;
-    size_t len;
-    int r = proc_read_file(pid, 0, "cmdline", &text, &len);
+    int r = name ? proc_read_file(pid, 0, name, &text, &len) : ERR_IO;
     pid_t tid = r == 0 && !len ? proc_live_thread(pid) : pid;
 
     if (tid != pid) {
         free(text);
-        r = proc_read_file(pid, tid, "cmdline", &text, &len);
+        r = proc_read_file(pid, tid, name, &text, &len);
     }
     if (r < 0)
         return r;
-    if (len > COMMAND_MAX)
-        len = COMMAND_MAX;
+    pack_bytes(out, text, len < max ? len : max);
+    free(text);
+    return 0;
+}
+
+int proc_read_memory_file(pid_t pid, const char *name, size_t max, char **ret_text, size_t *ret_len)
+{
+    struct helper_answer answer;
+    struct pack in = {0};
+    const void *bytes;
+    size_t len = 0;
+    char *text;
+    int r;
+
+    pack_number(&in, (uint64_t)pid);
+    pack_number(&in, max);
+    pack_text(&in, name);
+    r = helper_call(run_read_file, &in, &(struct helper_about){.pid = pid}, &answer);
+    pack_free(&in);
+    if (r < 0)
+        return r == HELPER_STUCK || r == HELPER_DIED ? ERR_IO : r;
+    bytes = unpack_bytes(&answer.out, &len);
+    text = malloc(len + 1);
+    if (text) {
+        memcpy(text, bytes ? bytes : "", len);
+        text[len] = '\0';
+        *ret_text = text;
+        *ret_len = len;
+    }
+    helper_answer_free(&answer);
+    return text ? 0 : ERR_NOMEM;
+}
+
+int proc_command_read(pid_t pid, char **ret_command)
+{
+    char *text;
+    size_t len;
+    int r = proc_read_memory_file(pid, "cmdline", COMMAND_MAX, &text, &len);
+
+    if (r == ERR_IO)
+        return command_from_comm(pid, ret_command);
+    if (r < 0)
+        return r;
     while (len && (text[len - 1] == '\0' || text[len - 1] == ' '))
         len--;
     if (!len) {

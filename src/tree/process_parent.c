@@ -5,6 +5,8 @@
  */
 #include "tree/process_tree_private.h"
 
+#include "base/helper.h"
+
 #include <unistd.h>
 
 void process_parent_init(struct process_tree *t)
@@ -89,6 +91,8 @@ struct process_node *process_parent_find(const struct process_tree *t, pid_t pid
 {
     const struct tree_entry *e = process_tree_find(t, st->parent);
 
+    if (helper_is(pid))
+        return NULL;
     if (e)
         return e->is_profiler ? NULL : e->node;
     /* Before the first scan has finished, we cannot tell an orphan of the tree from any other child of init. */

@@ -10,6 +10,8 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
+#define COMMAND_MAX 65536
+
 /* Programs that read other processes. Profilers that run the program in their own process (memray, scalene) do not
  * belong here. */
 static const char *const names[] = {"spyglass", "py-spy", "austin", "austinp", "pystack"};
@@ -88,7 +90,7 @@ bool profilers_match(pid_t pid)
     match = is_profiler_program(exe);
     is_python = strncmp(base_name(exe), "python", 6) == 0;
     free(exe);
-    if (match || !is_python || proc_read_file(pid, 0, "cmdline", &text, &len) < 0)
+    if (match || !is_python || proc_read_memory_file(pid, "cmdline", COMMAND_MAX, &text, &len) < 0)
         return match;
     match = len > 0 && is_profiler_command(text, len);
     free(text);

@@ -10,7 +10,6 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "elf/jit_object.h"
-#include "elf/symbol_address.h"
 #include "target/image.h"
 #include "unwind/module_tables.h"
 
@@ -59,21 +58,18 @@ void jit_code_free(struct jit_code *j, struct modules *ms)
 /* Finds the descriptor of a module: exported as in libLLVM, or local as in llvmlite. */
 static addr_t find_descriptor(const struct modules *ms, const struct module *mod, struct mem *m)
 {
-    struct proc_map map = {.start = mod->start, .end = mod->end, .path = mod->path, .inode = mod->inode};
-    const char *path;
+    struct proc_map map = {
+        .start = mod->start, .end = mod->end, .path = mod->path, .inode = mod->inode, .device = mod->device};
     struct image img;
     uint64_t value;
     addr_t at;
-    int fd, r;
 
     if (image_open(m, &map, &img) == 0 && image_symbol(m, &img, DESCRIPTOR, &at) == 0)
         return at;
-    fd = ms->files.open && mod->path[0] == '/' ? ms->files.open(ms->files.arg, mod, &path) : -1;
-    if (fd < 0)
+    if (mod->path[0] != '/' || !ms->files.find_symbol ||
+        ms->files.find_symbol(ms->files.arg, mod, DESCRIPTOR, &value) < 0)
         return 0;
-    r = symbol_address_find(fd, DESCRIPTOR, &value);
-    close(fd);
-    return r == 0 ? mod->bias + value : 0;
+    return mod->bias + value;
 }
 
 /* Sets the range of the code that a file describes. */

@@ -6,12 +6,10 @@
 
 #include "base/err.h"
 #include "base/log.h"
-#include "elf/frame_section.h"
 #include "elf/jit_object.h"
 
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #define CHUNK           ((size_t)16 * 1024)
 #define MAX_HDR         ((uint64_t)64 * 1024 * 1024) /* 8 million functions */
@@ -108,13 +106,18 @@ static bool load_from_hdr(struct modules *ms, struct module *mod, struct mem *m)
     return at && alloc_eh_frame(mod, at, UINT64_MAX, &frame) && make_eh_table(ms, mod, &frame, &header);
 }
 
-static bool load_from_file(struct modules *ms, struct module *mod, const struct frame_section_source *src)
+static bool has_file(const struct module *mod)
+{
+    return mod->is_elf && mod->path[0] == '/';
+}
+
+static bool load_from_file(struct modules *ms, struct module *mod)
 {
     struct cfi_section frame;
     uint64_t addr, len;
 
-    return frame_section_find_eh_frame(src, &addr, &len) == 0 && alloc_eh_frame(mod, addr + mod->bias, len, &frame) &&
-           make_eh_table(ms, mod, &frame, NULL);
+    return has_file(mod) && ms->files.find_eh_frame && ms->files.find_eh_frame(ms->files.arg, mod, &addr, &len) == 0 &&
+           alloc_eh_frame(mod, addr + mod->bias, len, &frame) && make_eh_table(ms, mod, &frame, NULL);
 }
 
 static void free_eh_frame(struct modules *ms, struct module *mod)
@@ -129,27 +132,13 @@ static void free_eh_frame(struct modules *ms, struct module *mod)
     mod->table_bytes = 0;
 }
 
-static int open_file(const struct modules *ms, const struct module *mod, struct frame_section_source *ret)
-{
-    if (!ms->files.open || !mod->is_elf || mod->path[0] != '/')
-        return ERR_READ;
-    *ret = (struct frame_section_source){.root_fd = ms->files.root_fd, .path = mod->path};
-    ret->fd = ms->files.open(ms->files.arg, mod, &ret->path);
-    log_debug("unwind", "%s: %s", mod->path, ret->fd < 0 ? "no file, or not the mapped one" : "opened for its tables");
-    return ret->fd < 0 ? ERR_READ : 0;
-}
-
 static void load_eh_frame(struct modules *ms, struct module *mod, struct mem *m)
 {
-    struct frame_section_source src;
     bool made = load_from_hdr(ms, mod, m);
 
     if (!made) {
         free_eh_frame(ms, mod);
-        if (open_file(ms, mod, &src) == 0) {
-            made = load_from_file(ms, mod, &src);
-            close(src.fd);
-        }
+        made = load_from_file(ms, mod);
     }
     mod->tried_eh_frame = is_still_mapped(mod, m); /* if not, retry next time */
     log_debug("unwind", "%s: %s, %zu entries", mod->path,
@@ -163,14 +152,13 @@ static void load_eh_frame(struct modules *ms, struct module *mod, struct mem *m)
 
 static void load_debug_frame(struct modules *ms, struct module *mod)
 {
-    struct frame_section_source src;
     struct cfi_section frame = {.addr = 0};
     size_t len;
 
     mod->tried_debug_frame = true;
-    if (open_file(ms, mod, &src) < 0)
+    if (!has_file(mod) || !ms->files.read_debug_frame)
         return;
-    if (frame_section_read_debug_frame(&src, MAX_DEBUG_FRAME, &mod->debug_frame_bytes, &len) == 0 &&
+    if (ms->files.read_debug_frame(ms->files.arg, mod, MAX_DEBUG_FRAME, &mod->debug_frame_bytes, &len) == 0 &&
         reserve_bytes(ms, mod, len)) {
         frame.bytes = mod->debug_frame_bytes;
         frame.len = len;
@@ -178,7 +166,6 @@ static void load_debug_frame(struct modules *ms, struct module *mod)
         reserve_bytes(ms, mod, mod->debug_table.n_entries * sizeof(struct cfi_entry));
     }
     log_debug("unwind", "%s: .debug_frame, %zu entries", mod->path, mod->debug_table.n_entries);
-    close(src.fd);
 }
 
 void module_tables_load_image(struct modules *ms, struct module *mod)

@@ -58,12 +58,13 @@ struct module {
     size_t image_len;
 };
 
-/* How to open the files of modules. */
+/* What the files of modules say, for what is not in memory. Each function may be NULL, and returns 0 or an error. */
 struct module_files {
-    /* Returns a descriptor or -1, and sets `*ret_path` to the path as the target sees it. NULL to use no files. */
-    int (*open)(void *arg, const struct module *mod, const char **ret_path);
+    /* As in elf/frame_section.h and elf/symbol_address.h. */
+    int (*find_eh_frame)(void *arg, const struct module *mod, uint64_t *ret_addr, uint64_t *ret_len);
+    int (*read_debug_frame)(void *arg, const struct module *mod, size_t max, unsigned char **ret, size_t *ret_len);
+    int (*find_symbol)(void *arg, const struct module *mod, const char *name, uint64_t *ret);
     void *arg;
-    int root_fd; /* see symbols.h */
 };
 
 struct modules {

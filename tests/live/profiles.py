@@ -245,7 +245,7 @@ def profiler_in(process):
     def look():
         all_ = {p for p in [process.pid, *descendants(process.pid)] if os.path.basename(exe(p)) in ("spyglass", "py-spy")}
         up = parents()
-        found[:] = [p for p in all_ if up.get(p) not in all_]  # not its child, which has not called exec yet
+        found[:] = [p for p in all_ if up.get(p) not in all_]  # not its helper, nor a child that has not called exec yet
         return found or process.poll() is not None
 
     wait_until(look, "the profiler below its wrapper")

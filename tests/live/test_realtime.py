@@ -5,7 +5,7 @@ import resource
 import signal
 
 import pytest
-from processes import descendants
+from profiles import profiler_in
 from program import SPYGLASS, clean_env, finish, run, start, wait_until
 from pythons import DEBIAN
 
@@ -40,7 +40,7 @@ def test_snapshot(spawn, tmp_path):
     process = start("-o", log, "-e", "trace=sched_setscheduler,fsync", SPYGLASS, "record", "-r", RATE, "-f", "raw", "-o", out, "--pid",
                     target.pid, program="/usr/bin/strace", env=clean_env(ASAN_OPTIONS="detect_leaks=0"))
     wait_until(lambda: "[1]" in (log.read_text() if log.exists() else ""), "real-time priority")
-    recorder, = descendants(process.pid)
+    recorder = profiler_in(process)
     os.kill(recorder, signal.SIGUSR1)
     wait_until(out.exists, "the snapshot")
     stop(recorder)

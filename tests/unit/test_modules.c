@@ -5,6 +5,7 @@
 #include "base/err.h"
 #include "cost.h"
 #include "elf/elf_file.h"
+#include "elf/frame_section.h"
 #include "fake_module.h"
 #include "test.h"
 #include "unwind/module_tables.h"
@@ -425,17 +426,40 @@ static void test_budget(void)
 
 struct opener {
     const char *path; /* NULL: there is no file */
-    int opened;
+    int root_fd, opened;
 };
 
-static int open_fixture(void *arg, const struct module *mod, const char **ret_path)
+static int open_fixture(struct opener *o, const struct module *mod, struct frame_section_source *ret)
 {
-    struct opener *o = arg;
-
     CHECK_STR(mod->path, "/lib/split.so");
-    CHECK_STR(*ret_path, mod->path);
     o->opened++;
-    return o->path ? open(o->path, O_RDONLY | O_CLOEXEC) : -1;
+    *ret = (struct frame_section_source){.root_fd = o->root_fd, .path = mod->path};
+    ret->fd = o->path ? open(o->path, O_RDONLY | O_CLOEXEC) : -1;
+    return ret->fd < 0 ? ERR_READ : 0;
+}
+
+static int find_eh_frame(void *arg, const struct module *mod, uint64_t *ret_addr, uint64_t *ret_len)
+{
+    struct frame_section_source src;
+    int r = open_fixture(arg, mod, &src);
+
+    if (r < 0)
+        return r;
+    r = frame_section_find_eh_frame(&src, ret_addr, ret_len);
+    close(src.fd);
+    return r;
+}
+
+static int read_debug_frame(void *arg, const struct module *mod, size_t max, unsigned char **ret, size_t *ret_len)
+{
+    struct frame_section_source src;
+    int r = open_fixture(arg, mod, &src);
+
+    if (r < 0)
+        return r;
+    r = frame_section_read_debug_frame(&src, max, ret, ret_len);
+    close(src.fd);
+    return r;
 }
 
 static int open_descriptors(void)
@@ -465,8 +489,8 @@ static addr_t function_at(void)
 static void cfas_of(const char *path, bool has_file, int root_fd, int cfas[], size_t n, int *ret_opened)
 {
     struct fake_mem *m = fake_mem_new();
-    struct opener o = {.path = has_file ? path : NULL};
-    struct modules ms = {.files = {.open = open_fixture, .arg = &o, .root_fd = root_fd}};
+    struct opener o = {.path = has_file ? path : NULL, .root_fd = root_fd};
+    struct modules ms = {.files = {.find_eh_frame = find_eh_frame, .read_debug_frame = read_debug_frame, .arg = &o}};
     size_t size = fake_module_map(m, LIB, path);
     const struct cfi_section *section;
     struct cfi_row row;

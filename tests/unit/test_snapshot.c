@@ -36,7 +36,7 @@ static struct mem *counting_close(struct mem *m)
     return NULL;
 }
 
-static const struct mem_ops counting_ops = {counting_readv, counting_close};
+static const struct mem_ops counting_ops = {.readv = counting_readv, .close = counting_close};
 
 static struct snapshot *make(struct counting *c)
 {
@@ -319,7 +319,7 @@ static size_t endless_readv(struct mem *m, const struct mem_span *spans, size_t 
     return n;
 }
 
-static const struct mem_ops endless_ops = {endless_readv, counting_close};
+static const struct mem_ops endless_ops = {.readv = endless_readv, .close = counting_close};
 
 /* A stack that is deeper than what a reading keeps: all of it can be read, and the rest is read anew each time. */
 static void test_deep(void)

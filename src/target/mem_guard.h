@@ -1,0 +1,40 @@
+/*
+ * Which parts of a process's memory are files on file systems that may stop answering (FUSE, NFS): reading a page there that is
+ * not in memory would wait for the file system, for good if it is dead.
+ */
+#ifndef TARGET_MEM_GUARD_H
+#define TARGET_MEM_GUARD_H
+
+#include "target/mem.h"
+
+#include <stdbool.h>
+
+struct mem_guard_range {
+    addr_t start, end, offset;
+    uint64_t device;
+    char *path; /* shared by the ranges of a file; owned by the first */
+};
+
+struct mem_guard {
+    pid_t pid;
+    int pagemap;                    /* /proc/PID/pagemap; -1 until needed */
+    struct mem_guard_range *ranges; /* sorted */
+    size_t n, cap;
+};
+
+/* Finds these mappings. Returns their number. */
+size_t mem_guard_set(struct mem_guard *g, const struct proc_maps *maps);
+void mem_guard_free(struct mem_guard *g);
+
+/* How many of the spans, from the first on, can be read without waiting for a file system. */
+size_t mem_guard_safe(struct mem_guard *g, const struct mem_span *spans, size_t n);
+
+/* Reads a span in a helper process. */
+enum mem_guard_result {
+    MEM_GUARD_FAILED, /* the file system does not answer */
+    MEM_GUARD_DONE,
+    MEM_GUARD_REFUSED, /* the helper may not read it; we can: the file system has answered */
+};
+enum mem_guard_result mem_guard_read(struct mem_guard *g, const struct mem_span *span);
+
+#endif
