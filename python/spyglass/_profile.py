@@ -8,7 +8,7 @@ import tempfile
 from typing import Dict, Iterable, List, Optional, Sequence, Tuple, Union
 
 from ._binary import binary as find_binary
-from ._errors import error_from
+from ._errors import error_from, start_error
 
 Stack = Tuple[str, ...]
 Path = Union[str, "os.PathLike[str]"]
@@ -130,8 +130,11 @@ class Profile:
         command = [find_binary(binary), "merge", "--output", "-", "--format", format, "--rate", repr(float(self.rate))]
         if title or self.title:
             command += ["--title=" + UNSAFE.sub(" ", title or self.title)]
-        done = subprocess.run(command + ["-"], input=self.to_raw().encode("utf-8", "replace"), stdout=subprocess.PIPE,
-                              stderr=subprocess.PIPE)
+        raw = self.to_raw().encode("utf-8", "replace")
+        try:
+            done = subprocess.run(command + ["-"], input=raw, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        except OSError as error:
+            raise start_error(error, command) from None
         if done.returncode != 0:
             raise error_from(None, done.stderr.decode("utf-8", "replace"), done.returncode, command)
         return done.stdout

@@ -19,7 +19,7 @@ import ray
 
 from . import _cluster, _status
 from ._binary import which
-from ._errors import error_event, error_from
+from ._errors import TimedOut, error_event, error_from
 from ._profile import Profile
 from ._record import Recording, record as record_process
 
@@ -139,7 +139,7 @@ class _SudoRecording:
         try:
             out, _ = self._process.communicate(b"\n", timeout)
         except subprocess.TimeoutExpired:
-            raise TimeoutError("the profiler did not exit within %g seconds" % timeout) from None
+            raise TimedOut("the profiler did not exit within %g seconds" % timeout) from None
         head, _, raw = out.partition(self.MARK)
         events = [event for event in map(_status.parse, head.splitlines()) if event is not None]
         if self._process.returncode != 0:
@@ -159,7 +159,7 @@ class _SpyglassAgent:
         self._tries: Dict[int, int] = {}
         self._recordings: Dict[int, Union[Recording, _SudoRecording]] = {}
         self._sudo_works: Optional[bool] = None
-        self._failed: Dict[int, str] = {}
+        self._failed: Dict[int, Dict[str, Optional[str]]] = {}
         self._titles: Dict[int, str] = {}
         self._stopping = threading.Event()
         self._thread: Optional[threading.Thread] = None
@@ -242,11 +242,11 @@ class _SpyglassAgent:
                 answer["json"] = zlib.compress(done.stdout, 1)
             else:
                 said = done.stderr.decode("utf-8", "replace")
-                answer["error"] = str(error_from(failure, said, done.returncode, command))
+                answer.update(_cluster.failure(error_from(failure, said, done.returncode, command)))
         except subprocess.TimeoutExpired:
             answer["error"] = "no answer within %g seconds" % spec["timeout"]
         except OSError as error:
-            answer["error"] = str(error)
+            answer.update(_cluster.failure(error))
         return answer
 
     @staticmethod
@@ -277,18 +277,18 @@ class _SpyglassAgent:
         try:
             self._recordings[pid] = record_process(pid, binary=self._program, **spec["options"]).start()
         except PermissionError as error:
-            self._start_as_root(spec, pid, str(error))
+            self._start_as_root(spec, pid, error)
         except Exception as error:
-            self._failed[pid] = str(error)
+            self._failed[pid] = _cluster.failure(error)
 
-    def _start_as_root(self, spec: Dict[str, Any], pid: int, why: str) -> None:
+    def _start_as_root(self, spec: Dict[str, Any], pid: int, why: PermissionError) -> None:
         try:
             if self._can_sudo():
                 self._recordings[pid] = _SudoRecording(str(self._program), pid, spec["options"])
                 return
         except Exception:
             pass  # report the first error
-        self._failed[pid] = why
+        self._failed[pid] = _cluster.failure(why)
 
     def _keep_looking(self, spec: Dict[str, Any]) -> None:
         while not self._stopping.wait(LOOK_EVERY):
@@ -306,7 +306,7 @@ class _SpyglassAgent:
         self._refresh_actors(self._titles)
         with ThreadPoolExecutor(AT_ONCE) as pool:
             answers = list(pool.map(lambda pid: self._stop_one(pid, end), list(self._recordings)))
-        return answers + [dict(self._describe(pid, self._titles.get(pid, "")), error=why)
+        return answers + [dict(self._describe(pid, self._titles.get(pid, "")), **why)
                           for pid, why in list(self._failed.items()) if os.path.exists("/proc/%d" % pid)]
 
     def _stop_one(self, pid: int, end: float) -> Dict[str, Any]:
@@ -316,5 +316,5 @@ class _SpyglassAgent:
             answer["raw"] = zlib.compress(_cluster.bounded(profile.data), 1)
             answer["errors"] = profile.errors
         except Exception as error:
-            answer["error"] = str(error)
+            answer.update(_cluster.failure(error))
         return answer

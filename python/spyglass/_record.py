@@ -18,10 +18,11 @@ from types import TracebackType
 from typing import IO, Callable, List, Optional, Sequence, Type
 
 from ._binary import binary as find_binary
-from ._errors import error_from
+from ._errors import TimedOut, error_from, start_error
 from ._profile import Path, Profile, format_of
 from ._ptracer import allow_children
 from ._status import Event, Events
+from ._text import safe_lines
 
 START_PATIENCE = 60.0  # seconds until a child that does not start sampling counts as hung
 STOP_PATIENCE = 120.0  # writing a large profile takes time
@@ -149,8 +150,8 @@ class Recording:
             # blocks on them.
             self._child().wait(timeout)
         except subprocess.TimeoutExpired:
-            raise TimeoutError("the recording of process %s is still running after %g seconds"
-                               % (self._pid, timeout or 0)) from None
+            raise TimedOut("the recording of process %s is still running after %g seconds"
+                           % (self._pid, timeout or 0)) from None
         return self.stop()
 
     def __enter__(self) -> Recording:
@@ -194,6 +195,9 @@ class Recording:
             self._process = subprocess.Popen(self._argv, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
                                              stderr=self._messages, pass_fds=[*inherited, events.descriptor],
                                              start_new_session=True)
+        except OSError as error:
+            events.close()
+            raise start_error(error, self._argv) from None
         except BaseException:
             events.close()
             raise
@@ -209,8 +213,8 @@ class Recording:
         except (TimeoutError, subprocess.TimeoutExpired):
             self._child().kill()
             self._child().wait()
-            self._failure = TimeoutError("the profiler of process %s did not start within %g seconds: %s"
-                                         % (self._pid, START_PATIENCE, self._said()))
+            self._failure = TimedOut("the profiler of process %s did not start within %g seconds: %s"
+                                     % (self._pid, START_PATIENCE, safe_lines(self._said())))
             self._release()
             raise self._failure from None
         self._fail()
@@ -241,8 +245,8 @@ class Recording:
             try:
                 event = self._events.next(max(0.0, end - time.monotonic()), lambda: self._child().poll() is not None)
             except TimeoutError:
-                raise TimeoutError("the profiler of process %s did not answer within %g seconds"
-                                   % (self._pid, timeout)) from None
+                raise TimedOut("the profiler of process %s did not answer within %g seconds"
+                               % (self._pid, timeout)) from None
             if event is None:
                 return None
             self._note(event)
@@ -261,7 +265,7 @@ class Recording:
             self._next("finished", timeout)
             status = self._child().wait(STOP_PATIENCE)
         except subprocess.TimeoutExpired:
-            raise TimeoutError("the profiler of process %s did not exit" % self._pid) from None
+            raise TimedOut("the profiler of process %s did not exit" % self._pid) from None
         if status != 0 or self._finished is None:
             self._fail()
         assert self._finished is not None

@@ -9,6 +9,8 @@ import subprocess
 import time
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
+from ._errors import start_error
+
 Event = Dict[str, Any]
 
 LOOK = 0.1  # seconds between checks that the program is still running
@@ -113,11 +115,14 @@ class Events:
 
 
 def run(command: Sequence[str], timeout: Optional[float]) -> "Tuple[subprocess.CompletedProcess[bytes], List[Event]]":
-    """Runs the program until it exits, and captures its output. Its events fit into the pipe buffer."""
+    """Runs the program until it exits, and captures its output. Its events fit into the pipe buffer. Raises
+    subprocess.TimeoutExpired."""
     events = Events()
     try:
         done = subprocess.run(events.command(command), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                               stderr=subprocess.PIPE, timeout=timeout, pass_fds=[events.descriptor])
         return done, events.pending()
+    except OSError as error:
+        raise start_error(error, command) from None
     finally:
         events.close()

@@ -76,7 +76,8 @@ def _why(answer: Any) -> Optional[str]:
 
 class ClusterProfiler:
     """Records the scheduler, workers or both during a `with` or `async with` block. Created by profile_cluster() and the
-    functions below it. Results: `profile`, `parts` (one per process), `problems` (by address)."""
+    functions below it. Results: `profile`, `parts` (one per process), `problems` and the program's `advice` (by address).
+    """
 
     def __init__(self, output: Optional[Path], format: Optional[str], client: Optional[Any], scheduler: bool,
                  workers: Workers, all_workers: bool, options: Dict[str, Any], part_format: str, on_error: str,
@@ -87,6 +88,7 @@ class ClusterProfiler:
         self.format = format
         self.parts: List[Part] = []
         self.problems: Dict[str, str] = {}
+        self.advice: Dict[str, str] = {}
         self._client = client
         self._scheduler = scheduler
         self._wanted = [workers] if isinstance(workers, str) else workers
@@ -214,7 +216,7 @@ class ClusterProfiler:
             raise
         if self.problems and self._on_error == "raise":
             await self._close()
-            raise error_of("the profiler could not be started", self.problems)
+            raise error_of("the profiler could not be started", self.problems, self.advice)
 
     async def _start_all(self, addresses: List[str]) -> Dict[str, str]:
         """Starts all recordings and returns the errors by address. Sends the program to processes that have none."""
@@ -225,7 +227,13 @@ class ClusterProfiler:
             answers.update(await self._ask_all(missing, _dask_there.start_here, self._session, self._options,
                                                _cluster.shipped_program()))
         self._keys = {a: answer["key"] for a, answer in answers.items() if isinstance(answer, dict)}
+        return self._failed(answers)
+
+    def _failed(self, answers: Dict[str, Any]) -> Dict[str, str]:
+        """Returns the errors in the answers by address, and keeps the advice."""
         found = {a: _why(answer) for a, answer in answers.items()}
+        self.advice.update({a: str(answer["advice"]) for a, answer in answers.items()
+                            if isinstance(answer, dict) and answer.get("advice")})
         return {a: why for a, why in found.items() if why}
 
     async def _choose(self) -> List[str]:
@@ -295,10 +303,10 @@ class ClusterProfiler:
         processes: Dict[str, List[str]] = {}
         wanted: Dict[str, Tuple[Dict[str, Any], Read, Tuple[Any, ...]]] = {}
         for found, from_scheduler in ((answers, False), (left, True)):
+            failed = self._failed(found)
             for address, answer in found.items():
-                why = _why(answer)
-                if why:
-                    self.problems.setdefault(address, why)
+                if address in failed:
+                    self.problems.setdefault(address, failed[address])
                     continue
                 key = answer["key"]
                 processes.setdefault(key, []).append(address)
@@ -348,7 +356,7 @@ class ClusterProfiler:
                 self.profile.save(self.output, self.format or format_of(self.output) or None)
         failed = {a: why for a, why in self.problems.items() if why not in (GONE, RESTARTED)}
         if failed and may_raise and self._on_error == "raise":
-            raise error_of("not all processes could be profiled", failed)
+            raise error_of("not all processes could be profiled", failed, self.advice)
         for address, why in self.problems.items():
             warnings.warn("%s: %s" % (safe(address), safe_lines(why)), RuntimeWarning, stacklevel=3)
 

@@ -15,7 +15,7 @@ import xml.etree.ElementTree
 import pytest
 
 from processes import at_rest, process_state
-from program import SANITIZED, SPYGLASS, WAIT, clean_env, wait_until
+from program import SANITIZED, SPYGLASS, WAIT, clean_env, run, wait_until
 from pythons import DEBIAN, PYTHONS, ROOT
 
 sys.path.insert(0, str(ROOT / "python"))
@@ -109,15 +109,44 @@ def test_waits_for_gil(spawn):
     wait_until(reached, "two threads that wait for the GIL")
 
 
+HOSTILE = """
+import json, os, sys, threading
+name = "\\x1b[2J\\n\\u202e|"
+def wait(argument, **more):
+    value = {argument: more}
+    no_locals()
+def no_locals():
+    print(json.dumps({"pid": os.getpid()}), flush=True)
+    sys.stdin.read()
+for thread_name in (name, ""):
+    threading.Thread(target=lambda *rest: threading.Event().wait(), args=(name, 1), name=thread_name, daemon=True).start()
+threading.current_thread().name = name
+wait(name, **{name: name})
+"""
+
+
+@pytest.mark.parametrize("level", [0, 1, 2])
+def test_text_of_a_thread(launch, level):
+    """str(thread) is what the command line prints, also with variables, and as well escaped."""
+    target = launch([DEBIAN.command[0], "-c", HOSTILE])
+    at_rest(target.pid)
+    printed = run("dump", "--pid", target.pid, *["--locals"] * level).check().out.partition("\n\n")[2]
+    assert "".join("%s\n" % thread for thread in spyglass.dump(target.pid, locals=level)) == printed
+    assert ("        Arguments:\n            " in printed) == ("        Locals:\n            " in printed) == bool(level)
+    assert "\x1b" not in printed and ("\\x1b" in printed)
+
+
 # ---- errors ----
 
 def test_missing_program(tmp_path, monkeypatch):
     """The message says what to do, and the test imports nothing from the tree."""
     shutil.copytree(ROOT / "python" / "spyglass", tmp_path / "spyglass", ignore=shutil.ignore_patterns("__pycache__"))
-    code = ("import spyglass\n"
+    code = ("import pickle, spyglass\n"
             "for call in (spyglass.binary, spyglass.dump, spyglass.record, lambda: spyglass.Profile([(('f',), 1)]).render()):\n"
             "    try: call()\n"
             "    except FileNotFoundError as error: assert 'SPYGLASS_BINARY=' in str(error) and 'pip' in str(error), error\n"
+            "    try: call()\n"
+            "    except spyglass.SpyglassError as error: assert pickle.loads(pickle.dumps(error)).args == error.args\n"
             "    else: raise SystemExit('found')\n")
     env = clean_env(PYTHONPATH=str(tmp_path), PATH=str(tmp_path))
     subprocess.run([DEBIAN.command[0], "-I", "-c", "import sys; sys.path.insert(0, %r)\n%s" % (str(tmp_path), code)], env=env,
@@ -158,6 +187,19 @@ def test_no_such_process():
     for call in (lambda: spyglass.dump(2**22 + 5), lambda: spyglass.record(2**22 + 5).start()):
         with pytest.raises(ProcessLookupError, match="Check that the process is running"):
             call()
+        with pytest.raises(spyglass.SpyglassError) as caught:
+            call()
+        check_error(caught.value, ProcessLookupError, "no_process")
+        assert caught.value.advice == "To list the Python processes, run: spyglass list"
+
+
+def check_error(error, kind, code):
+    """An error of the package: of both types, also after it was pickled; a line without advice for the command line."""
+    copy = pickle.loads(pickle.dumps(error))
+    for one in (error, copy):
+        assert isinstance(one, kind) and isinstance(one, spyglass.SpyglassError)
+        assert one.code == code and (one.status, one.command, one.advice) == (error.status, error.command, error.advice)
+        assert str(one) == str(error) and "\n" not in str(one) and "--" not in str(one) and "sudo" not in str(one), str(one)
 
 
 def test_not_python(launch):
@@ -170,6 +212,8 @@ def test_not_python(launch):
         copy = pickle.loads(pickle.dumps(caught.value))
         assert str(copy) == str(caught.value) and copy.status == 1 and copy.command == caught.value.command
         assert copy.code == "not_python"
+        check_error(caught.value, RuntimeError, "not_python")
+        assert "add --subprocesses" in caught.value.advice
 
 
 def test_bad_values(tmp_path):
@@ -178,6 +222,7 @@ def test_bad_values(tmp_path):
     assert caught.value.status == 2 and caught.value.code == "usage"
     with pytest.raises(spyglass.SpyglassError, match="unknown format"):
         spyglass.record(format="pdf").start()
+    check_error(caught.value, RuntimeError, "usage")
     with pytest.raises(spyglass.SpyglassError, match="does not exist"):
         spyglass.record(output=tmp_path / "nowhere" / "x.svg").start()
     for call in (spyglass.Recording.stop, spyglass.Recording.snapshot, spyglass.Recording.wait):
@@ -201,7 +246,11 @@ def test_permission(spawn, inside, places):
             "for call in (lambda pid: spyglass.dump(pid), lambda pid: spyglass.record(pid).start()):\n"
             "    try: call(int(sys.argv[1]))\n"
             "    except PermissionError as error: assert 'Permission Denied' in str(error) and 'belongs to another user' in str(error), error\n"
-            "    else: raise SystemExit('allowed')\n")
+            "    else: raise SystemExit('allowed')\n"
+            "    try: call(int(sys.argv[1]))\n"
+            "    except spyglass.SpyglassError as error:\n"
+            "        assert error.code == 'permission' and error.status == 1 and 'sudo' not in str(error), error\n"
+            "        assert 'sudo' in error.advice or 'SYS_PTRACE' in error.advice, error.advice\n")
     subprocess.run(["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups", DEBIAN.command[0], "-c", code,
                     str(target.pid)], env=env, check=True, timeout=WAIT)
 
@@ -225,11 +274,65 @@ def test_program_hangs_or_crashes(tmp_path, monkeypatch):
     say("exec sleep 1000\n")
     with pytest.raises(TimeoutError, match="within 0.5 seconds"):
         spyglass.dump(1, binary=str(program), timeout=0.5)
+    with pytest.raises(spyglass.SpyglassError, match="within 0.5 seconds") as caught:
+        spyglass.dump(1, binary=str(program), timeout=0.5)
+    check_error(caught.value, TimeoutError, None)
     monkeypatch.setattr("spyglass._record.START_PATIENCE", 0.5)
     recording = spyglass.record(1, binary=str(program))
-    with pytest.raises(TimeoutError, match="did not start within"):
+    with pytest.raises(TimeoutError, match="did not start within") as caught:
         recording.start()
+    check_error(caught.value, TimeoutError, None)
     assert recording._process.returncode == -9
+    program.write_text("not a program")
+    for call in (lambda: spyglass.dump(1, binary=str(program)), lambda: spyglass.record(1, binary=str(program)).start(),
+                 lambda: spyglass.Profile(STACKS).render(binary=str(program))):
+        with pytest.raises(spyglass.SpyglassError, match="cannot start .*program: Exec format error") as caught:
+            call()
+        check_error(caught.value, OSError, None)
+
+
+def test_errors_of_clusters():
+    """The modules for clusters cannot be imported without theirs; their errors can."""
+    from spyglass import _cluster, _errors
+    error = _cluster.error_of("it failed", {"tcp://1": "Error: one", "tcp://2": "two", "tcp://3": "three"},
+                              {"tcp://1": "add --x", "tcp://2": "add --x", "other": "not this"})
+    for one in (error, pickle.loads(pickle.dumps(error))):
+        assert isinstance(one, spyglass.SpyglassError) and one.advice == "add --x" and len(one.problems) == 3
+        assert str(one) == "it failed\ntcp://1: Error: one\ntcp://2: two\ntcp://3: three"
+    assert _cluster.error_of("it failed", {"a": "b"}).advice is None
+    assert _cluster.failure(KeyError()) == {"error": "KeyError", "advice": None}
+    assert _cluster.failure(error) == {"error": str(error), "advice": "add --x"}
+    check_error(_errors.NotReachable("no cluster"), ConnectionError, None)
+    check_error(_errors.OutputNotWritable("cannot write"), OSError, None)
+
+
+@pytest.mark.parametrize("name", ["ray", "dask"])
+def test_errors_of_cluster_modules(name):
+    """One `except` is enough for them too."""
+    code = ("import sys\nfrom unittest import mock\n"
+            "sys.modules.update({name: mock.MagicMock(__path__=[], WorkerPlugin=object) for name in ('ray', 'distributed')})\n"
+            "import spyglass, spyglass.%s as module\n"
+            "assert issubclass(module.ClusterError, spyglass.SpyglassError)\n" % name)
+    if name == "ray":  # the command prints the advice; the Python functions return it
+        code += ("try: module._check_place('/nonexistent/x.svg')\n"
+                 "except spyglass.SpyglassError as error: assert isinstance(error, OSError), error\n"
+                 "try: module._check_reachable('127.0.0.1:1', 5)\n"
+                 "except spyglass.SpyglassError as error: assert isinstance(error, ConnectionError), error\n"
+                 "module.dump = lambda **options: module.ClusterDump([], {'a': 'denied', 'b': 'late'}, {'a': 'Run as root'})\n"
+                 "assert module.main(['dump']) == 1\n")
+    done = subprocess.run([DEBIAN.command[0], "-c", code], env=clean_env(PYTHONPATH=str(ROOT / "python")), stderr=subprocess.PIPE)
+    assert done.returncode == 0, done.stderr.decode()
+    if name == "ray":
+        assert done.stderr.decode().splitlines() == ["Skipped: a: denied", "Run as root", "Skipped: b: late",
+                                                     "Error: no worker could be read"]
+
+
+def test_errors_without_events():
+    """`merge` reports errors on standard error only: a message, then advice."""
+    with pytest.raises(spyglass.SpyglassError, match="rate") as caught:
+        spyglass.Profile(STACKS, rate=-1).render()
+    check_error(caught.value, RuntimeError, None)
+    assert "--help" in caught.value.advice and caught.value.status == 2
 
 
 def test_killed_profiler(spawn):
