@@ -9,29 +9,11 @@ from typing import Dict, Iterable, List, Optional, Sequence, Tuple, Union
 
 from ._binary import binary as find_binary
 from ._errors import error_from, start_error
+from ._formats import Format, Path, check_format, format_of
 
 Stack = Tuple[str, ...]
-Path = Union[str, "os.PathLike[str]"]
-
-# Must match src/out/format.c.
-ENDINGS = (
-    (".chrometrace.json", "chrometrace"),
-    (".trace.json", "chrometrace"),
-    (".json", "speedscope"),
-    (".svg", "flamegraph"),
-    (".txt", "raw"),
-    (".raw", "raw"),
-    (".folded", "raw"),
-    (".collapsed", "raw"),
-)
 LINE = re.compile(r"(.+) ([0-9]{1,18})")
 UNSAFE = re.compile(r"[\x00-\x1f\x7f\x85\u2028\u2029]")
-
-
-def format_of(path: Path) -> Optional[str]:
-    """Returns the format for the extension of a path, or None."""
-    name = os.fspath(path).lower()
-    return next((format for ending, format in ENDINGS if name.endswith(ending)), None)
 
 
 def _clean(frame: str) -> str:
@@ -63,11 +45,11 @@ class Profile:
         self.rate = rate  # samples per second
         self.title = title  # shown in a flame graph
         self.errors = errors  # stacks that could not be read
-        self.format = "raw"
+        self.format: Format = "raw"
         self._data: Optional[bytes] = None
 
     @classmethod
-    def _finished(cls, data: bytes, format: str, samples: int) -> Profile:
+    def _finished(cls, data: bytes, format: Format, samples: int) -> Profile:
         profile = cls()
         profile.format = format
         profile.samples = samples
@@ -121,10 +103,10 @@ class Profile:
                 raise ValueError("%s: %s" % (os.fspath(path), error)) from None
 
     def render(
-        self, format: str = "flamegraph", *, title: Optional[str] = None, binary: Optional[str] = None,
+        self, format: Format = "flamegraph", *, title: Optional[str] = None, binary: Optional[str] = None,
     ) -> bytes:
         """Returns the profile in one of the formats flamegraph, raw, speedscope, chrometrace."""
-        format = format.lower()
+        format = check_format(format)
         if format == self.format:
             return self.data
         command = [find_binary(binary), "merge", "--output", "-", "--format", format, "--rate", repr(float(self.rate))]
@@ -140,9 +122,10 @@ class Profile:
         return done.stdout
 
     def save(
-        self, path: Path, format: Optional[str] = None, *, title: Optional[str] = None, binary: Optional[str] = None,
+        self, path: Path, format: Optional[Format] = None, *, title: Optional[str] = None, binary: Optional[str] = None,
     ) -> None:
-        """Writes a file atomically. Without `format`, the extension selects the format; the default is flamegraph."""
+        """Writes a file atomically. Without `format`, the extension selects the format; a path without extension is a
+        flame graph. Raises ValueError if no format has the extension."""
         if format is None:
             format = format_of(path) or (self.format if self._data is not None else "flamegraph")
         data = self.render(format, title=title, binary=binary)
@@ -158,6 +141,11 @@ class Profile:
         except BaseException:
             os.unlink(name)
             raise
+
+
+def finished(data: bytes, format: Format, samples: int) -> Profile:
+    """Returns a profile that contains only a finished file. For the other modules of this package."""
+    return Profile._finished(data, format, samples)  # pyright: ignore[reportPrivateUsage]
 
 
 def merge(parts: Iterable[Tuple[Union[str, Sequence[str]], Profile]], *, title: str = "") -> Profile:

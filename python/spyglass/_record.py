@@ -19,7 +19,8 @@ from typing import IO, Callable, List, Optional, Sequence, Type
 
 from ._binary import binary as find_binary
 from ._errors import TimedOut, error_from, start_error
-from ._profile import Path, Profile, format_of
+from ._formats import Format, Path, check_format, format_of
+from ._profile import Profile, finished
 from ._ptracer import allow_children
 from ._status import Event, Events
 from ._text import safe_lines
@@ -67,7 +68,7 @@ def _content(file: IO[bytes]) -> bytes:
 class Recording:
     """A recording, created by record(). It can be started once. All methods are thread-safe."""
 
-    def __init__(self, pid: Optional[int], command: Sequence[str], output: Optional[str], format: str,
+    def __init__(self, pid: Optional[int], command: Sequence[str], output: Optional[str], format: Format,
                  rate: float) -> None:
         self._pid = pid
         self._command = list(command)
@@ -282,7 +283,7 @@ class Recording:
             with open(self._output, "rb") as file:
                 data = file.read()
         if self._format != "raw":
-            return Profile._finished(data, self._format, event["samples"])
+            return finished(data, self._format, event["samples"])
         return Profile.from_raw(data.decode("utf-8", "replace"), rate=self._rate, errors=event["errors"],
                                 title="process %s" % self._pid)
 
@@ -314,7 +315,7 @@ def record(
     subprocesses: bool = False,
     function: bool = False,
     nonblocking: bool = False,
-    format: Optional[str] = None,
+    format: Optional[Format] = None,
     output: Optional[Path] = None,
     extra_args: Sequence[str] = (),
     binary: Optional[str] = None,
@@ -325,12 +326,12 @@ def record(
             work()
         recording.profile.save("profile.svg")
 
-    The default of `format` follows from the extension of `output`, else it is raw. Without `output`, no file is left
-    behind. `extra_args` are further flags for `spyglass record`.
+    The default of `format` follows from the extension of `output`, else it is raw. Raises ValueError if no format has
+    the extension. Without `output`, no file is left behind. `extra_args` are further flags for `spyglass record`.
     """
     if format is None:
         format = (format_of(output) if output is not None else None) or "raw"
-    format = format.lower()
+    format = check_format(format)
     command = [find_binary(binary), "record", "--hideprogress", "--format", format, "--rate", repr(float(rate))]
     command += ["--duration", repr(float(duration))] if duration is not None else []
     command += ["--mode", mode] if mode is not None else []

@@ -33,6 +33,7 @@ from typing import Any, AsyncIterator, Callable, Dict, Iterator, List, Optional,
 
 from dagster import ConfigurableResource, MetadataValue, OpExecutionContext
 
+from ._formats import Format, check_format, extension_of
 from ._profile import Profile
 from ._record import Recording, record
 from ._text import safe_lines
@@ -40,7 +41,6 @@ from ._text import safe_lines
 __all__ = ["Spyglass", "profiled"]
 
 MAX_PICTURE = 600_000  # maximum bytes of a flame graph in the event log; a larger one is only saved as a file
-EXTENSIONS = {"flamegraph": "svg", "speedscope": "json", "chrometrace": "trace.json", "raw": "txt"}
 THREAD = re.compile(r"thread \((\d+)\)")
 SCRIPT = re.compile(rb"<script>.*</script>", re.S)
 SIZE = re.compile(rb'(<svg [^>]*?) width="([0-9]+)" height="([0-9]+)"')
@@ -141,14 +141,14 @@ class _Report:
         os.makedirs(directory, exist_ok=True)
         retries = getattr(self._context, "retry_number", 0)
         name = re.sub(r"[^\w.-]+", "_", self._step()) + (".retry%d" % retries if retries else "")
-        return os.path.join(directory, "%s.%s" % (name, EXTENSIONS[self._format]))
+        return os.path.join(directory, name + extension_of(check_format(self._format)))
 
     def _save(self, profile: Profile) -> Dict[str, Any]:
         samples = profile.samples
         if not samples:
             profile = Profile([(("[no samples: the op was too short]",), 1)], rate=profile.rate, title=profile.title)
         place = self._place()
-        profile.save(place, self._format)
+        profile.save(place, check_format(self._format))
         key = "spyglass %s" % self._name if self._name else "spyglass"
         metadata: Dict[str, Any] = {key + " file": MetadataValue.path(place),
                                     key + " samples": MetadataValue.int(samples)}
@@ -292,7 +292,7 @@ def profiled(function: Function) -> Function: ...
 
 
 @overload
-def profiled(*, format: str = ..., directory: Optional[str] = ..., whole_process: bool = ..., rate: float = ...,
+def profiled(*, format: Format = ..., directory: Optional[str] = ..., whole_process: bool = ..., rate: float = ...,
              idle: bool = ..., native: bool = ..., gil: bool = ..., subprocesses: bool = ...,
              function_lines: bool = ...) -> Callable[[Function], Function]: ...
 
@@ -300,7 +300,7 @@ def profiled(*, format: str = ..., directory: Optional[str] = ..., whole_process
 def profiled(
     function: Optional[Function] = None,
     *,
-    format: str = "flamegraph",
+    format: Format = "flamegraph",
     directory: Optional[str] = None,
     whole_process: bool = False,
     rate: float = 100,
@@ -331,8 +331,7 @@ def profiled(
             return cast(Function, _wrap_generator(wrapped, make))
         return cast(Function, _wrap_plain(wrapped, make))
 
-    if format not in EXTENSIONS:
-        raise ValueError("format must be one of %s, not %r" % (", ".join(EXTENSIONS), format))
+    format = check_format(format)
     return wrap if function is None else wrap(function)
 
 

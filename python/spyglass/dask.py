@@ -33,7 +33,8 @@ import distributed
 
 from . import _cluster, _dask_there
 from ._cluster import ClusterError, error_of
-from ._profile import Path, Profile, format_of
+from ._formats import Format, Path, check_format, format_of
+from ._profile import Profile, finished
 from ._text import safe, safe_lines
 
 __all__ = ["ClusterError", "ClusterProfiler", "Part", "profile_cluster", "profile_scheduler", "profile_workers", "pyspy",
@@ -79,13 +80,14 @@ class ClusterProfiler:
     functions below it. Results: `profile`, `parts` (one per process), `problems` and the program's `advice` (by address).
     """
 
-    def __init__(self, output: Optional[Path], format: Optional[str], client: Optional[Any], scheduler: bool,
-                 workers: Workers, all_workers: bool, options: Dict[str, Any], part_format: str, on_error: str,
+    def __init__(self, output: Optional[Path], format: Optional[Format], client: Optional[Any], scheduler: bool,
+                 workers: Workers, all_workers: bool, options: Dict[str, Any], part_format: Format, on_error: str,
                  timeout: float, save: Optional[Callable[[ClusterProfiler], None]] = None) -> None:
         if on_error not in ("raise", "warn"):
             raise ValueError("on_error must be 'raise' or 'warn', not %r" % (on_error,))
         self.output = output
-        self.format = format
+        self.format: Optional[Format] = check_format(format) if format is not None else \
+            format_of(output) if output is not None else None
         self.parts: List[Part] = []
         self.problems: Dict[str, str] = {}
         self.advice: Dict[str, str] = {}
@@ -93,6 +95,7 @@ class ClusterProfiler:
         self._scheduler = scheduler
         self._wanted = [workers] if isinstance(workers, str) else workers
         self._all = all_workers
+        self._part_format = part_format
         self._options = dict(options, format=part_format)
         self._on_error = on_error
         self._timeout = timeout
@@ -327,11 +330,11 @@ class ClusterProfiler:
                 return
             data += piece
         data = zlib.decompress(data)
-        if self._options["format"] == "raw":
+        if self._part_format == "raw":
             profile = Profile.from_raw(data.decode("utf-8", "replace"), rate=float(self._options["rate"]),
                                        errors=answer["errors"])
         else:
-            profile = Profile._finished(data, self._options["format"], answer["samples"])
+            profile = finished(data, self._part_format, answer["samples"])
         self.parts.append(Part(self._name(addresses), tuple(addresses), profile))
 
     def _name(self, addresses: List[str]) -> str:
@@ -353,7 +356,7 @@ class ClusterProfiler:
         elif self.parts:
             self._merge()
             if self.output is not None:
-                self.profile.save(self.output, self.format or format_of(self.output) or None)
+                self.profile.save(self.output, self.format)
         failed = {a: why for a, why in self.problems.items() if why not in (GONE, RESTARTED)}
         if failed and may_raise and self._on_error == "raise":
             raise error_of("not all processes could be profiled", failed, self.advice)
@@ -361,7 +364,7 @@ class ClusterProfiler:
             warnings.warn("%s: %s" % (safe(address), safe_lines(why)), RuntimeWarning, stacklevel=3)
 
     def _merge(self) -> None:
-        if self._options["format"] == "raw":
+        if self._part_format == "raw":
             count = len(self.parts)
             title = "Dask: %d process%s" % (count, "" if count == 1 else "es")
             parts = [(part.name, part.profile) for part in self.parts]
@@ -387,7 +390,7 @@ def profile_cluster(
     client: Optional[Any] = None,
     scheduler: bool = True,
     workers: Workers = None,
-    format: Optional[str] = None,
+    format: Optional[Format] = None,
     rate: float = 100,
     native: bool = False,
     idle: bool = False,
@@ -422,7 +425,7 @@ def profile_scheduler(
     output: Optional[Path] = None,
     *,
     client: Optional[Any] = None,
-    format: Optional[str] = None,
+    format: Optional[Format] = None,
     rate: float = 100,
     native: bool = False,
     idle: bool = False,
@@ -436,7 +439,7 @@ def profile_scheduler(
     timeout: float = 60.0,
 ) -> ClusterProfiler:
     """Profiles only the scheduler; formats with a timeline keep it. The arguments are those of profile_cluster()."""
-    part_format = (format or (format_of(output) if output is not None else None) or "raw").lower()
+    part_format = check_format(format or (format_of(output) if output is not None else None) or "raw")
     return ClusterProfiler(output, part_format, client, True, None, False,
                            _options(rate, native, idle, gil, threads, subprocesses, function, nonblocking, extra_args),
                            part_format, on_error, timeout)
@@ -447,7 +450,7 @@ def profile_scheduler(
 @contextmanager
 def pyspy_on_scheduler(
     output: Path,
-    format: str = "speedscope",
+    format: Format = "speedscope",
     rate: int = 100,
     subprocesses: bool = True,
     function: bool = False,
@@ -472,7 +475,7 @@ def pyspy_on_scheduler(
 def pyspy(
     output: Path,
     workers: Workers = None,
-    format: str = "speedscope",
+    format: Format = "speedscope",
     rate: int = 100,
     subprocesses: bool = True,
     function: bool = False,
@@ -487,18 +490,19 @@ def pyspy(
 ) -> Iterator[ClusterProfiler]:
     """Profiles workers and writes one file per worker to the directory `output`, named after its address. The arguments
     are those of dask-pyspy; `log_level` is ignored."""
+    part_format = check_format(format)
     directory = os.path.abspath(os.fspath(output))
     os.makedirs(directory, exist_ok=True)
-    ending = {"speedscope": "json", "flamegraph": "svg"}.get(format.lower(), "pyspy")
+    ending = {"speedscope": "json", "flamegraph": "svg"}.get(part_format, "pyspy")  # as dask-pyspy names them
 
     def save(profiler: ClusterProfiler) -> None:
         for part in profiler.parts:
             for address in part.addresses:
                 name = address.replace("://", "-").replace(".", "_").replace(":", "-").replace("/", "_")
-                part.profile.save(os.path.join(directory, "%s.%s" % (name, ending)), format.lower())
+                part.profile.save(os.path.join(directory, "%s.%s" % (name, ending)), part_format)
 
-    with ClusterProfiler(None, format, client, False, workers, workers is None,
+    with ClusterProfiler(None, part_format, client, False, workers, workers is None,
                          _options(rate, native, idle, gil, threads, subprocesses, function, nonblocking,
                                   extra_pyspy_args),
-                         format.lower(), "raise", 60.0, save) as profiler:
+                         part_format, "raise", 60.0, save) as profiler:
         yield profiler

@@ -31,7 +31,8 @@ from . import _cluster
 from ._cluster import ClusterError, error_of
 from ._dump import Thread, thread_from, thread_lines
 from ._errors import NotReachable, OutputNotWritable, SpyglassError
-from ._profile import Path, Profile, format_of
+from ._formats import FORMATS, Format, Path, check_format, extension_of, format_of
+from ._profile import Profile
 from ._ray_node import TITLE, _SpyglassAgent
 from ._text import safe, safe_lines
 
@@ -117,7 +118,7 @@ class ClusterProfile:
     def __iter__(self) -> Iterator[WorkerProfile]:
         return iter(self.workers)
 
-    def save(self, path: Path, format: Optional[str] = None) -> None:
+    def save(self, path: Path, format: Optional[Format] = None) -> None:
         self.profile.save(path, format)
 
 
@@ -344,7 +345,7 @@ class ClusterRecording:
     """A recording of all workers, created by profile(). start() returns when all nodes are sampling."""
 
     def __init__(self, cluster: Callable[[], _Cluster], spec: Dict[str, Any], output: Optional[Path],
-                 format: Optional[str]) -> None:
+                 format: Optional[Format]) -> None:
         self._make = cluster
         self._spec = spec
         self._output = output
@@ -436,7 +437,7 @@ def _collect(cluster: _Cluster, answers: Dict[Node, Any], rate: float) -> Cluste
 def profile(
     output: Optional[Path] = None,
     *,
-    format: Optional[str] = None,
+    format: Optional[Format] = None,
     address: Optional[str] = None,
     node: Names = None,
     actor: Names = None,
@@ -460,6 +461,10 @@ def profile(
     """
     options = dict(rate=rate, native=native, idle=idle, gil=gil, threads=threads, subprocesses=subprocesses,
                    function=function, nonblocking=nonblocking)
+    if format is not None:
+        format = check_format(format)
+    elif output is not None:
+        format = format_of(output)
     return ClusterRecording(lambda: _Cluster(address, node, timeout, progress), _spec(actor, task, pid, options=options),
                             output, format)
 
@@ -535,7 +540,7 @@ def _parser() -> argparse.ArgumentParser:
     two = commands.add_parser("record", parents=[both], help="profile the workers")
     two.add_argument("-o", "--output", default=None, metavar="FILE", help="output file [default: ray-TIME.svg]")
     two.add_argument("-f", "--format", default=None, type=str.lower,
-                     choices=["flamegraph", "raw", "speedscope", "chrometrace"])
+                     choices=FORMATS)
     two.add_argument("-d", "--duration", type=float, default=10.0, metavar="SECONDS", help="[default: 10]")
     two.add_argument("-r", "--rate", type=float, default=100, help="samples per second [default: 100]")
     for letter, name, text in (("-i", "--idle", "include idle threads"),
@@ -569,13 +574,13 @@ def _run_dump(options: Dict[str, Any]) -> ClusterDump:
 def _run_record(options: Dict[str, Any]) -> ClusterProfile:
     output, format = options.pop("output"), options.pop("format")
     if output is None:
-        ending = {"raw": "txt", "speedscope": "json", "chrometrace": "trace.json"}.get(format or "", "svg")
-        output = time.strftime("ray-%Y-%m-%dT%H:%M:%S.") + ending
+        output = time.strftime("ray-%Y-%m-%dT%H:%M:%S") + extension_of(format or "flamegraph")
     _check_place(output)
+    format = format or format_of(output)
     result = record(**options)
     options["progress"].end()
     if result.workers:
-        result.save(output, format or format_of(output))
+        result.save(output, format)
         print("Wrote '%s'. Workers: %d Samples: %d" % (safe(output), len(result.workers), result.profile.samples),
               file=sys.stderr)
     return result

@@ -6,10 +6,12 @@ import json
 import os
 import pathlib
 import pickle
+import re
 import shutil
 import signal
 import subprocess
 import sys
+import typing
 import xml.etree.ElementTree
 
 import pytest
@@ -20,7 +22,7 @@ from pythons import DEBIAN, PYTHONS, ROOT
 
 sys.path.insert(0, str(ROOT / "python"))
 import spyglass  # noqa: E402
-from spyglass import _ptracer  # noqa: E402
+from spyglass import _formats, _ptracer  # noqa: E402
 
 SUPPORTED = [p for p in PYTHONS if p.version >= (3, 8) and not (SANITIZED and p.kind == "chroot")]
 CASES = ["dump", "dump_subprocesses", "record", "thread", "fork", "dropped", "duration", "formats", "flags", "session"]
@@ -220,8 +222,14 @@ def test_bad_values(tmp_path):
     with pytest.raises(spyglass.SpyglassError, match="the rate must be") as caught:
         spyglass.record(rate=-1).start()
     assert caught.value.status == 2 and caught.value.code == "usage"
-    with pytest.raises(spyglass.SpyglassError, match="unknown format"):
-        spyglass.record(format="pdf").start()
+    for call in (lambda: spyglass.record(format="pdf"), lambda: spyglass.Profile(STACKS).render("pdf"),
+                 lambda: spyglass.Profile(STACKS).save(tmp_path / "x.svg", "pdf")):
+        with pytest.raises(ValueError, match="one of flamegraph, raw, speedscope, chrometrace, not 'pdf'"):
+            call()
+    for call in (lambda: spyglass.record(output="x.2.Pdf"), lambda: spyglass.Profile(STACKS).save(tmp_path / "x.2.Pdf")):
+        with pytest.raises(ValueError, match=r"no format has the extension '.Pdf': use one of .svg \(flamegraph\), .trace.json"):
+            call()
+    assert list(tmp_path.iterdir()) == []
     check_error(caught.value, RuntimeError, "usage")
     with pytest.raises(spyglass.SpyglassError, match="does not exist"):
         spyglass.record(output=tmp_path / "nowhere" / "x.svg").start()
@@ -453,8 +461,10 @@ def test_profile_formats(tmp_path):
     assert {e["name"] for e in json.loads((tmp_path / "p.trace.json").read_text()) if e["ph"] == "B"} == {"<module>", "f", "g"}
     profile.save(tmp_path / "p.bin", format="SPEEDSCOPE")
     assert json.loads((tmp_path / "p.bin").read_text()) == shown
-    profile.save(tmp_path / "p.unknown")
-    assert b"<!DOCTYPE svg" in (tmp_path / "p.unknown").read_bytes()
+    for name in ("p.2", "python3.11", ".hidden", "plain"):
+        profile.save(tmp_path / name)
+        assert b"<!DOCTYPE svg" in (tmp_path / name).read_bytes()
+        (tmp_path / name).unlink()
     umask = os.umask(0o027)
     try:
         profile.save(tmp_path / "mode.txt")
@@ -465,7 +475,23 @@ def test_profile_formats(tmp_path):
     assert b"No stack counts found" in (tmp_path / "none.svg").read_bytes()
     with pytest.raises(FileNotFoundError):
         profile.save(tmp_path / "nowhere" / "p.txt")
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["mode.txt", "none.svg", "p.bin", "p.json", "p.svg", "p.trace.json", "p.unknown"]
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["mode.txt", "none.svg", "p.bin", "p.json", "p.svg", "p.trace.json"]
+
+
+def test_formats_of_the_program(tmp_path):
+    """The package has the formats of the program, and each extension selects the same one."""
+    listed = re.search(r"--format FORMAT +Output format: ([\w, ]*\w)", run("record", "--help").check().out).group(1).split(", ")
+    assert list(typing.get_args(spyglass.Format)) == listed == list(_formats.FORMATS)
+    raw = tmp_path / "raw.txt"
+    raw.write_text(spyglass.Profile(STACKS).to_raw())
+    hint = run("merge", "-o", tmp_path / "x.pdf", raw).err
+    assert re.findall(r"(\.[\w.]+) \((\w+)\)", hint) == list(_formats.ENDINGS), hint
+    for ending, format in _formats.ENDINGS:
+        place = tmp_path / ("out" + ending.upper())
+        run("merge", "-o", place, raw).check()
+        data = place.read_bytes()
+        spyglass.Profile(STACKS, title="raw.txt").save(place)
+        assert format == _formats.format_of(place) and place.read_bytes()[:8] == data[:8], ending
 
 
 def test_merge(tmp_path):
