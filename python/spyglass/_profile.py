@@ -8,8 +8,9 @@ import tempfile
 from typing import Dict, Iterable, List, Optional, Sequence, Tuple, Union
 
 from ._binary import binary as find_binary
-from ._errors import error_from, start_error
+from ._errors import SpyglassError, error_from, start_error
 from ._formats import Format, Path, check_format, format_of
+from ._picture import still_picture
 
 Stack = Tuple[str, ...]
 LINE = re.compile(r"(.+) ([0-9]{1,18})")
@@ -72,6 +73,15 @@ class Profile:
         if self._data is not None:
             return "<spyglass.Profile: %d samples, %s file>" % (self.samples, self.format)
         return "<spyglass.Profile: %d samples in %d stacks>" % (self.samples, len(self._stacks))
+
+    def _repr_svg_(self) -> Optional[str]:
+        """Returns a flame graph for notebooks. They show repr() instead if it is None: without the program."""
+        if self._data is not None and self.format != "flamegraph":
+            return None
+        try:
+            return still_picture(self.render("flamegraph"))
+        except (SpyglassError, OSError):
+            return None
 
     def to_raw(self) -> str:
         """Returns one line per stack: `a (x.py:6);b (x.py:3) 99`."""

@@ -34,20 +34,16 @@ from typing import Any, AsyncIterator, Callable, Dict, Iterator, List, Optional,
 from dagster import ConfigurableResource, MetadataValue, OpExecutionContext
 
 from ._formats import Format, check_format, extension_of
+from ._picture import still_picture
 from ._profile import Profile
 from ._record import Recording, record
 from ._text import safe_lines
 
 __all__ = ["Spyglass", "profiled"]
 
-MAX_PICTURE = 600_000  # maximum bytes of a flame graph in the event log; a larger one is only saved as a file
 THREAD = re.compile(r"thread \((\d+)\)")
-SCRIPT = re.compile(rb"<script>.*</script>", re.S)
-SIZE = re.compile(rb'(<svg [^>]*?) width="([0-9]+)" height="([0-9]+)"')
 OURS = "(spyglass/dagster.py:"  # frames below the op that start and stop the recording
 MARK = "_spyglass_calls"  # our function that calls the op; the frames above it are Dagster's
-
-WIDTH = 1000  # of the embedded flame graph, in pixels; Dagster's dialog cuts off anything wider
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -78,12 +74,6 @@ def _own_part(profile: Profile, own: int, others: List[int], top: Optional[str])
         elif thread not in others:
             stacks.append((frames, count))
     return Profile(stacks, rate=profile.rate, title=profile.title, errors=profile.errors)
-
-
-def _smaller(found: "re.Match[bytes]") -> bytes:
-    """Scales the <svg> element to WIDTH, with its old size as the viewBox."""
-    width, height = int(found.group(2)), int(found.group(3))
-    return b'%s width="%d" height="%d" viewBox="0 0 %d %d"' % (found.group(1), WIDTH, height * WIDTH // (width or 1), width, height)
 
 
 class _Report:
@@ -152,11 +142,8 @@ class _Report:
         key = "spyglass %s" % self._name if self._name else "spyglass"
         metadata: Dict[str, Any] = {key + " file": MetadataValue.path(place),
                                     key + " samples": MetadataValue.int(samples)}
-        # Scripts do not run in an <img>. The flame graph is complete without its script.
-        picture = SIZE.sub(_smaller, SCRIPT.sub(b"", profile.render("flamegraph")), count=1)
-        if len(picture) <= MAX_PICTURE:
-            encoded = base64.b64encode(picture).decode("ascii")
-            metadata[key] = MetadataValue.md("![flame graph](data:image/svg+xml;base64,%s)" % encoded)
+        encoded = base64.b64encode(still_picture(profile.render("flamegraph")).encode("utf-8")).decode("ascii")
+        metadata[key] = MetadataValue.md("![flame graph](data:image/svg+xml;base64,%s)" % encoded)
         return metadata
 
     def attach(self, metadata: Dict[str, Any], output: Optional[str] = None, mapping_key: Optional[str] = None) -> None:

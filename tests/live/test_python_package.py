@@ -478,6 +478,51 @@ def test_profile_formats(tmp_path):
     assert sorted(p.name for p in tmp_path.iterdir()) == ["mode.txt", "none.svg", "p.bin", "p.json", "p.svg", "p.trace.json"]
 
 
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def test_picture_in_a_notebook():
+    """A flame graph without script, as an element of its own; its style applies to nothing else in the page."""
+    picture = spyglass.Profile(STACKS + [(("</script>", "<script>alert(1)"), 50)], title="a <title>")._repr_svg_()
+    top = xml.etree.ElementTree.fromstring(picture)
+    assert picture.startswith("<svg ") and top.tag == SVG + "svg" and "script" not in {e.tag.replace(SVG, "") for e in top.iter()}
+    assert (top.get("width"), top.get("viewBox").split()[:3]) == ("1000", ["0", "0", "1200"])
+    texts = [e.text for e in top.iter(SVG + "text")]
+    assert "f (a.py:3)" in texts and "a <title>" in texts and "<script>alert(1)" in texts
+    style = next(top.iter(SVG + "style")).text
+    selectors = [s.strip() for group in re.findall(r"([^{}/]+)\{", style) for s in group.split(",")]
+    assert len(selectors) > 10
+    assert all(s.startswith((".spyglass-flamegraph", "@media")) for s in selectors), selectors
+
+
+def test_large_picture_in_a_notebook():
+    """Omits the narrowest frames and says so. What it shows hangs together and fits."""
+    wide = [(("root (r.py:1)",) + tuple("f%d_%s (x.py:%d)" % (i, "n" * 200, k) for k in range(30)), 1) for i in range(200)]
+    deep = [(tuple("d_%s (y.py:%d)" % ("n" * 300, k) for k in range(3000)), 100)]
+    for stacks in (wide, deep):
+        profile = spyglass.Profile(stacks)
+        picture = profile._repr_svg_()
+        assert len(profile.render()) > 1_000_000 and len(picture.encode()) < 610_000
+        top = xml.etree.ElementTree.fromstring(picture)
+        frames = top.find(SVG + "svg")
+        rows = [int(rect.get("y")) for rect in frames.iter(SVG + "rect")]
+        assert set(range(0, max(rows) + 1, 18)) == set(rows) and int(frames.get("height")) == max(rows) + 18
+        assert int(top.get("viewBox").split()[3]) == max(rows) + 18 + 94
+        assert re.search(r"· \d+ smallest or deepest frames not shown here", picture)
+
+
+def test_no_picture(tmp_path, monkeypatch):
+    """Without the program, and for a file of another format, a notebook shows repr()."""
+    assert spyglass.Profile([])._repr_svg_().count("No stack counts found") == 1
+    assert spyglass.Profile(STACKS, rate=-1)._repr_svg_() is None
+    assert spyglass.Profile._finished(b"{}", "speedscope", 3)._repr_svg_() is None
+    picture = spyglass.Profile._finished(spyglass.Profile(STACKS).render(), "flamegraph", 3)._repr_svg_()
+    assert picture == spyglass.Profile(STACKS)._repr_svg_()
+    for path in (tmp_path / "none", tmp_path):
+        monkeypatch.setenv("SPYGLASS_BINARY", str(path))
+        assert spyglass.Profile(STACKS)._repr_svg_() is None
+
+
 def test_formats_of_the_program(tmp_path):
     """The package has the formats of the program, and each extension selects the same one."""
     listed = re.search(r"--format FORMAT +Output format: ([\w, ]*\w)", run("record", "--help").check().out).group(1).split(", ")
