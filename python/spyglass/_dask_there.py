@@ -26,6 +26,8 @@ OVER = 1000  # number of ended sessions to remember
 
 Answer = Dict[str, Any]
 
+NOT_STARTED: Dict[str, Any] = {"error": None, "advice": None, "recording": None, "data": None}
+
 
 def process_key() -> str:
     """Identifies a process of the cluster. In an in-process cluster, many addresses share one key."""
@@ -56,7 +58,7 @@ def _start_blocking(session: str, options: Dict[str, Any], shipped: Optional[byt
         if found is None and session in _over():
             return {"key": process_key(), "error": "the recording ended before this process could start it"}
         if found is None:
-            found = {"error": None, "advice": None, "recording": None, "data": None}
+            found = dict(NOT_STARTED)
             try:
                 program = _cluster.program_here(shipped)
                 if program is None:

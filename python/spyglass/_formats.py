@@ -22,6 +22,11 @@ ENDINGS: Tuple[Tuple[str, Format], ...] = (
 )
 
 
+def absolute(path: Path) -> str:
+    text: str = os.fspath(path)
+    return os.path.abspath(text)
+
+
 def check_format(format: str) -> Format:
     """Returns the format with this name, in any case. Raises ValueError if there is none."""
     for known in FORMATS:

@@ -5,12 +5,11 @@ The script cannot run there, and the style must not apply to the rest of the pag
 from __future__ import annotations
 
 import re
-from typing import List, Tuple
+from typing import List, Set, Tuple
 
 WIDTH = 1000  # pixels; the pages cut off or shrink anything wider
 MAX_PICTURE = 600_000  # bytes: notebooks and event logs store each picture
 SCOPE = ".spyglass-flamegraph"
-PROLOG = re.compile(r"\A.*?(?=<svg )", re.S)
 SCRIPT = re.compile(r"<script>.*</script>\n?", re.S)
 STYLE = re.compile(r"(?<=<style><!\[CDATA\[).*?(?=\]\]></style>)", re.S)
 RULE = re.compile(r"^([ ]*)([^@{}\n/]+)\{", re.M)  # the selectors of a rule
@@ -39,7 +38,7 @@ def _reduced(svg: str, limit: int) -> str:
     call, so those of the remaining frames remain."""
     frames: List[str] = FRAME.findall(svg)
     room = limit - len(svg.encode("utf-8")) + sum(len(frame.encode("utf-8")) for frame in frames)
-    kept = set()
+    kept: Set[str] = set()
     deepest = 0
     for frame in sorted(frames, key=_place):
         room -= len(frame.encode("utf-8"))
@@ -54,14 +53,14 @@ def _reduced(svg: str, limit: int) -> str:
 
 
 def still_picture(data: bytes, limit: int = MAX_PICTURE) -> str:
-    """Returns a flame graph of the program as an <svg> element without script, scaled to WIDTH. Of at most about `limit`
-    bytes: says how many frames it omits."""
+    """Returns a flame graph of the program without script, scaled to WIDTH. Of at most about `limit` bytes: says how many
+    frames it omits."""
     def scale(found: "re.Match[str]") -> str:
         wide, high = int(found.group(2)), int(found.group(3))
         return '<svg %s class="%s" style="max-width: 100%%; height: auto" width="%d" height="%d" viewBox="0 0 %d %d"' % (
             found.group(1), SCOPE[1:], WIDTH, high * WIDTH // (wide or 1), wide, high)
 
-    svg = SCRIPT.sub("", PROLOG.sub("", data.decode("utf-8", "replace"), count=1), count=1)
+    svg = SCRIPT.sub("", data.decode("utf-8", "replace"), count=1)
     svg = STYLE.sub(lambda found: RULE.sub(_scoped, found.group()), svg, count=1)
     if len(svg.encode("utf-8")) > limit:
         svg = _reduced(svg, limit)

@@ -9,7 +9,7 @@ from typing import Dict, Iterable, List, Optional, Sequence, Tuple, Union
 
 from ._binary import binary as find_binary
 from ._errors import SpyglassError, error_from, start_error
-from ._formats import Format, Path, check_format, format_of
+from ._formats import Format, Path, absolute, check_format, format_of
 from ._picture import still_picture
 
 Stack = Tuple[str, ...]
@@ -79,9 +79,10 @@ class Profile:
         if self._data is not None and self.format != "flamegraph":
             return None
         try:
-            return still_picture(self.render("flamegraph"))
+            picture = still_picture(self.render("flamegraph"))
         except (SpyglassError, OSError):
             return None
+        return picture[picture.find("<svg "):]  # without the XML declaration
 
     def to_raw(self) -> str:
         """Returns one line per stack: `a (x.py:6);b (x.py:3) 99`."""
@@ -91,7 +92,7 @@ class Profile:
     @classmethod
     def from_raw(cls, text: str, *, rate: float = 100.0, title: str = "", errors: int = 0) -> Profile:
         """Parses raw lines. Raises ValueError with the number of the first invalid line."""
-        stacks = []
+        stacks: List[Tuple[Stack, int]] = []
         for number, line in enumerate(text.split("\n"), 1):
             line = line.rstrip("\r")
             if not line:
@@ -139,7 +140,7 @@ class Profile:
         if format is None:
             format = format_of(path) or (self.format if self._data is not None else "flamegraph")
         data = self.render(format, title=title, binary=binary)
-        place = os.path.abspath(os.fspath(path))
+        place = absolute(path)
         handle, name = tempfile.mkstemp(prefix=".spyglass-", dir=os.path.dirname(place))
         try:
             with os.fdopen(handle, "wb") as file:

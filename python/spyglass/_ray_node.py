@@ -13,6 +13,7 @@ import threading
 import time
 import zlib
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any, Dict, List, Optional, Sequence, Tuple, Union
 
 import ray
@@ -148,7 +149,7 @@ class _SudoRecording:
         return Profile.from_raw(raw.decode("utf-8", "replace"), rate=self._rate, errors=errors)
 
 
-class _SpyglassAgent:
+class _SpyglassAgent:  # pyright: ignore[reportUnusedClass]
     """The actor, one per node."""
 
     def __init__(self, shipped: Any) -> None:
@@ -227,7 +228,7 @@ class _SpyglassAgent:
         chosen = self._find(spec)
         end = time.monotonic() + spec["timeout"]
         with ThreadPoolExecutor(AT_ONCE) as pool:
-            return list(pool.map(lambda item: self._dump_one(spec, end, *item), chosen.items()))
+            return list(pool.map(partial(self._dump_one, spec, end), chosen.keys(), chosen.values()))
 
     def _dump_one(self, spec: Dict[str, Any], end: float, pid: int, title: str) -> Dict[str, Any]:
         answer = self._describe(pid, title)
@@ -264,14 +265,14 @@ class _SpyglassAgent:
         return len(self._recordings)
 
     def _look(self, spec: Dict[str, Any]) -> None:
-        new = {}
+        new: List[int] = []
         for pid, title in self._find(spec).items():
             if title != "IDLE" or pid not in self._titles:
                 self._titles[pid] = title
             if pid not in self._recordings and pid not in self._failed:
-                new[pid] = title
+                new.append(pid)
         with ThreadPoolExecutor(AT_ONCE) as pool:
-            list(pool.map(lambda pid: self._start_one(spec, pid), new))
+            list(pool.map(partial(self._start_one, spec), new))
 
     def _start_one(self, spec: Dict[str, Any], pid: int) -> None:
         try:
@@ -305,11 +306,11 @@ class _SpyglassAgent:
         self._actors_at = -ACTORS_EVERY
         self._refresh_actors(self._titles)
         with ThreadPoolExecutor(AT_ONCE) as pool:
-            answers = list(pool.map(lambda pid: self._stop_one(pid, end), list(self._recordings)))
+            answers = list(pool.map(partial(self._stop_one, end), list(self._recordings)))
         return answers + [dict(self._describe(pid, self._titles.get(pid, "")), **why)
                           for pid, why in list(self._failed.items()) if os.path.exists("/proc/%d" % pid)]
 
-    def _stop_one(self, pid: int, end: float) -> Dict[str, Any]:
+    def _stop_one(self, end: float, pid: int) -> Dict[str, Any]:
         answer = self._describe(pid, self._titles.get(pid, ""))
         try:
             profile = self._recordings[pid].stop(max(0.1, end - time.monotonic()))

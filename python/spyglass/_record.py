@@ -74,7 +74,7 @@ class Recording:
         self._command = list(command)
         self._argv: List[str] = []
         self._output = output
-        self._format = format
+        self._format: Format = format
         self._rate = rate
         self._owner = 0  # the process that started it
         self._process: Optional["subprocess.Popen[bytes]"] = None

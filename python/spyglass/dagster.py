@@ -342,7 +342,7 @@ class Spyglass(ConfigurableResource):
         options = dict(rate=self.rate, idle=self.idle, native=self.native)
         # The function that contains the `with`: two frames up, above contextlib's __enter__. Python 3.11 and later show
         # qualified names.
-        code = sys._getframe(2).f_code
+        code = sys._getframe(2).f_code  # pyright: ignore[reportPrivateUsage]
         top = getattr(code, "co_qualname", code.co_name)
         report = _Report(context, name, False, self.format, self.directory, options, top)
         report.start()

@@ -27,13 +27,13 @@ import zlib
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Awaitable, Callable, Dict, Iterable, Iterator, List, Optional, Sequence, Tuple, Type, Union
+from typing import Any, Awaitable, Callable, Dict, Iterable, Iterator, List, Optional, Sequence, Tuple, Type, Union, cast
 
 import distributed
 
 from . import _cluster, _dask_there
 from ._cluster import ClusterError, error_of
-from ._formats import Format, Path, check_format, format_of
+from ._formats import Format, Path, absolute, check_format, format_of
 from ._profile import Profile, finished
 from ._text import safe, safe_lines
 
@@ -68,11 +68,17 @@ def _by_value() -> None:
     cloudpickle.register_pickle_by_value(_dask_there)
 
 
+def _members(answer: Any) -> Optional[_dask_there.Answer]:
+    """Returns an answer that is a dict, or None if it is an Exception."""
+    return cast(_dask_there.Answer, answer) if isinstance(answer, dict) else None
+
+
 def _why(answer: Any) -> Optional[str]:
     """Returns the error in an answer, which is a dict or an Exception. None if there is no error."""
-    if not isinstance(answer, dict):
+    members = _members(answer)
+    if members is None:
         return str(answer) or type(answer).__name__
-    return answer.get("error") or ("it was not recorded" if answer.get("unknown") else None)
+    return members.get("error") or ("it was not recorded" if members.get("unknown") else None)
 
 
 class ClusterProfiler:
@@ -95,7 +101,7 @@ class ClusterProfiler:
         self._scheduler = scheduler
         self._wanted = [workers] if isinstance(workers, str) else workers
         self._all = all_workers
-        self._part_format = part_format
+        self._part_format: Format = part_format
         self._options = dict(options, format=part_format)
         self._on_error = on_error
         self._timeout = timeout
@@ -169,7 +175,7 @@ class ClusterProfiler:
         self._used = True
         _by_value()
         if self.output is not None:
-            directory = os.path.dirname(os.path.abspath(os.fspath(self.output)))
+            directory = os.path.dirname(absolute(self.output))
             os.makedirs(directory, exist_ok=True)
 
     # requests
@@ -225,18 +231,18 @@ class ClusterProfiler:
         """Starts all recordings and returns the errors by address. Sends the program to processes that have none."""
         self._asked = addresses
         answers = await self._ask_all(addresses, _dask_there.start_here, self._session, self._options, None)
-        missing = [a for a, answer in answers.items() if isinstance(answer, dict) and answer.get("missing")]
+        missing = [a for a, answer in answers.items() if (_members(answer) or {}).get("missing")]
         if missing:
             answers.update(await self._ask_all(missing, _dask_there.start_here, self._session, self._options,
                                                _cluster.shipped_program()))
-        self._keys = {a: answer["key"] for a, answer in answers.items() if isinstance(answer, dict)}
+        self._keys = {a: answer["key"] for a, answer in answers.items() if _members(answer) is not None}
         return self._failed(answers)
 
     def _failed(self, answers: Dict[str, Any]) -> Dict[str, str]:
         """Returns the errors in the answers by address, and keeps the advice."""
         found = {a: _why(answer) for a, answer in answers.items()}
         self.advice.update({a: str(answer["advice"]) for a, answer in answers.items()
-                            if isinstance(answer, dict) and answer.get("advice")})
+                            if (_members(answer) or {}).get("advice")})
         return {a: why for a, why in found.items() if why}
 
     async def _choose(self) -> List[str]:
@@ -339,7 +345,7 @@ class ClusterProfiler:
 
     def _name(self, addresses: List[str]) -> str:
         """Returns the root frame of a process. Without parentheses, because `name (file)` looks like a function."""
-        named = []
+        named: List[str] = []
         for address in sorted(addresses, key=lambda a: a != SCHEDULER):
             if address == SCHEDULER:
                 named.append("scheduler %s" % self.client.scheduler.address)
@@ -491,7 +497,7 @@ def pyspy(
     """Profiles workers and writes one file per worker to the directory `output`, named after its address. The arguments
     are those of dask-pyspy; `log_level` is ignored."""
     part_format = check_format(format)
-    directory = os.path.abspath(os.fspath(output))
+    directory = absolute(output)
     os.makedirs(directory, exist_ok=True)
     ending = {"speedscope": "json", "flamegraph": "svg"}.get(part_format, "pyspy")  # as dask-pyspy names them
 

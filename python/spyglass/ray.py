@@ -31,9 +31,9 @@ from . import _cluster
 from ._cluster import ClusterError, error_of
 from ._dump import Thread, thread_from, thread_lines
 from ._errors import NotReachable, OutputNotWritable, SpyglassError
-from ._formats import FORMATS, Format, Path, check_format, extension_of, format_of
+from ._formats import FORMATS, Format, Path, absolute, check_format, extension_of, format_of
 from ._profile import Profile
-from ._ray_node import TITLE, _SpyglassAgent
+from ._ray_node import TITLE, _SpyglassAgent  # pyright: ignore[reportPrivateUsage]
 from ._text import safe, safe_lines
 
 __all__ = ["ClusterDump", "ClusterError", "ClusterProfile", "ClusterRecording", "Node", "Worker", "WorkerDump",
@@ -149,7 +149,7 @@ def _check_place(output: Optional[Path]) -> None:
     """Fails before the recording, not after it, if the file cannot be written."""
     if output is None:
         return
-    directory = os.path.dirname(os.path.abspath(os.fspath(output)))
+    directory = os.path.dirname(absolute(output))
     if not os.access(directory, os.W_OK):
         raise OutputNotWritable("cannot write '%s': %s" % (
             safe(output), "the directory is not writable" if os.path.isdir(directory) else "there is no such directory"))
@@ -224,7 +224,7 @@ class _Cluster:
     def ask(self, method: str, patience: float) -> List[Any]:
         """Returns the answers that arrive in time, and ignores errors. For progress only."""
         refs = [getattr(agent, method).remote() for agent in self.agents.values()]
-        answers = []
+        answers: List[Any] = []
         for ref in ray.wait(refs, num_returns=len(refs), timeout=patience)[0] if refs else ():
             try:
                 answers.append(ray.get(ref))
@@ -349,7 +349,7 @@ class ClusterRecording:
         self._make = cluster
         self._spec = spec
         self._output = output
-        self._format = format
+        self._format: Optional[Format] = format
         self._cluster: Optional[_Cluster] = None
         self._result: Optional[ClusterProfile] = None
 

@@ -557,12 +557,16 @@ def test_merge(tmp_path):
 
 @pytest.mark.skipif(SANITIZED, reason="nothing of it depends on the program")
 @pytest.mark.parametrize("version", ["3.8", "3.13"])
-def test_types(version):
-    made = subprocess.run([ROOT / "tools" / "venv", "mypy", "mypy==1.13.0"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+@pytest.mark.parametrize("checker, package, flags", [
+    ("mypy", "mypy==1.13.0", ["--cache-dir", os.devnull, "--python-version"]),
+    ("pyright", "pyright[nodejs]==1.1.390", ["--warnings", "--pythonversion"])], ids=["mypy", "pyright"])
+def test_types(checker, package, flags, version):
+    """Both are strict: see pyproject.toml."""
+    made = subprocess.run([ROOT / "tools" / "venv", checker, package], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert made.returncode == 0, made.stderr.decode()
-    mypy = pathlib.Path(made.stdout.decode().strip(), "bin", "mypy")
-    done = subprocess.run([mypy, "--python-version", version, "--cache-dir", os.devnull], cwd=ROOT, stdout=subprocess.PIPE,
-                          stderr=subprocess.STDOUT, env=clean_env())
+    command = pathlib.Path(made.stdout.decode().strip(), "bin", checker)
+    done = subprocess.run([command, *flags, version], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                          env=clean_env(PYRIGHT_PYTHON_IGNORE_WARNINGS="1"))
     assert done.returncode == 0, done.stdout.decode()
 
 
