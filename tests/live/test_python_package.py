@@ -182,7 +182,7 @@ def test_untrusted_program_is_not_run(tmp_path):
     shutil.copy(SPYGLASS, tmp_path / "bin" / "spyglass")
     code = "import sys; sys.path.insert(0, %r); import spyglass; spyglass.binary()" % str(lib)
     done = subprocess.run([DEBIAN.command[0], "-c", code], env=clean_env(PATH=str(lib)), stderr=subprocess.PIPE, timeout=WAIT)
-    assert done.returncode == 1 and b"FileNotFoundError" in done.stderr
+    assert done.returncode == 1 and b"ProgramNotFound" in done.stderr
 
 
 def test_no_such_process():
