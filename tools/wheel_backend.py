@@ -23,6 +23,7 @@ import zipfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 NAME = "spyglass"
+URL = "https://github.com/spyglass-profiler/spyglass"
 # Correct for a static program: it needs no libc, and no system call that Linux 3.10 lacks (tests/live/old_kernel.py).
 TAG = "py3-none-manylinux_2_17_x86_64.manylinux2014_x86_64.musllinux_1_1_x86_64"
 PACKAGE = ROOT / "python" / NAME
@@ -46,11 +47,30 @@ INFO = STEM + ".dist-info"
 DATA = STEM + ".data"
 
 
+LINK = re.compile(r"(!?)(\[(?:[^][]|\[[^][]*\]\([^()]*\))*\])\(([^()\s]+)\)")  # [text](target), ![alternative](target)
+
+
+def absolute(text):
+    """The text with absolute links, to the files of this version: a package index knows no files beside it."""
+    def link(found):
+        image, label, target = found.groups()
+        if not re.match(r"[a-z]+:|#", target):
+            view = "raw" if image else "tree" if target.endswith("/") else "blob"
+            target = "%s/%s/v%s/%s" % (URL, view, VERSION, target)
+        return "%s%s(%s)" % (image, LINK.sub(link, label[:-1]) + "]", target)
+
+    return LINK.sub(link, text)
+
+
 def metadata():
     head = [
         ("Metadata-Version", "2.1"), ("Name", NAME), ("Version", VERSION),
         ("Summary", "Sees where a running Python program is and where its time goes, from outside, without a restart"),
-        ("License", "Apache-2.0"), ("Requires-Python", ">=3.8"),
+        ("Author", "The spyglass authors"), ("License", "Apache-2.0"), ("Requires-Python", ">=3.8"),
+        ("Project-URL", "Homepage, %s" % URL),
+        ("Project-URL", "Documentation, %s/blob/v%s/docs/python.md" % (URL, VERSION)),
+        ("Project-URL", "Changelog, %s/blob/v%s/CHANGELOG.md" % (URL, VERSION)),
+        ("Project-URL", "Issues, %s/issues" % URL),
         ("Keywords", "profiler,sampling,flamegraph,debugging,py-spy"),
         ("Classifier", "Intended Audience :: Developers"),
         ("Classifier", "License :: OSI Approved :: Apache Software License"),
@@ -61,7 +81,7 @@ def metadata():
         ("Classifier", "Typing :: Typed"),
         ("Description-Content-Type", "text/markdown"),
     ]
-    return "".join("%s: %s\n" % pair for pair in head) + "\n" + (ROOT / "README.md").read_text(encoding="utf-8")
+    return "".join("%s: %s\n" % pair for pair in head) + "\n" + absolute((ROOT / "README.md").read_text(encoding="utf-8"))
 
 
 # ---- the program ----

@@ -15,12 +15,14 @@ and importing it has no side effects.
 from ._binary import binary
 from ._dump import Frame, Local, Process, Thread, dump
 from ._errors import SpyglassError
+from ._formats import Format
 from ._profile import Profile, merge
 from ._record import Recording, record
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "Format",
     "Frame",
     "Local",
     "Process",

@@ -7,6 +7,7 @@ import sys
 import sysconfig
 from typing import Iterator, Optional
 
+from ._errors import ProgramNotFound
 from ._text import safe
 
 VARIABLE = "SPYGLASS_BINARY"
@@ -47,21 +48,21 @@ def binary(path: Optional[str] = None) -> str:
     """Returns the path of the program: `path` if given, else $SPYGLASS_BINARY, else the program installed with this
     package, else the first in PATH.
 
-    Raises FileNotFoundError with advice if there is none.
+    Raises FileNotFoundError if there is none; the text says what to do.
     """
     given = path or os.environ.get(VARIABLE)
     if given:
         found = which(given)
         if found is None:
             origin = "binary" if path else VARIABLE
-            raise FileNotFoundError("%s names a program that does not exist or is not executable: '%s'" % (origin, safe(given)))
+            raise ProgramNotFound("%s names a program that does not exist or is not executable: '%s'" % (origin, safe(given)))
         return os.path.abspath(found)
     for candidate in _installed():
         if _is_program(candidate):
             return os.path.abspath(candidate)
     found = which(NAME)
     if found is None:
-        raise FileNotFoundError(
+        raise ProgramNotFound(
             "the program 'spyglass' was found neither beside this package nor in PATH: install the package with pip on "
             "Linux x86-64, or set %s=/path/to/spyglass" % VARIABLE)
     return os.path.abspath(found)

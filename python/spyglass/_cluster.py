@@ -31,17 +31,24 @@ PIECE = 1 << 20  # bytes per message
 class ClusterError(SpyglassError):
     """Something failed on other machines. `problems` maps each address to the reason."""
 
-    def __init__(self, message: str, problems: Mapping[str, str]) -> None:
-        super().__init__(message)
+    def __init__(self, message: str, problems: Mapping[str, str], advice: Optional[str] = None) -> None:
+        super().__init__(message, advice=advice)
         self.problems = dict(problems)
 
     def __reduce__(self) -> Tuple[object, ...]:
-        return (type(self), (str(self), self.problems))
+        return (type(self), (str(self), self.problems, self.advice))
 
 
-def error_of(what: str, problems: Mapping[str, str]) -> ClusterError:
+def error_of(what: str, problems: Mapping[str, str], advice: Optional[Mapping[str, str]] = None) -> ClusterError:
+    """`advice` has the advice by address; the error has each text once."""
     lines = ["%s: %s" % (safe(where), safe_lines(why.strip())) for where, why in problems.items()]
-    return ClusterError("\n".join([what] + lines), problems)
+    texts = dict.fromkeys(text for where, text in (advice or {}).items() if where in problems)
+    return ClusterError("\n".join([what] + lines), problems, "\n".join(texts) or None)
+
+
+def failure(error: BaseException) -> Dict[str, Optional[str]]:
+    """Returns an error as members of an answer to the client."""
+    return {"error": str(error) or type(error).__name__, "advice": getattr(error, "advice", None)}
 
 
 # ---- on the other machines ----

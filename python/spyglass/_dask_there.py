@@ -26,6 +26,8 @@ OVER = 1000  # number of ended sessions to remember
 
 Answer = Dict[str, Any]
 
+NOT_STARTED: Dict[str, Any] = {"error": None, "advice": None, "recording": None, "data": None}
+
 
 def process_key() -> str:
     """Identifies a process of the cluster. In an in-process cluster, many addresses share one key."""
@@ -56,16 +58,16 @@ def _start_blocking(session: str, options: Dict[str, Any], shipped: Optional[byt
         if found is None and session in _over():
             return {"key": process_key(), "error": "the recording ended before this process could start it"}
         if found is None:
-            found = {"error": None, "recording": None, "data": None}
+            found = dict(NOT_STARTED)
             try:
                 program = _cluster.program_here(shipped)
                 if program is None:
                     return {"key": process_key(), "missing": True}
                 found["recording"] = record(binary=program, **options).start()
             except Exception as error:
-                found["error"] = str(error) or type(error).__name__
+                found.update(_cluster.failure(error))
             _sessions()[session] = found
-        return {"key": process_key(), "error": found["error"]}
+        return {"key": process_key(), "error": found["error"], "advice": found["advice"]}
 
 
 def _packed(data: bytes, format: str) -> bytes:
@@ -89,9 +91,9 @@ def _stop_blocking(session: str) -> Answer:
                 profile = found["recording"].stop(STOP_PATIENCE)
                 found.update(data=_packed(profile.data, profile.format), samples=profile.samples, errors=profile.errors)
             except Exception as error:
-                found["error"] = str(error) or type(error).__name__
+                found.update(_cluster.failure(error))
         if found["error"] is not None:
-            return {"key": process_key(), "error": found["error"], "size": 0}
+            return {"key": process_key(), "error": found["error"], "advice": found["advice"], "size": 0}
         return {"key": process_key(), "size": len(found["data"]), "samples": found["samples"],
                 "errors": found["errors"]}
 

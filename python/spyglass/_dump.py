@@ -4,11 +4,11 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-from dataclasses import dataclass
-from typing import Any, Dict, List, Optional, Tuple
+from dataclasses import dataclass, replace
+from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 from ._binary import binary as find_binary
-from ._errors import SpyglassError, error_event, error_from
+from ._errors import SpyglassError, TimedOut, error_event, error_from
 from ._ptracer import allow_children
 from ._status import run
 from ._text import safe
@@ -75,9 +75,27 @@ class Thread:
         return "active+gil" if self.owns_gil else "active"
 
     def __str__(self) -> str:
-        ident = self.os_thread_id if self.os_thread_id is not None else "0x%X" % self.thread_id
-        head = "Thread %s (%s)" % (ident, self.status) + (': "%s"' % safe(self.name) if self.name else "")
-        return "\n    ".join([head] + [str(frame) for frame in self.frames])
+        return "\n".join(thread_lines(self))
+
+
+def _variable_lines(frame: Frame) -> Iterator[str]:
+    for heading, arg in (("Arguments", True), ("Locals", False)):
+        found = [variable for variable in frame.locals or () if variable.arg == arg]
+        if found:
+            yield "        %s:" % heading
+        for variable in found:
+            yield "            %s: %s" % (safe(variable.name), safe(variable.repr))
+
+
+def thread_lines(thread: Thread, full_filenames: bool = False) -> List[str]:
+    """Returns the lines that `spyglass dump` prints for a thread: see src/out/dump_text.c."""
+    ident = thread.os_thread_id if thread.os_thread_id is not None else "0x%X" % thread.thread_id
+    name = ': "%s"' % safe(thread.name) if thread.name is not None else ""
+    lines = ["Thread %s (%s)%s" % (ident, thread.status, name)]
+    for frame in thread.frames:
+        lines.append("    %s" % (replace(frame, short_filename=None) if full_filenames else frame))
+        lines += _variable_lines(frame)
+    return lines
 
 
 def _frame(fields: Dict[str, Any]) -> Frame:
@@ -98,7 +116,7 @@ def _process(fields: Optional[Dict[str, Any]]) -> Optional[Process]:
     return Process(fields["pid"], fields.get("command_line") or "", _process(fields.get("parent")))
 
 
-def _thread(fields: Dict[str, Any]) -> Thread:
+def thread_from(fields: Dict[str, Any]) -> Thread:
     return Thread(
         pid=fields["pid"],
         thread_id=fields["thread_id"],
@@ -127,8 +145,8 @@ def dump(
 
     `locals` is 0 to 3: none, the variables of each frame, longer values and attributes, even longer values.
 
-    Raises PermissionError, ProcessLookupError, TimeoutError, FileNotFoundError if the program is missing, and
-    SpyglassError for any other failure, with the program's message and advice.
+    Raises SpyglassError with the program's message. It is also a PermissionError, ProcessLookupError, TimeoutError, or
+    FileNotFoundError if the program is missing.
     """
     if pid is None:
         pid = os.getpid()
@@ -140,10 +158,10 @@ def dump(
     try:
         done, events = run(command, timeout)
     except subprocess.TimeoutExpired:
-        raise TimeoutError("no dump of process %d within %g seconds" % (pid, timeout or 0)) from None
+        raise TimedOut("no dump of process %d within %g seconds" % (pid, timeout or 0)) from None
     if done.returncode != 0:
         raise error_from(error_event(events), done.stderr.decode("utf-8", "replace"), done.returncode, command)
     try:
-        return [_thread(fields) for fields in json.loads(done.stdout.decode("utf-8"))]
+        return [thread_from(fields) for fields in json.loads(done.stdout.decode("utf-8"))]
     except (ValueError, KeyError, TypeError) as error:
         raise SpyglassError("%s wrote a dump that cannot be parsed: %s" % (command[0], error), 0, command) from None

@@ -8,30 +8,13 @@ import tempfile
 from typing import Dict, Iterable, List, Optional, Sequence, Tuple, Union
 
 from ._binary import binary as find_binary
-from ._errors import error_from
+from ._errors import SpyglassError, error_from, start_error
+from ._formats import Format, Path, absolute, check_format, format_of
+from ._picture import still_picture
 
 Stack = Tuple[str, ...]
-Path = Union[str, "os.PathLike[str]"]
-
-# Must match src/out/format.c.
-ENDINGS = (
-    (".chrometrace.json", "chrometrace"),
-    (".trace.json", "chrometrace"),
-    (".json", "speedscope"),
-    (".svg", "flamegraph"),
-    (".txt", "raw"),
-    (".raw", "raw"),
-    (".folded", "raw"),
-    (".collapsed", "raw"),
-)
 LINE = re.compile(r"(.+) ([0-9]{1,18})")
 UNSAFE = re.compile(r"[\x00-\x1f\x7f\x85\u2028\u2029]")
-
-
-def format_of(path: Path) -> Optional[str]:
-    """Returns the format for the extension of a path, or None."""
-    name = os.fspath(path).lower()
-    return next((format for ending, format in ENDINGS if name.endswith(ending)), None)
 
 
 def _clean(frame: str) -> str:
@@ -63,11 +46,11 @@ class Profile:
         self.rate = rate  # samples per second
         self.title = title  # shown in a flame graph
         self.errors = errors  # stacks that could not be read
-        self.format = "raw"
+        self.format: Format = "raw"
         self._data: Optional[bytes] = None
 
     @classmethod
-    def _finished(cls, data: bytes, format: str, samples: int) -> Profile:
+    def _finished(cls, data: bytes, format: Format, samples: int) -> Profile:
         profile = cls()
         profile.format = format
         profile.samples = samples
@@ -91,6 +74,16 @@ class Profile:
             return "<spyglass.Profile: %d samples, %s file>" % (self.samples, self.format)
         return "<spyglass.Profile: %d samples in %d stacks>" % (self.samples, len(self._stacks))
 
+    def _repr_svg_(self) -> Optional[str]:
+        """Returns a flame graph for notebooks. They show repr() instead if it is None: without the program."""
+        if self._data is not None and self.format != "flamegraph":
+            return None
+        try:
+            picture = still_picture(self.render("flamegraph"))
+        except (SpyglassError, OSError):
+            return None
+        return picture[picture.find("<svg "):]  # without the XML declaration
+
     def to_raw(self) -> str:
         """Returns one line per stack: `a (x.py:6);b (x.py:3) 99`."""
         return "".join("%s %d\n" % (";".join(_clean(frame) for frame in frames) or "?", count)
@@ -99,7 +92,7 @@ class Profile:
     @classmethod
     def from_raw(cls, text: str, *, rate: float = 100.0, title: str = "", errors: int = 0) -> Profile:
         """Parses raw lines. Raises ValueError with the number of the first invalid line."""
-        stacks = []
+        stacks: List[Tuple[Stack, int]] = []
         for number, line in enumerate(text.split("\n"), 1):
             line = line.rstrip("\r")
             if not line:
@@ -121,29 +114,33 @@ class Profile:
                 raise ValueError("%s: %s" % (os.fspath(path), error)) from None
 
     def render(
-        self, format: str = "flamegraph", *, title: Optional[str] = None, binary: Optional[str] = None,
+        self, format: Format = "flamegraph", *, title: Optional[str] = None, binary: Optional[str] = None,
     ) -> bytes:
         """Returns the profile in one of the formats flamegraph, raw, speedscope, chrometrace."""
-        format = format.lower()
+        format = check_format(format)
         if format == self.format:
             return self.data
         command = [find_binary(binary), "merge", "--output", "-", "--format", format, "--rate", repr(float(self.rate))]
         if title or self.title:
             command += ["--title=" + UNSAFE.sub(" ", title or self.title)]
-        done = subprocess.run(command + ["-"], input=self.to_raw().encode("utf-8", "replace"), stdout=subprocess.PIPE,
-                              stderr=subprocess.PIPE)
+        raw = self.to_raw().encode("utf-8", "replace")
+        try:
+            done = subprocess.run(command + ["-"], input=raw, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        except OSError as error:
+            raise start_error(error, command) from None
         if done.returncode != 0:
             raise error_from(None, done.stderr.decode("utf-8", "replace"), done.returncode, command)
         return done.stdout
 
     def save(
-        self, path: Path, format: Optional[str] = None, *, title: Optional[str] = None, binary: Optional[str] = None,
+        self, path: Path, format: Optional[Format] = None, *, title: Optional[str] = None, binary: Optional[str] = None,
     ) -> None:
-        """Writes a file atomically. Without `format`, the extension selects the format; the default is flamegraph."""
+        """Writes a file atomically. Without `format`, the extension selects the format; a path without extension is a
+        flame graph. Raises ValueError if no format has the extension."""
         if format is None:
             format = format_of(path) or (self.format if self._data is not None else "flamegraph")
         data = self.render(format, title=title, binary=binary)
-        place = os.path.abspath(os.fspath(path))
+        place = absolute(path)
         handle, name = tempfile.mkstemp(prefix=".spyglass-", dir=os.path.dirname(place))
         try:
             with os.fdopen(handle, "wb") as file:
@@ -155,6 +152,11 @@ class Profile:
         except BaseException:
             os.unlink(name)
             raise
+
+
+def finished(data: bytes, format: Format, samples: int) -> Profile:
+    """Returns a profile that contains only a finished file. For the other modules of this package."""
+    return Profile._finished(data, format, samples)  # pyright: ignore[reportPrivateUsage]
 
 
 def merge(parts: Iterable[Tuple[Union[str, Sequence[str]], Profile]], *, title: str = "") -> Profile:

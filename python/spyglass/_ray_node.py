@@ -13,13 +13,14 @@ import threading
 import time
 import zlib
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any, Dict, List, Optional, Sequence, Tuple, Union
 
 import ray
 
 from . import _cluster, _status
 from ._binary import which
-from ._errors import error_event, error_from
+from ._errors import TimedOut, error_event, error_from
 from ._profile import Profile
 from ._record import Recording, record as record_process
 
@@ -139,7 +140,7 @@ class _SudoRecording:
         try:
             out, _ = self._process.communicate(b"\n", timeout)
         except subprocess.TimeoutExpired:
-            raise TimeoutError("the profiler did not exit within %g seconds" % timeout) from None
+            raise TimedOut("the profiler did not exit within %g seconds" % timeout) from None
         head, _, raw = out.partition(self.MARK)
         events = [event for event in map(_status.parse, head.splitlines()) if event is not None]
         if self._process.returncode != 0:
@@ -148,7 +149,7 @@ class _SudoRecording:
         return Profile.from_raw(raw.decode("utf-8", "replace"), rate=self._rate, errors=errors)
 
 
-class _SpyglassAgent:
+class _SpyglassAgent:  # pyright: ignore[reportUnusedClass]
     """The actor, one per node."""
 
     def __init__(self, shipped: Any) -> None:
@@ -159,7 +160,7 @@ class _SpyglassAgent:
         self._tries: Dict[int, int] = {}
         self._recordings: Dict[int, Union[Recording, _SudoRecording]] = {}
         self._sudo_works: Optional[bool] = None
-        self._failed: Dict[int, str] = {}
+        self._failed: Dict[int, Dict[str, Optional[str]]] = {}
         self._titles: Dict[int, str] = {}
         self._stopping = threading.Event()
         self._thread: Optional[threading.Thread] = None
@@ -227,7 +228,7 @@ class _SpyglassAgent:
         chosen = self._find(spec)
         end = time.monotonic() + spec["timeout"]
         with ThreadPoolExecutor(AT_ONCE) as pool:
-            return list(pool.map(lambda item: self._dump_one(spec, end, *item), chosen.items()))
+            return list(pool.map(partial(self._dump_one, spec, end), chosen.keys(), chosen.values()))
 
     def _dump_one(self, spec: Dict[str, Any], end: float, pid: int, title: str) -> Dict[str, Any]:
         answer = self._describe(pid, title)
@@ -242,11 +243,11 @@ class _SpyglassAgent:
                 answer["json"] = zlib.compress(done.stdout, 1)
             else:
                 said = done.stderr.decode("utf-8", "replace")
-                answer["error"] = str(error_from(failure, said, done.returncode, command))
+                answer.update(_cluster.failure(error_from(failure, said, done.returncode, command)))
         except subprocess.TimeoutExpired:
             answer["error"] = "no answer within %g seconds" % spec["timeout"]
         except OSError as error:
-            answer["error"] = str(error)
+            answer.update(_cluster.failure(error))
         return answer
 
     @staticmethod
@@ -264,31 +265,31 @@ class _SpyglassAgent:
         return len(self._recordings)
 
     def _look(self, spec: Dict[str, Any]) -> None:
-        new = {}
+        new: List[int] = []
         for pid, title in self._find(spec).items():
             if title != "IDLE" or pid not in self._titles:
                 self._titles[pid] = title
             if pid not in self._recordings and pid not in self._failed:
-                new[pid] = title
+                new.append(pid)
         with ThreadPoolExecutor(AT_ONCE) as pool:
-            list(pool.map(lambda pid: self._start_one(spec, pid), new))
+            list(pool.map(partial(self._start_one, spec), new))
 
     def _start_one(self, spec: Dict[str, Any], pid: int) -> None:
         try:
             self._recordings[pid] = record_process(pid, binary=self._program, **spec["options"]).start()
         except PermissionError as error:
-            self._start_as_root(spec, pid, str(error))
+            self._start_as_root(spec, pid, error)
         except Exception as error:
-            self._failed[pid] = str(error)
+            self._failed[pid] = _cluster.failure(error)
 
-    def _start_as_root(self, spec: Dict[str, Any], pid: int, why: str) -> None:
+    def _start_as_root(self, spec: Dict[str, Any], pid: int, why: PermissionError) -> None:
         try:
             if self._can_sudo():
                 self._recordings[pid] = _SudoRecording(str(self._program), pid, spec["options"])
                 return
         except Exception:
             pass  # report the first error
-        self._failed[pid] = why
+        self._failed[pid] = _cluster.failure(why)
 
     def _keep_looking(self, spec: Dict[str, Any]) -> None:
         while not self._stopping.wait(LOOK_EVERY):
@@ -305,16 +306,16 @@ class _SpyglassAgent:
         self._actors_at = -ACTORS_EVERY
         self._refresh_actors(self._titles)
         with ThreadPoolExecutor(AT_ONCE) as pool:
-            answers = list(pool.map(lambda pid: self._stop_one(pid, end), list(self._recordings)))
-        return answers + [dict(self._describe(pid, self._titles.get(pid, "")), error=why)
+            answers = list(pool.map(partial(self._stop_one, end), list(self._recordings)))
+        return answers + [dict(self._describe(pid, self._titles.get(pid, "")), **why)
                           for pid, why in list(self._failed.items()) if os.path.exists("/proc/%d" % pid)]
 
-    def _stop_one(self, pid: int, end: float) -> Dict[str, Any]:
+    def _stop_one(self, end: float, pid: int) -> Dict[str, Any]:
         answer = self._describe(pid, self._titles.get(pid, ""))
         try:
             profile = self._recordings[pid].stop(max(0.1, end - time.monotonic()))
             answer["raw"] = zlib.compress(_cluster.bounded(profile.data), 1)
             answer["errors"] = profile.errors
         except Exception as error:
-            answer["error"] = str(error)
+            answer.update(_cluster.failure(error))
         return answer

@@ -18,10 +18,12 @@ from types import TracebackType
 from typing import IO, Callable, List, Optional, Sequence, Type
 
 from ._binary import binary as find_binary
-from ._errors import error_from
-from ._profile import Path, Profile, format_of
+from ._errors import TimedOut, error_from, start_error
+from ._formats import Format, Path, check_format, format_of
+from ._profile import Profile, finished
 from ._ptracer import allow_children
 from ._status import Event, Events
+from ._text import safe_lines
 
 START_PATIENCE = 60.0  # seconds until a child that does not start sampling counts as hung
 STOP_PATIENCE = 120.0  # writing a large profile takes time
@@ -66,13 +68,13 @@ def _content(file: IO[bytes]) -> bytes:
 class Recording:
     """A recording, created by record(). It can be started once. All methods are thread-safe."""
 
-    def __init__(self, pid: Optional[int], command: Sequence[str], output: Optional[str], format: str,
+    def __init__(self, pid: Optional[int], command: Sequence[str], output: Optional[str], format: Format,
                  rate: float) -> None:
         self._pid = pid
         self._command = list(command)
         self._argv: List[str] = []
         self._output = output
-        self._format = format
+        self._format: Format = format
         self._rate = rate
         self._owner = 0  # the process that started it
         self._process: Optional["subprocess.Popen[bytes]"] = None
@@ -149,8 +151,8 @@ class Recording:
             # blocks on them.
             self._child().wait(timeout)
         except subprocess.TimeoutExpired:
-            raise TimeoutError("the recording of process %s is still running after %g seconds"
-                               % (self._pid, timeout or 0)) from None
+            raise TimedOut("the recording of process %s is still running after %g seconds"
+                           % (self._pid, timeout or 0)) from None
         return self.stop()
 
     def __enter__(self) -> Recording:
@@ -194,6 +196,9 @@ class Recording:
             self._process = subprocess.Popen(self._argv, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
                                              stderr=self._messages, pass_fds=[*inherited, events.descriptor],
                                              start_new_session=True)
+        except OSError as error:
+            events.close()
+            raise start_error(error, self._argv) from None
         except BaseException:
             events.close()
             raise
@@ -209,8 +214,8 @@ class Recording:
         except (TimeoutError, subprocess.TimeoutExpired):
             self._child().kill()
             self._child().wait()
-            self._failure = TimeoutError("the profiler of process %s did not start within %g seconds: %s"
-                                         % (self._pid, START_PATIENCE, self._said()))
+            self._failure = TimedOut("the profiler of process %s did not start within %g seconds: %s"
+                                     % (self._pid, START_PATIENCE, safe_lines(self._said())))
             self._release()
             raise self._failure from None
         self._fail()
@@ -241,8 +246,8 @@ class Recording:
             try:
                 event = self._events.next(max(0.0, end - time.monotonic()), lambda: self._child().poll() is not None)
             except TimeoutError:
-                raise TimeoutError("the profiler of process %s did not answer within %g seconds"
-                                   % (self._pid, timeout)) from None
+                raise TimedOut("the profiler of process %s did not answer within %g seconds"
+                               % (self._pid, timeout)) from None
             if event is None:
                 return None
             self._note(event)
@@ -261,7 +266,7 @@ class Recording:
             self._next("finished", timeout)
             status = self._child().wait(STOP_PATIENCE)
         except subprocess.TimeoutExpired:
-            raise TimeoutError("the profiler of process %s did not exit" % self._pid) from None
+            raise TimedOut("the profiler of process %s did not exit" % self._pid) from None
         if status != 0 or self._finished is None:
             self._fail()
         assert self._finished is not None
@@ -278,7 +283,7 @@ class Recording:
             with open(self._output, "rb") as file:
                 data = file.read()
         if self._format != "raw":
-            return Profile._finished(data, self._format, event["samples"])
+            return finished(data, self._format, event["samples"])
         return Profile.from_raw(data.decode("utf-8", "replace"), rate=self._rate, errors=event["errors"],
                                 title="process %s" % self._pid)
 
@@ -310,7 +315,7 @@ def record(
     subprocesses: bool = False,
     function: bool = False,
     nonblocking: bool = False,
-    format: Optional[str] = None,
+    format: Optional[Format] = None,
     output: Optional[Path] = None,
     extra_args: Sequence[str] = (),
     binary: Optional[str] = None,
@@ -321,12 +326,12 @@ def record(
             work()
         recording.profile.save("profile.svg")
 
-    The default of `format` follows from the extension of `output`, else it is raw. Without `output`, no file is left
-    behind. `extra_args` are further flags for `spyglass record`.
+    The default of `format` follows from the extension of `output`, else it is raw. Raises ValueError if no format has
+    the extension. Without `output`, no file is left behind. `extra_args` are further flags for `spyglass record`.
     """
     if format is None:
         format = (format_of(output) if output is not None else None) or "raw"
-    format = format.lower()
+    format = check_format(format)
     command = [find_binary(binary), "record", "--hideprogress", "--format", format, "--rate", repr(float(rate))]
     command += ["--duration", repr(float(duration))] if duration is not None else []
     command += ["--mode", mode] if mode is not None else []

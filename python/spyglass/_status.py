@@ -7,7 +7,9 @@ import os
 import select
 import subprocess
 import time
-from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, cast
+
+from ._errors import start_error
 
 Event = Dict[str, Any]
 
@@ -17,10 +19,13 @@ LOOK = 0.1  # seconds between checks that the program is still running
 def parse(line: bytes) -> Optional[Event]:
     """Parses a line; returns None if it is not an event. Later versions may add members and events."""
     try:
-        event = json.loads(line.decode("utf-8", "replace"))
+        event: Any = json.loads(line.decode("utf-8", "replace"))
     except ValueError:
         return None
-    return event if isinstance(event, dict) and isinstance(event.get("event"), str) else None
+    if not isinstance(event, dict):
+        return None
+    members = cast(Event, event)
+    return members if isinstance(members.get("event"), str) else None
 
 
 class Events:
@@ -113,11 +118,14 @@ class Events:
 
 
 def run(command: Sequence[str], timeout: Optional[float]) -> "Tuple[subprocess.CompletedProcess[bytes], List[Event]]":
-    """Runs the program until it exits, and captures its output. Its events fit into the pipe buffer."""
+    """Runs the program until it exits, and captures its output. Its events fit into the pipe buffer. Raises
+    subprocess.TimeoutExpired."""
     events = Events()
     try:
         done = subprocess.run(events.command(command), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                               stderr=subprocess.PIPE, timeout=timeout, pass_fds=[events.descriptor])
         return done, events.pending()
+    except OSError as error:
+        raise start_error(error, command) from None
     finally:
         events.close()

@@ -33,21 +33,17 @@ from typing import Any, AsyncIterator, Callable, Dict, Iterator, List, Optional,
 
 from dagster import ConfigurableResource, MetadataValue, OpExecutionContext
 
+from ._formats import Format, check_format, extension_of
+from ._picture import still_picture
 from ._profile import Profile
 from ._record import Recording, record
 from ._text import safe_lines
 
 __all__ = ["Spyglass", "profiled"]
 
-MAX_PICTURE = 600_000  # maximum bytes of a flame graph in the event log; a larger one is only saved as a file
-EXTENSIONS = {"flamegraph": "svg", "speedscope": "json", "chrometrace": "trace.json", "raw": "txt"}
 THREAD = re.compile(r"thread \((\d+)\)")
-SCRIPT = re.compile(rb"<script>.*</script>", re.S)
-SIZE = re.compile(rb'(<svg [^>]*?) width="([0-9]+)" height="([0-9]+)"')
 OURS = "(spyglass/dagster.py:"  # frames below the op that start and stop the recording
 MARK = "_spyglass_calls"  # our function that calls the op; the frames above it are Dagster's
-
-WIDTH = 1000  # of the embedded flame graph, in pixels; Dagster's dialog cuts off anything wider
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -78,12 +74,6 @@ def _own_part(profile: Profile, own: int, others: List[int], top: Optional[str])
         elif thread not in others:
             stacks.append((frames, count))
     return Profile(stacks, rate=profile.rate, title=profile.title, errors=profile.errors)
-
-
-def _smaller(found: "re.Match[bytes]") -> bytes:
-    """Scales the <svg> element to WIDTH, with its old size as the viewBox."""
-    width, height = int(found.group(2)), int(found.group(3))
-    return b'%s width="%d" height="%d" viewBox="0 0 %d %d"' % (found.group(1), WIDTH, height * WIDTH // (width or 1), width, height)
 
 
 class _Report:
@@ -141,22 +131,19 @@ class _Report:
         os.makedirs(directory, exist_ok=True)
         retries = getattr(self._context, "retry_number", 0)
         name = re.sub(r"[^\w.-]+", "_", self._step()) + (".retry%d" % retries if retries else "")
-        return os.path.join(directory, "%s.%s" % (name, EXTENSIONS[self._format]))
+        return os.path.join(directory, name + extension_of(check_format(self._format)))
 
     def _save(self, profile: Profile) -> Dict[str, Any]:
         samples = profile.samples
         if not samples:
             profile = Profile([(("[no samples: the op was too short]",), 1)], rate=profile.rate, title=profile.title)
         place = self._place()
-        profile.save(place, self._format)
+        profile.save(place, check_format(self._format))
         key = "spyglass %s" % self._name if self._name else "spyglass"
         metadata: Dict[str, Any] = {key + " file": MetadataValue.path(place),
                                     key + " samples": MetadataValue.int(samples)}
-        # Scripts do not run in an <img>. The flame graph is complete without its script.
-        picture = SIZE.sub(_smaller, SCRIPT.sub(b"", profile.render("flamegraph")), count=1)
-        if len(picture) <= MAX_PICTURE:
-            encoded = base64.b64encode(picture).decode("ascii")
-            metadata[key] = MetadataValue.md("![flame graph](data:image/svg+xml;base64,%s)" % encoded)
+        encoded = base64.b64encode(still_picture(profile.render("flamegraph")).encode("utf-8")).decode("ascii")
+        metadata[key] = MetadataValue.md("![flame graph](data:image/svg+xml;base64,%s)" % encoded)
         return metadata
 
     def attach(self, metadata: Dict[str, Any], output: Optional[str] = None, mapping_key: Optional[str] = None) -> None:
@@ -292,7 +279,7 @@ def profiled(function: Function) -> Function: ...
 
 
 @overload
-def profiled(*, format: str = ..., directory: Optional[str] = ..., whole_process: bool = ..., rate: float = ...,
+def profiled(*, format: Format = ..., directory: Optional[str] = ..., whole_process: bool = ..., rate: float = ...,
              idle: bool = ..., native: bool = ..., gil: bool = ..., subprocesses: bool = ...,
              function_lines: bool = ...) -> Callable[[Function], Function]: ...
 
@@ -300,7 +287,7 @@ def profiled(*, format: str = ..., directory: Optional[str] = ..., whole_process
 def profiled(
     function: Optional[Function] = None,
     *,
-    format: str = "flamegraph",
+    format: Format = "flamegraph",
     directory: Optional[str] = None,
     whole_process: bool = False,
     rate: float = 100,
@@ -331,8 +318,7 @@ def profiled(
             return cast(Function, _wrap_generator(wrapped, make))
         return cast(Function, _wrap_plain(wrapped, make))
 
-    if format not in EXTENSIONS:
-        raise ValueError("format must be one of %s, not %r" % (", ".join(EXTENSIONS), format))
+    format = check_format(format)
     return wrap if function is None else wrap(function)
 
 
@@ -356,7 +342,7 @@ class Spyglass(ConfigurableResource):
         options = dict(rate=self.rate, idle=self.idle, native=self.native)
         # The function that contains the `with`: two frames up, above contextlib's __enter__. Python 3.11 and later show
         # qualified names.
-        code = sys._getframe(2).f_code
+        code = sys._getframe(2).f_code  # pyright: ignore[reportPrivateUsage]
         top = getattr(code, "co_qualname", code.co_name)
         report = _Report(context, name, False, self.format, self.directory, options, top)
         report.start()

@@ -27,13 +27,14 @@ import zlib
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Awaitable, Callable, Dict, Iterable, Iterator, List, Optional, Sequence, Tuple, Type, Union
+from typing import Any, Awaitable, Callable, Dict, Iterable, Iterator, List, Optional, Sequence, Tuple, Type, Union, cast
 
 import distributed
 
 from . import _cluster, _dask_there
 from ._cluster import ClusterError, error_of
-from ._profile import Path, Profile, format_of
+from ._formats import Format, Path, absolute, check_format, format_of
+from ._profile import Profile, finished
 from ._text import safe, safe_lines
 
 __all__ = ["ClusterError", "ClusterProfiler", "Part", "profile_cluster", "profile_scheduler", "profile_workers", "pyspy",
@@ -67,30 +68,40 @@ def _by_value() -> None:
     cloudpickle.register_pickle_by_value(_dask_there)
 
 
+def _members(answer: Any) -> Optional[_dask_there.Answer]:
+    """Returns an answer that is a dict, or None if it is an Exception."""
+    return cast(_dask_there.Answer, answer) if isinstance(answer, dict) else None
+
+
 def _why(answer: Any) -> Optional[str]:
     """Returns the error in an answer, which is a dict or an Exception. None if there is no error."""
-    if not isinstance(answer, dict):
+    members = _members(answer)
+    if members is None:
         return str(answer) or type(answer).__name__
-    return answer.get("error") or ("it was not recorded" if answer.get("unknown") else None)
+    return members.get("error") or ("it was not recorded" if members.get("unknown") else None)
 
 
 class ClusterProfiler:
     """Records the scheduler, workers or both during a `with` or `async with` block. Created by profile_cluster() and the
-    functions below it. Results: `profile`, `parts` (one per process), `problems` (by address)."""
+    functions below it. Results: `profile`, `parts` (one per process), `problems` and the program's `advice` (by address).
+    """
 
-    def __init__(self, output: Optional[Path], format: Optional[str], client: Optional[Any], scheduler: bool,
-                 workers: Workers, all_workers: bool, options: Dict[str, Any], part_format: str, on_error: str,
+    def __init__(self, output: Optional[Path], format: Optional[Format], client: Optional[Any], scheduler: bool,
+                 workers: Workers, all_workers: bool, options: Dict[str, Any], part_format: Format, on_error: str,
                  timeout: float, save: Optional[Callable[[ClusterProfiler], None]] = None) -> None:
         if on_error not in ("raise", "warn"):
             raise ValueError("on_error must be 'raise' or 'warn', not %r" % (on_error,))
         self.output = output
-        self.format = format
+        self.format: Optional[Format] = check_format(format) if format is not None else \
+            format_of(output) if output is not None else None
         self.parts: List[Part] = []
         self.problems: Dict[str, str] = {}
+        self.advice: Dict[str, str] = {}
         self._client = client
         self._scheduler = scheduler
         self._wanted = [workers] if isinstance(workers, str) else workers
         self._all = all_workers
+        self._part_format: Format = part_format
         self._options = dict(options, format=part_format)
         self._on_error = on_error
         self._timeout = timeout
@@ -164,7 +175,7 @@ class ClusterProfiler:
         self._used = True
         _by_value()
         if self.output is not None:
-            directory = os.path.dirname(os.path.abspath(os.fspath(self.output)))
+            directory = os.path.dirname(absolute(self.output))
             os.makedirs(directory, exist_ok=True)
 
     # requests
@@ -214,18 +225,24 @@ class ClusterProfiler:
             raise
         if self.problems and self._on_error == "raise":
             await self._close()
-            raise error_of("the profiler could not be started", self.problems)
+            raise error_of("the profiler could not be started", self.problems, self.advice)
 
     async def _start_all(self, addresses: List[str]) -> Dict[str, str]:
         """Starts all recordings and returns the errors by address. Sends the program to processes that have none."""
         self._asked = addresses
         answers = await self._ask_all(addresses, _dask_there.start_here, self._session, self._options, None)
-        missing = [a for a, answer in answers.items() if isinstance(answer, dict) and answer.get("missing")]
+        missing = [a for a, answer in answers.items() if (_members(answer) or {}).get("missing")]
         if missing:
             answers.update(await self._ask_all(missing, _dask_there.start_here, self._session, self._options,
                                                _cluster.shipped_program()))
-        self._keys = {a: answer["key"] for a, answer in answers.items() if isinstance(answer, dict)}
+        self._keys = {a: answer["key"] for a, answer in answers.items() if _members(answer) is not None}
+        return self._failed(answers)
+
+    def _failed(self, answers: Dict[str, Any]) -> Dict[str, str]:
+        """Returns the errors in the answers by address, and keeps the advice."""
         found = {a: _why(answer) for a, answer in answers.items()}
+        self.advice.update({a: str(answer["advice"]) for a, answer in answers.items()
+                            if (_members(answer) or {}).get("advice")})
         return {a: why for a, why in found.items() if why}
 
     async def _choose(self) -> List[str]:
@@ -295,10 +312,10 @@ class ClusterProfiler:
         processes: Dict[str, List[str]] = {}
         wanted: Dict[str, Tuple[Dict[str, Any], Read, Tuple[Any, ...]]] = {}
         for found, from_scheduler in ((answers, False), (left, True)):
+            failed = self._failed(found)
             for address, answer in found.items():
-                why = _why(answer)
-                if why:
-                    self.problems.setdefault(address, why)
+                if address in failed:
+                    self.problems.setdefault(address, failed[address])
                     continue
                 key = answer["key"]
                 processes.setdefault(key, []).append(address)
@@ -319,16 +336,16 @@ class ClusterProfiler:
                 return
             data += piece
         data = zlib.decompress(data)
-        if self._options["format"] == "raw":
+        if self._part_format == "raw":
             profile = Profile.from_raw(data.decode("utf-8", "replace"), rate=float(self._options["rate"]),
                                        errors=answer["errors"])
         else:
-            profile = Profile._finished(data, self._options["format"], answer["samples"])
+            profile = finished(data, self._part_format, answer["samples"])
         self.parts.append(Part(self._name(addresses), tuple(addresses), profile))
 
     def _name(self, addresses: List[str]) -> str:
         """Returns the root frame of a process. Without parentheses, because `name (file)` looks like a function."""
-        named = []
+        named: List[str] = []
         for address in sorted(addresses, key=lambda a: a != SCHEDULER):
             if address == SCHEDULER:
                 named.append("scheduler %s" % self.client.scheduler.address)
@@ -345,15 +362,15 @@ class ClusterProfiler:
         elif self.parts:
             self._merge()
             if self.output is not None:
-                self.profile.save(self.output, self.format or format_of(self.output) or None)
+                self.profile.save(self.output, self.format)
         failed = {a: why for a, why in self.problems.items() if why not in (GONE, RESTARTED)}
         if failed and may_raise and self._on_error == "raise":
-            raise error_of("not all processes could be profiled", failed)
+            raise error_of("not all processes could be profiled", failed, self.advice)
         for address, why in self.problems.items():
             warnings.warn("%s: %s" % (safe(address), safe_lines(why)), RuntimeWarning, stacklevel=3)
 
     def _merge(self) -> None:
-        if self._options["format"] == "raw":
+        if self._part_format == "raw":
             count = len(self.parts)
             title = "Dask: %d process%s" % (count, "" if count == 1 else "es")
             parts = [(part.name, part.profile) for part in self.parts]
@@ -379,7 +396,7 @@ def profile_cluster(
     client: Optional[Any] = None,
     scheduler: bool = True,
     workers: Workers = None,
-    format: Optional[str] = None,
+    format: Optional[Format] = None,
     rate: float = 100,
     native: bool = False,
     idle: bool = False,
@@ -414,7 +431,7 @@ def profile_scheduler(
     output: Optional[Path] = None,
     *,
     client: Optional[Any] = None,
-    format: Optional[str] = None,
+    format: Optional[Format] = None,
     rate: float = 100,
     native: bool = False,
     idle: bool = False,
@@ -428,7 +445,7 @@ def profile_scheduler(
     timeout: float = 60.0,
 ) -> ClusterProfiler:
     """Profiles only the scheduler; formats with a timeline keep it. The arguments are those of profile_cluster()."""
-    part_format = (format or (format_of(output) if output is not None else None) or "raw").lower()
+    part_format = check_format(format or (format_of(output) if output is not None else None) or "raw")
     return ClusterProfiler(output, part_format, client, True, None, False,
                            _options(rate, native, idle, gil, threads, subprocesses, function, nonblocking, extra_args),
                            part_format, on_error, timeout)
@@ -439,7 +456,7 @@ def profile_scheduler(
 @contextmanager
 def pyspy_on_scheduler(
     output: Path,
-    format: str = "speedscope",
+    format: Format = "speedscope",
     rate: int = 100,
     subprocesses: bool = True,
     function: bool = False,
@@ -464,7 +481,7 @@ def pyspy_on_scheduler(
 def pyspy(
     output: Path,
     workers: Workers = None,
-    format: str = "speedscope",
+    format: Format = "speedscope",
     rate: int = 100,
     subprocesses: bool = True,
     function: bool = False,
@@ -479,18 +496,19 @@ def pyspy(
 ) -> Iterator[ClusterProfiler]:
     """Profiles workers and writes one file per worker to the directory `output`, named after its address. The arguments
     are those of dask-pyspy; `log_level` is ignored."""
-    directory = os.path.abspath(os.fspath(output))
+    part_format = check_format(format)
+    directory = absolute(output)
     os.makedirs(directory, exist_ok=True)
-    ending = {"speedscope": "json", "flamegraph": "svg"}.get(format.lower(), "pyspy")
+    ending = {"speedscope": "json", "flamegraph": "svg"}.get(part_format, "pyspy")  # as dask-pyspy names them
 
     def save(profiler: ClusterProfiler) -> None:
         for part in profiler.parts:
             for address in part.addresses:
                 name = address.replace("://", "-").replace(".", "_").replace(":", "-").replace("/", "_")
-                part.profile.save(os.path.join(directory, "%s.%s" % (name, ending)), format.lower())
+                part.profile.save(os.path.join(directory, "%s.%s" % (name, ending)), part_format)
 
-    with ClusterProfiler(None, format, client, False, workers, workers is None,
+    with ClusterProfiler(None, part_format, client, False, workers, workers is None,
                          _options(rate, native, idle, gil, threads, subprocesses, function, nonblocking,
                                   extra_pyspy_args),
-                         format.lower(), "raise", 60.0, save) as profiler:
+                         part_format, "raise", 60.0, save) as profiler:
         yield profiler

@@ -21,7 +21,7 @@ import socket
 import sys
 import time
 import zlib
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from types import TracebackType
 from typing import Any, Callable, Dict, Iterator, List, NoReturn, Optional, Sequence, Tuple, Type, Union
 
@@ -29,9 +29,11 @@ import ray
 
 from . import _cluster
 from ._cluster import ClusterError, error_of
-from ._dump import Thread, _thread
-from ._profile import Path, Profile, format_of
-from ._ray_node import TITLE, _SpyglassAgent
+from ._dump import Thread, thread_from, thread_lines
+from ._errors import NotReachable, OutputNotWritable, SpyglassError
+from ._formats import FORMATS, Format, Path, absolute, check_format, extension_of, format_of
+from ._profile import Profile
+from ._ray_node import TITLE, _SpyglassAgent  # pyright: ignore[reportPrivateUsage]
 from ._text import safe, safe_lines
 
 __all__ = ["ClusterDump", "ClusterError", "ClusterProfile", "ClusterRecording", "Node", "Worker", "WorkerDump",
@@ -90,10 +92,12 @@ class WorkerProfile:
 
 @dataclass
 class ClusterDump:
-    """The stacks of all workers. `problems` maps each node or worker that failed to the reason."""
+    """The stacks of all workers. `problems` maps each node or worker that failed to the reason, `advice` to what the
+    program suggests."""
 
     workers: List[WorkerDump] = field(default_factory=list)
     problems: Dict[str, str] = field(default_factory=dict)
+    advice: Dict[str, str] = field(default_factory=dict)
 
     def __iter__(self) -> Iterator[WorkerDump]:
         return iter(self.workers)
@@ -109,11 +113,12 @@ class ClusterProfile:
     profile: Profile
     workers: List[WorkerProfile] = field(default_factory=list)
     problems: Dict[str, str] = field(default_factory=dict)
+    advice: Dict[str, str] = field(default_factory=dict)
 
     def __iter__(self) -> Iterator[WorkerProfile]:
         return iter(self.workers)
 
-    def save(self, path: Path, format: Optional[str] = None) -> None:
+    def save(self, path: Path, format: Optional[Format] = None) -> None:
         self.profile.save(path, format)
 
 
@@ -135,19 +140,19 @@ def _check_reachable(address: str, timeout: float) -> None:
     try:
         socket.create_connection((host.strip("[]"), int(port)), timeout).close()
     except OSError as error:
-        raise ConnectionError("no Ray cluster answers at %s: %s\nUse the address of the head node, as `ray start --head` "
-                              "prints it: HOST:6379, or ray://HOST:10001 from outside the cluster"
-                              % (address, error)) from None
+        raise NotReachable("no Ray cluster answers at %s: %s\nUse the address of the head node, as `ray start --head` "
+                           "prints it: HOST:6379, or ray://HOST:10001 from outside the cluster"
+                           % (address, error)) from None
 
 
 def _check_place(output: Optional[Path]) -> None:
     """Fails before the recording, not after it, if the file cannot be written."""
     if output is None:
         return
-    directory = os.path.dirname(os.path.abspath(os.fspath(output)))
+    directory = os.path.dirname(absolute(output))
     if not os.access(directory, os.W_OK):
-        raise OSError("cannot write '%s': %s" % (output, "the directory is not writable" if os.path.isdir(directory)
-                                                 else "there is no such directory"))
+        raise OutputNotWritable("cannot write '%s': %s" % (
+            safe(output), "the directory is not writable" if os.path.isdir(directory) else "there is no such directory"))
 
 
 class _Cluster:
@@ -157,6 +162,7 @@ class _Cluster:
         self.timeout = timeout
         self.say = progress or _quiet
         self.problems: Dict[str, str] = {}
+        self.advice: Dict[str, str] = {}
         self.agents: Dict[Node, Any] = {}
         self._own = not ray.is_initialized()
         if self._own:
@@ -218,7 +224,7 @@ class _Cluster:
     def ask(self, method: str, patience: float) -> List[Any]:
         """Returns the answers that arrive in time, and ignores errors. For progress only."""
         refs = [getattr(agent, method).remote() for agent in self.agents.values()]
-        answers = []
+        answers: List[Any] = []
         for ref in ray.wait(refs, num_returns=len(refs), timeout=patience)[0] if refs else ():
             try:
                 answers.append(ray.get(ref))
@@ -271,6 +277,11 @@ class _Cluster:
     def worker(self, node: Node, row: Dict[str, Any]) -> Worker:
         return Worker(node, row["pid"], row["title"], row["actor"], row["name"])
 
+    def fail(self, worker: Worker, row: Dict[str, Any]) -> None:
+        self.problems[str(worker)] = row["error"]
+        if row.get("advice"):
+            self.advice[str(worker)] = row["advice"]
+
 
 def _spec(actor: Names, task: Names, pid: Union[None, int, Sequence[int]], **more: Any) -> Dict[str, Any]:
     pids = [pid] if isinstance(pid, int) else list(pid or ())
@@ -286,12 +297,7 @@ def _text(worker: Worker, threads: Sequence[Thread], whole: bool) -> str:
             pid = thread.pid
             command = thread.process.command_line if thread.process else TITLE + worker.title
             lines.append("Process %d: %s" % (pid, safe(command)))
-        lines.append(str(thread).partition("\n")[0])
-        for frame in thread.frames:
-            lines.append("    " + str(replace(frame, short_filename=None) if whole else frame))
-            for kind, wanted in (("Arguments", True), ("Locals", False)):
-                found = [v for v in frame.locals or () if v.arg == wanted]
-                lines += ["        %s:" % kind] * bool(found) + ["            %s: %s" % (safe(v.name), safe(v.repr)) for v in found]
+        lines += thread_lines(thread, whole)
     return "\n".join(lines) + "\n"
 
 
@@ -320,15 +326,15 @@ def dump(
     flags += ["--nonblocking"] * nonblocking + ["--full-filenames"] * full_filenames
     cluster = _Cluster(address, node, timeout, progress)
     try:
-        result = ClusterDump(problems=cluster.problems)
+        result = ClusterDump(problems=cluster.problems, advice=cluster.advice)
         for at, rows in cluster.call("dump", _spec(actor, task, pid, flags=flags, timeout=LATE * timeout),
                                      done="is done").items():
             for row in rows:
                 worker = cluster.worker(at, row)
                 if "error" in row:
-                    result.problems[str(worker)] = row["error"]
+                    cluster.fail(worker, row)
                     continue
-                threads = tuple(_thread(t) for t in json.loads(zlib.decompress(row["json"]).decode("utf-8")))
+                threads = tuple(thread_from(t) for t in json.loads(zlib.decompress(row["json"]).decode("utf-8")))
                 result.workers.append(WorkerDump(worker, threads, _text(worker, threads, full_filenames)))
         return result
     finally:
@@ -339,11 +345,11 @@ class ClusterRecording:
     """A recording of all workers, created by profile(). start() returns when all nodes are sampling."""
 
     def __init__(self, cluster: Callable[[], _Cluster], spec: Dict[str, Any], output: Optional[Path],
-                 format: Optional[str]) -> None:
+                 format: Optional[Format]) -> None:
         self._make = cluster
         self._spec = spec
         self._output = output
-        self._format = format
+        self._format: Optional[Format] = format
         self._cluster: Optional[_Cluster] = None
         self._result: Optional[ClusterProfile] = None
 
@@ -409,12 +415,11 @@ class ClusterRecording:
 
 def _collect(cluster: _Cluster, answers: Dict[Node, Any], rate: float) -> ClusterProfile:
     workers: List[WorkerProfile] = []
-    problems = cluster.problems
     for node, rows in answers.items():
         for row in sorted(rows, key=lambda row: row["pid"]):
             worker = cluster.worker(node, row)
             if "error" in row:
-                problems[str(worker)] = row["error"]
+                cluster.fail(worker, row)
                 continue
             text = zlib.decompress(row["raw"]).decode("utf-8", "replace")
             workers.append(WorkerProfile(worker, Profile.from_raw(text, rate=rate, errors=row["errors"])))
@@ -426,13 +431,13 @@ def _collect(cluster: _Cluster, answers: Dict[Node, Any], rate: float) -> Cluste
     if not workers:  # a flame graph that says so is better than none
         merged = Profile([(("[no worker of the cluster was recorded]",), 1)], rate=rate, title=title)
         merged.samples = 0
-    return ClusterProfile(merged, workers, problems)
+    return ClusterProfile(merged, workers, cluster.problems, cluster.advice)
 
 
 def profile(
     output: Optional[Path] = None,
     *,
-    format: Optional[str] = None,
+    format: Optional[Format] = None,
     address: Optional[str] = None,
     node: Names = None,
     actor: Names = None,
@@ -456,6 +461,10 @@ def profile(
     """
     options = dict(rate=rate, native=native, idle=idle, gil=gil, threads=threads, subprocesses=subprocesses,
                    function=function, nonblocking=nonblocking)
+    if format is not None:
+        format = check_format(format)
+    elif output is not None:
+        format = format_of(output)
     return ClusterRecording(lambda: _Cluster(address, node, timeout, progress), _spec(actor, task, pid, options=options),
                             output, format)
 
@@ -531,7 +540,7 @@ def _parser() -> argparse.ArgumentParser:
     two = commands.add_parser("record", parents=[both], help="profile the workers")
     two.add_argument("-o", "--output", default=None, metavar="FILE", help="output file [default: ray-TIME.svg]")
     two.add_argument("-f", "--format", default=None, type=str.lower,
-                     choices=["flamegraph", "raw", "speedscope", "chrometrace"])
+                     choices=FORMATS)
     two.add_argument("-d", "--duration", type=float, default=10.0, metavar="SECONDS", help="[default: 10]")
     two.add_argument("-r", "--rate", type=float, default=100, help="samples per second [default: 100]")
     for letter, name, text in (("-i", "--idle", "include idle threads"),
@@ -552,29 +561,29 @@ def _json(result: ClusterDump) -> str:
     return json.dumps({"workers": [plain(item) for item in result], "problems": result.problems}, indent=1)
 
 
-def _run_dump(options: Dict[str, Any]) -> Tuple[int, Dict[str, str]]:
+def _run_dump(options: Dict[str, Any]) -> ClusterDump:
     as_json = options.pop("json")
     result = dump(**options)
     if as_json:
         print(_json(result))
     elif result.workers:
         print(result)
-    return len(result.workers), result.problems
+    return result
 
 
-def _run_record(options: Dict[str, Any]) -> Tuple[int, Dict[str, str]]:
+def _run_record(options: Dict[str, Any]) -> ClusterProfile:
     output, format = options.pop("output"), options.pop("format")
     if output is None:
-        ending = {"raw": "txt", "speedscope": "json", "chrometrace": "trace.json"}.get(format or "", "svg")
-        output = time.strftime("ray-%Y-%m-%dT%H:%M:%S.") + ending
+        output = time.strftime("ray-%Y-%m-%dT%H:%M:%S") + extension_of(format or "flamegraph")
     _check_place(output)
+    format = format or format_of(output)
     result = record(**options)
     options["progress"].end()
     if result.workers:
-        result.save(output, format or format_of(output))
+        result.save(output, format)
         print("Wrote '%s'. Workers: %d Samples: %d" % (safe(output), len(result.workers), result.profile.samples),
               file=sys.stderr)
-    return len(result.workers), result.problems
+    return result
 
 
 def main(argv: Optional[Sequence[str]] = None) -> int:
@@ -583,18 +592,19 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     line = _Line(options.pop("hideprogress"))
     command = options.pop("command")
     try:
-        taken, problems = (_run_dump if command == "dump" else _run_record)(dict(options, progress=line))
-    except (ConnectionError, ClusterError, ValueError, OSError) as error:
+        result = (_run_dump if command == "dump" else _run_record)(dict(options, progress=line))
+    except (SpyglassError, ValueError, OSError) as error:
         line.end()
         print("Error: %s" % safe_lines(error), file=sys.stderr)
         return 1
     line.end()
-    for where, why in problems.items():
-        print("Skipped: %s: %s" % (safe(where), safe_lines(why)), file=sys.stderr)
-    if not taken:
-        print("Error: no worker of the cluster matches" if not problems else
+    for where, why in result.problems.items():
+        advice = result.advice.get(where)
+        print("Skipped: %s: %s" % (safe(where), safe_lines(why + ("\n" + advice if advice else ""))), file=sys.stderr)
+    if not result.workers:
+        print("Error: no worker of the cluster matches" if not result.problems else
               "Error: no worker could be read", file=sys.stderr)
-    return 0 if taken else 1
+    return 0 if result.workers else 1
 
 
 if __name__ == "__main__":

@@ -526,7 +526,7 @@ def test_errors_name_the_worker(small, tmp_path):
     """Raised at the client, with the address; or a warning, and the rest is there."""
     client = small.client
     broken = tmp_path / "broken"
-    broken.write_text("#!/bin/sh\necho 'Error: it is broken' >&2\nexit 1\n")
+    broken.write_text("#!/bin/sh\nprintf 'Error: it is broken\\nAdd --repair\\n' >&2\nexit 1\n")
     broken.chmod(0o755)
     small.worker("broken", SPYGLASS_BINARY=str(broken))
     client.wait_for_workers(3, timeout=WAIT)
@@ -535,7 +535,8 @@ def test_errors_name_the_worker(small, tmp_path):
         with pytest.raises(sd.ClusterError, match=r"%s: Error: it is broken" % address) as caught:
             with make():
                 raise AssertionError("it began")
-        assert list(caught.value.problems) == [address]
+        assert list(caught.value.problems) == [address] and caught.value.advice == "Add --repair"
+        assert isinstance(caught.value, spyglass.SpyglassError) and "repair" not in str(caught.value)
     with pytest.raises(sd.ClusterError, match=address):
         with sd.pyspy(tmp_path / "files"):
             raise AssertionError("it began")
@@ -543,6 +544,7 @@ def test_errors_name_the_worker(small, tmp_path):
         with sd.profile_cluster(tmp_path / "c.json", on_error="warn") as profiler:
             wanted = spin_all(client)
     assert profiler.problems == {address: "Error: it is broken"} and len(profiler.parts) == 3
+    assert profiler.advice == {address: "Add --repair"}
     del wanted[address]
     check_roots(profiler, wanted)
     assert left_over(client) == []

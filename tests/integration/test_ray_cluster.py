@@ -309,11 +309,11 @@ def test_killed_node(cluster, tmp_path):
         err += line
     for pid in session_of(process.pid):
         os.kill(pid, signal.SIGKILL)
-    out, rest = command.communicate(timeout=WAIT)
+    _, rest = command.communicate(timeout=WAIT)
     err = (err + rest).decode()
     assert command.returncode == 0, err
     assert re.search(r"Skipped: node \S+ \(%s\): \S+" % three[0][:8], err)
-    assert int(re.search(r"Workers: (\d+) Samples: [1-9]", out.decode()).group(1)) >= 6
+    assert int(re.search(r"Workers: (\d+) Samples: [1-9]", err).group(1)) >= 6
     profile = Profile.load(place)
     check_profile(profile, cluster, cluster.workers())
     assert not any(stack[1] == "worker %d" % three[1] for stack, _ in profile.stacks)

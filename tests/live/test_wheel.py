@@ -96,6 +96,26 @@ def test_content(wheel):
     assert "Root-Is-Purelib: false" in tags
 
 
+def test_metadata(wheel):
+    """A package index shows the author, links to the project, and a description whose links work there."""
+    with zipfile.ZipFile(wheel) as archive:
+        head, _, description = archive.read("spyglass-%s.dist-info/METADATA" % VERSION).decode().partition("\n\n")
+    fields = [line.split(": ", 1) for line in head.splitlines()]
+    assert dict(fields)["Author"] and dict(fields)["Name"] == "spyglass"
+    urls = dict(value.split(", ") for name, value in fields if name == "Project-URL")
+    assert set(urls) == {"Homepage", "Documentation", "Changelog", "Issues"}
+    home = urls["Homepage"]
+    assert all(url.startswith(home) for url in urls.values())
+    targets = re.findall(r"\]\(([^)]*)\)", description)
+    assert len(targets) == len(re.findall(r"\]\(", (ROOT / "README.md").read_text())) > 20
+    assert [target for target in targets if not target.startswith("https://")] == []
+    files = [re.fullmatch(r"%s/(blob|tree|raw)/v%s/([^#]*)(#.*)?" % (home, re.escape(VERSION)), url)
+             for url in [*targets, *urls.values()] if url.startswith(home + "/") and not url.endswith("/issues")]
+    assert all((ROOT / found.group(2)).exists() for found in files)
+    assert all((ROOT / found.group(2)).is_dir() == (found.group(1) == "tree") for found in files)
+    assert "raw" in {found.group(1) for found in files}  # a picture, which is inside of a link
+
+
 def test_record_file(wheel):
     """RECORD lists each file with its hash and size, and nothing else."""
     import base64
