@@ -1,5 +1,6 @@
 /*
- * Writes an SVG flame graph with the root on top. It is complete without its script, which adds search and zoom.
+ * Writes an SVG flame graph with the root on top. It is complete without its script, which adds search and zoom, and
+ * adapts the graph to small screens. Without the script, the viewBox scales the graph to its place in a page.
  *
  * The output is well-formed XML: all text is escaped, and no string from the target gets into the script or into an
  * attribute. Positions are percentages, so the graph follows the width of the window. If a frame is shown, so are its
@@ -24,7 +25,7 @@
 #define FLAME_CHAR     7.3 /* width of a character in a 12-pixel font; slightly too large, so text never overflows */
 #define FLAME_TITLE    600 /* maximum columns of a frame's name in its tooltip */
 #define FLAME_BYTES    3400000 /* maximum size of all frames in the file */
-#define FLAME_OVERHEAD 150     /* maximum bytes of a frame besides its name */
+#define FLAME_OVERHEAD 210     /* maximum bytes of a frame besides its name */
 
 #define FLAME_REMARK_ROWS    8   /* height of a graph without samples, which shows the remark */
 #define FLAME_REMARK_COLUMNS 110 /* of a line of the remark */
@@ -233,16 +234,26 @@ static int flame_choose(struct flame *f)
     return r;
 }
 
-/* "1,234 samples", "12.3 s" */
+/* "1,234 samples", "1 sample", "12.3 s" */
 static void flame_write_value(const struct flame *f, uint64_t value)
 {
     double seconds = (double)value / 1e9;
     char count[32];
 
     if (f->p->options.measure == NULL)
-        fprintf(f->out, "%s samples", flame_count(count, value));
+        fprintf(f->out, value == 1 ? "%s sample" : "%s samples", flame_count(count, value));
     else
         fprintf(f->out, "%.*f s", seconds < 1 ? 3 : seconds < 100 ? 2 : 0, seconds);
+}
+
+/* The title has the format of other flame graph programs, so what the frame spent itself is in an attribute. */
+static void flame_write_self(const struct flame *f, uint64_t self)
+{
+    if (self == 0)
+        return;
+    fputs(" data-self=\"", f->out);
+    flame_write_value(f, self);
+    fprintf(f->out, ", %.2f%%\"", 100.0 * (double)self / (double)f->p->total);
 }
 
 static void flame_write_frame(struct flame *f, uint32_t id)
@@ -254,7 +265,9 @@ static void flame_write_frame(struct flame *f, uint32_t id)
     unsigned y = node->depth * FLAME_ROW;
     const char *name = flame_name(f, id);
 
-    fputs("<g class=\"f\"><title>", f->out);
+    fputs("<g class=\"f\"", f->out);
+    flame_write_self(f, node->self);
+    fputs("><title>", f->out);
     flame_xml_fit(f->out, name, FLAME_TITLE);
     fputs(" (", f->out);
     flame_write_value(f, node->total);
@@ -286,8 +299,7 @@ static void flame_write_remark(struct flame *f)
         while (s[len] != '\0' && end > 0 && s[end] != ' ')
             end--;
         len = end > 0 ? end : len;
-        /* A grey that is readable on the light and on the dark background. */
-        fprintf(f->out, "<text style=\"fill:#747b8a\" x=\"4\" y=\"%d\">", row * FLAME_ROW + 13);
+        fprintf(f->out, "<text class=\"remark\" x=\"4\" y=\"%d\">", row * FLAME_ROW + 13);
         flame_xml(f->out, s, len);
         fputs("</text>\n", f->out);
         s += len;
@@ -325,7 +337,7 @@ static void flame_write_subtitle(struct flame *f)
     if (f->p->duration_ns > 0)
         fprintf(f->out, " in %.1f s", (double)f->p->duration_ns / 1e9);
     if (f->p->options.measure != NULL)
-        fprintf(f->out, " \xc2\xb7 %s samples", flame_count(count, f->p->samples));
+        fprintf(f->out, " \xc2\xb7 %s sample%s", flame_count(count, f->p->samples), f->p->samples == 1 ? "" : "s");
     if (f->omitted > 0)
         fprintf(f->out, " \xc2\xb7 %s smallest or deepest frames omitted", flame_count(count, f->omitted));
 }
@@ -338,7 +350,7 @@ static void flame_write_head(struct flame *f)
     flame_xml_safe_fit(f->out, f->options->title ? f->options->title : "", 84);
     fprintf(f->out, "</text>\n<text class=\"sub\" x=\"%d\" y=\"48\">", FLAME_MARGIN);
     flame_write_subtitle(f);
-    fprintf(f->out, "</text>\n<text class=\"details\" x=\"%d\" y=\"70\"></text>\n</g>\n", FLAME_MARGIN);
+    fputs("</text>\n</g>\n", f->out);
 }
 
 static void flame_write_svg(struct flame *f)
@@ -348,8 +360,11 @@ static void flame_write_svg(struct flame *f)
     fputs("<?xml version=\"1.0\" encoding=\"UTF-8\" standalone=\"no\"?>\n"
           "<!DOCTYPE svg PUBLIC \"-//W3C//DTD SVG 1.1//EN\" \"http://www.w3.org/Graphics/SVG/1.1/DTD/svg11.dtd\">\n",
           f->out);
-    fprintf(f->out, "<svg xmlns=\"http://www.w3.org/2000/svg\" version=\"1.1\" width=\"%d\" height=\"%zu\">\n",
-            FLAME_WIDTH, height);
+    fprintf(
+        f->out,
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" version=\"1.1\" width=\"%d\" height=\"%zu\" viewBox=\"0 0 %d %zu\" "
+        "role=\"graphics-document\" aria-label=\"Flame graph\">\n",
+        FLAME_WIDTH, height, FLAME_WIDTH, height);
     fputs("<title>", f->out);
     flame_xml_safe_fit(f->out, f->options->title ? f->options->title : "flame graph", FLAME_TITLE);
     fputs("</title>\n<style><![CDATA[\n", f->out);

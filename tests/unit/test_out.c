@@ -599,6 +599,21 @@ static void test_svg_hostile(void)
     profile_free(p);
 }
 
+/* "1 sample", not "1 samples"; what a frame spent itself is beside its total. */
+static void test_svg_one_sample(void)
+{
+    struct profile *p = profile_new(&(struct profile_options){.interval_ns = 10 * MS});
+    char *svg;
+
+    CHECK_INT(profile_add(p, &traces[0], 0), 0);
+    svg = write_format("flamegraph", p, &plain, 0);
+    CHECK(strstr(svg, "<title>all (1 sample, 100%)</title>") != NULL && strstr(svg, ">1 sample<") != NULL);
+    CHECK_INT(count_of(svg, "<g class=\"f\" data-self=\"1 sample, 100.00%\"><title>JSONDecoder.decode"), 1);
+    CHECK_INT(count_of(svg, " data-self=\""), count_of(asset_flamegraph_js, " data-self=\"") + 1);
+    free(svg);
+    profile_free(p);
+}
+
 static void check_big_flamegraph(const struct profile *p)
 {
     char *svg = write_format("flamegraph", p, &plain, 0);
@@ -761,6 +776,7 @@ int main(int argc, char **argv)
     TEST_RUN(test_dump_json);
     TEST_RUN(test_assets);
     TEST_RUN(test_svg_hostile);
+    TEST_RUN(test_svg_one_sample);
     TEST_RUN(test_deep_stack);
     TEST_RUN(test_limit);
     TEST_RUN(test_limit_dump);
