@@ -14,9 +14,9 @@ SCRIPT = re.compile(r"<script>.*</script>\n?", re.S)
 STYLE = re.compile(r"(?<=<style><!\[CDATA\[).*?(?=\]\]></style>)", re.S)
 RULE = re.compile(r"^([ ]*)([^@{}\n/]+)\{", re.M)  # the selectors of a rule
 HEIGHTS = re.compile(r'(<svg [^>]*height=")([0-9]+)"')  # of the picture, and of the frames in it
-SIZE = re.compile(r'<svg ([^>]*?) width="([0-9]+)" height="([0-9]+)"')
+SIZE = re.compile(r'<svg ([^>]*?) width="([0-9]+)" height="([0-9]+)"(?: viewBox="[^"]*")?')
 SUBTITLE = re.compile(r'(<text class="sub"[^>]*>[^<]*)')
-FRAME = re.compile(r'<g class="f">.*</g>\n')
+FRAME = re.compile(r'<g class="f"[^>]*>.*</g>\n')
 PLACE = re.compile(r'<rect x="[^"]*" y="([0-9]+)" width="([0-9.]+)%"')
 
 
