@@ -186,17 +186,17 @@ static void volunteer_for_oom_killer(void)
     close(fd);
 }
 
-/* Signals from the terminal are for our parent, except that Ctrl-Z stops both. */
+/* Signals from the terminal are for our parent. Ctrl-Z as well: our parent may wait for us before it stops. */
 static void ignore_signals(void)
 {
     sigset_t none;
 
-    static const int ignored[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGPIPE, SIGXFSZ};
+    static const int ignored[] = {SIGINT,  SIGTERM, SIGHUP,  SIGQUIT, SIGUSR1, SIGUSR2,
+                                  SIGPIPE, SIGXFSZ, SIGTSTP, SIGTTIN, SIGTTOU};
 
     for (size_t i = 0; i < sizeof(ignored) / sizeof(ignored[0]); i++)
         signal(ignored[i], SIG_IGN);
     signal(SIGXCPU, SIG_DFL);
-    signal(SIGTSTP, SIG_DFL);
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
 }
