@@ -99,20 +99,7 @@ static bool transmit(int fd, struct helper_reply *reply, const struct pack *out)
 {
     struct iovec parts[2] = {{reply, sizeof(*reply)}, {out->bytes, reply->len}};
 
-    while (parts[0].iov_len || parts[1].iov_len) {
-        ssize_t n = writev(fd, parts, 2);
-
-        if (n < 0 && errno != EINTR)
-            return false;
-        for (int i = 0; i < 2 && n > 0; i++) {
-            size_t part = (size_t)n < parts[i].iov_len ? (size_t)n : parts[i].iov_len;
-
-            parts[i].iov_base = (char *)parts[i].iov_base + part;
-            parts[i].iov_len -= part;
-            n -= (ssize_t)part;
-        }
-    }
-    return true;
+    return helper_send(fd, parts);
 }
 
 static bool serve_one(int fd)

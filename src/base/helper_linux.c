@@ -328,13 +328,12 @@ static ssize_t receive(const struct helper *h, void *buf, size_t least, size_t r
     return (ssize_t)done;
 }
 
-static bool transmit(const struct helper *h, const struct helper_request *request, const struct pack *in)
+bool helper_send(int fd, struct iovec parts[2])
 {
-    struct iovec parts[2] = {{(void *)(uintptr_t)request, sizeof(*request)}, {in->bytes, in->len}};
     struct msghdr message = {.msg_iov = parts, .msg_iovlen = 2};
 
     while (parts[0].iov_len || parts[1].iov_len) {
-        ssize_t n = sendmsg(h->fd, &message, MSG_NOSIGNAL);
+        ssize_t n = sendmsg(fd, &message, MSG_NOSIGNAL);
 
         if (n < 0 && errno != EINTR)
             return false;
@@ -347,6 +346,13 @@ static bool transmit(const struct helper *h, const struct helper_request *reques
         }
     }
     return true;
+}
+
+static bool transmit(const struct helper *h, const struct helper_request *request, const struct pack *in)
+{
+    struct iovec parts[2] = {{(void *)(uintptr_t)request, sizeof(*request)}, {in->bytes, in->len}};
+
+    return helper_send(h->fd, parts);
 }
 
 static void pass_on_log(const struct helper *h)

@@ -7,6 +7,8 @@
 #include "base/helper.h"
 #include "base/mounts.h"
 
+#include <sys/uio.h>
+
 #define HELPER_DEAD_MAX  64
 #define HELPER_PATH_ROOM 4096
 
@@ -37,6 +39,9 @@ struct helper_reply {
     int result;
     size_t len;
 };
+
+/* Sends both parts, and changes them. False if the other side is gone. */
+bool helper_send(int fd, struct iovec parts[2]);
 
 /* Serves requests until the socket is closed; never returns. */
 _Noreturn void helper_serve(int fd, int log_fd, struct helper_shared *shared);
