@@ -178,6 +178,24 @@ static void print_text(const struct list *l, FILE *out)
     }
 }
 
+/* The fields are those of dump --json. */
+static void print_json_container(const struct proc_info *info, FILE *out)
+{
+    if (!info->runtime && !info->inner_pid) {
+        fputs("null", out);
+        return;
+    }
+    if (info->inner_pid)
+        fprintf(out, "{\"pid\": %d", (int)info->inner_pid);
+    else
+        fputs("{\"pid\": null", out);
+    fputs(", \"runtime\": ", out);
+    json_string(out, info->runtime);
+    fputs(", \"id\": ", out);
+    json_string(out, info->container);
+    fputs("}", out);
+}
+
 static void print_json(const struct list *l, FILE *out)
 {
     fputs("[", out);
@@ -189,20 +207,7 @@ static void print_json(const struct list *l, FILE *out)
                 (int)info->pid, info->major, info->minor, info->patch, info->version_suffix, (unsigned)row->uid);
         json_string(out, row->user);
         fprintf(out, ", \"cpu_percent\": %.1f, \"threads\": %zu, \"container\": ", 100 * row->cpu, row->threads);
-        if (info->runtime) {
-            fputs("{\"runtime\": ", out);
-            json_string(out, info->runtime);
-            fputs(", \"id\": ", out);
-            json_string(out, info->container);
-            fputs("}", out);
-        } else {
-            fputs("null", out);
-        }
-        fputs(", \"pid_in_container\": ", out);
-        if (info->inner_pid)
-            fprintf(out, "%d", (int)info->inner_pid);
-        else
-            fputs("null", out);
+        print_json_container(info, out);
         fputs(", \"executable\": ", out);
         json_string(out, info->executable);
         fputs(", \"command\": ", out);
