@@ -48,7 +48,8 @@ bool helper_enter(uint64_t view, const char *path)
         return true;
     set_note(view, 0, path);
     for (uint32_t i = 0; i < shared_with->n_dead; i++)
-        if (shared_with->dead[i].view == view && mounts_contain(shared_with->dead[i].point, path))
+        if (shared_with->dead[i].view == view && shared_with->dead[i].point[0] &&
+            mounts_contain(shared_with->dead[i].point, path))
             return false;
     return true;
 }

@@ -409,19 +409,20 @@ static void add_loss(enum helper_loss_kind kind, const struct helper_about *abou
     state.n_losses++;
 }
 
-/* Finds the file system that the helper waits for, and skips it from now on. A stall of a local one may be an accident. */
+/* Finds the file system that the helper waits for, and skips it from now on. A stall of a local one, or of one that is mounted
+ * nowhere any more (umount -l), may be an accident. */
 static void give_up_mount(const struct helper_about *about)
 {
     struct helper_shared *shared = state.shared;
     const char *path = shared->note.path[0] ? shared->note.path : NULL;
-    struct mount m;
+    struct mount m = {.device = shared->note.device, .is_local = true};
     bool found =
         mounts_find(about->pid, shared->note.device, path, &m) || mounts_find(0, shared->note.device, path, &m);
 
     log_warning("helper", "%s does not answer: device %llx, path %s, mounted at %s", about->path,
                 (unsigned long long)shared->note.device, shared->note.path, found ? m.point : "an unknown place");
     add_loss(HELPER_LOST_FILES, about, found ? m.point : "");
-    if (!found || (m.is_local && ++state.local_failures < LOCAL_TRIES) || shared->n_dead == HELPER_DEAD_MAX)
+    if (!m.device || (m.is_local && ++state.local_failures < LOCAL_TRIES) || shared->n_dead == HELPER_DEAD_MAX)
         return;
     shared->dead[shared->n_dead] = (struct helper_dead){.view = shared->note.view, .device = m.device};
     snprintf(shared->dead[shared->n_dead].point, MOUNTS_POINT_ROOM, "%s", m.point);
