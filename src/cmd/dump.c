@@ -142,21 +142,6 @@ static void note_errors(const struct sampler *s, pid_t pid)
                 report_pause_refusal(pid).what);
 }
 
-static void note_losses(void)
-{
-    const struct helper_loss *losses;
-    size_t n = helper_losses(&losses);
-
-    for (size_t i = 0; i < n; i++) {
-        char text[REPORT_LOSS_ROOM];
-
-        report_loss(&losses[i], text);
-        fputs("Note: ", stderr);
-        text_print_safe(stderr, text);
-        fputc('\n', stderr);
-    }
-}
-
 /* Reports that no process of the tree is Python. */
 static int fail_no_python(const struct process_tree *tree, struct error_text *text)
 {
@@ -252,7 +237,7 @@ static int dump_core(const struct options *o, struct error_text *text)
     postmortem_report(&pm);
     if (r == 0)
         note_errors(s, 0);
-    note_losses();
+    report_losses();
     traces_clear(&traces);
     free(traces.items);
     log_session_counters(s, NULL);
@@ -309,7 +294,7 @@ int cmd_dump(const struct options *o)
         r = dump_tree(o, &tree, &text);
     if (r == 0)
         note_errors(tree.sampler, o->pid);
-    note_losses();
+    report_losses();
     if (r == ERR_NO_PROCESS ||
         (r == ERR_NOT_PYTHON && (o->subprocesses || !report_hint_python_below(&text, o, o->pid))))
         report_hint_container_pid(&text, o->pid);

@@ -7,6 +7,7 @@
 #include "base/grow.h"
 #include "base/text.h"
 #include "cmd/cmd.h"
+#include "cmd/report.h"
 #include "out/json.h"
 #include "sample/process.h"
 #include "target/proc.h"
@@ -243,6 +244,7 @@ int cmd_list(const struct options *o)
 
     if (r < 0)
         return error_text_print(stderr, r, NULL);
+    report_losses();
     if (counts.denied)
         fprintf(stderr, "%zu Python process%s of other users cannot be read: run %s list as root to see %s.\n",
                 counts.denied, plural(counts.denied), args_name(o), counts.denied == 1 ? "it" : "them");

@@ -76,6 +76,21 @@ void report_loss(const struct helper_loss *loss, char ret[REPORT_LOSS_ROOM])
             loss->path);
 }
 
+void report_losses(void)
+{
+    const struct helper_loss *losses;
+    size_t n = helper_losses(&losses);
+
+    for (size_t i = 0; i < n; i++) {
+        char text[REPORT_LOSS_ROOM];
+
+        report_loss(&losses[i], text);
+        fputs("Note: ", stderr);
+        text_print_safe(stderr, text);
+        fputc('\n', stderr);
+    }
+}
+
 int report_contradiction(const struct options *o, struct error_text *text)
 {
     if (o->mode && (o->idle || o->gil)) {

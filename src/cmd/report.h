@@ -38,5 +38,7 @@ void report_hint_container_pid(struct error_text *text, pid_t pid);
 #define REPORT_LOSS_ROOM 3072
 struct helper_loss;
 void report_loss(const struct helper_loss *loss, char ret[REPORT_LOSS_ROOM]);
+/* Prints a note on standard error for each of them. */
+void report_losses(void);
 
 #endif
