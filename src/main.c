@@ -73,7 +73,7 @@ static int finish_stdout(int status, struct status *events)
 
     errno = 0;
     if (fflush(stdout) == 0 && !ferror(stdout)) {
-        if (status == 0)
+        if (!status_has_ended(events))
             status_finished(events, &(struct status_end){0}, NULL, NULL);
         return status;
     }
@@ -85,7 +85,7 @@ static int finish_stdout(int status, struct status *events)
         error_text_what(&text, ERR_DISK, "standard output: %s", strerror(error ? error : EIO));
         error_text_hint(&text, "Free some disk space, or redirect the output elsewhere.");
     }
-    if (status == 0)
+    if (!status_has_ended(events))
         status_error(events, ERR_DISK, &text, true);
     return stdout_is_closed_pipe(error) ? STATUS_CLOSED_PIPE : error_text_print(stderr, ERR_DISK, &text);
 }

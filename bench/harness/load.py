@@ -10,9 +10,9 @@ from .common import median, show, table
 NAME = "load"
 TITLE = "Load: totals and shares on a busy machine"
 NOTES = ["The target of section split (turns). 3 and 8 loops: as many busy loops run beside it. 20% of a core: its cgroup has "
-         "that limit. naps: a target that sleeps for 2 ms after each 4 ms of work. Total: the time in the profile as a percentage of "
-         "the CPU time that the target has used while the profiler was sampling; 100 is right. Worst share: in percentage "
-         "points; chance alone gives about 50/√samples."]
+         "that limit. naps: a target that sleeps for 2 ms after each 4 ms of work. Total: the time in the profile, including what "
+         "spyglass shows as unattributed, as a percentage of the CPU time that the kernel charged to the target while the profiler "
+         "was sampling; 100 is right. Worst share: in percentage points; chance alone gives about 50/√samples."]
 LOADS = {"no load": 0, "3 loops": 3, "8 loops": 8, "20% of a core": None}
 TARGETS = {"turns": ("split", "turns"), "naps": ("split", "naps")}
 RATES = (100, 1000)
@@ -38,17 +38,16 @@ def one_load(ctx, data, target, name):
             if tool.family not in ("spyglass", "py-spy") or tool.key == "py-spy-nb":
                 continue
             out = ctx.env.work / f"load.{tool.suffix}"
-            run = tools.run_tool(tool, target, rate, ctx.pick(20.0, 3.0), out=out, watch=target.slots)
+            run = tools.run_tool(tool, target, rate, ctx.pick(20.0, 3.0), out=out,
+                                 watch=lambda: (*target.slots(), procs.on_cpu(target.pid)))
             if run.failure:
                 ctx.say(f"load: {tool.key}: {run.failure}")
                 continue
             counts = tool.stacks(out)
             before, after, _ = run.window
             entry = split.compare(counts, run, split.PARTS["turns"])
-            spent = sum(after[i] - before[i] for i in (1, 2, 3))
-            seen = sum(n for stack, n in counts.items() if any(part in frame for frame in stack
-                                                               for part in split.PARTS["turns"]))
-            entry["total"] = 100 * seen / rate / spent if spent else None
+            charged = after[-1] - before[-1]
+            entry["total"] = 100 * sum(counts.values()) / rate / charged if charged else None
             entry["samples"] = run.samples
             data.setdefault(tool.key, {}).setdefault(f"{name}, {rate} Hz", []).append(entry)
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import unicodedata
 from dataclasses import dataclass, replace
 from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 from ._binary import binary as find_binary
 from ._errors import SpyglassError, TimedOut, error_event, error_from
+from ._pids import Pids, joined, listed, named
 from ._ptracer import allow_children
 from ._status import run
 from ._text import safe
@@ -28,7 +30,11 @@ class Local:
 
 @dataclass(frozen=True)
 class Frame:
-    """One call. `line` is 0 if unknown. `module` is the ELF file of a native function, None for Python."""
+    """One call. `line` is 0 if unknown. `module` is the ELF file of a native function, None for Python.
+
+    dump(source=True) sets `source`, the text of the line. In Python 3.11 and later, it also sets the part of the source that is
+    being executed: up to `end_line`, with the columns as UTF-8 offsets, as in code.co_positions().
+    """
 
     name: str
     filename: str
@@ -36,6 +42,10 @@ class Frame:
     module: Optional[str]
     line: int
     locals: Optional[Tuple[Local, ...]]  # arguments first; None unless requested
+    source: Optional[str] = None
+    end_line: Optional[int] = None
+    column: Optional[int] = None
+    end_column: Optional[int] = None
 
     def __str__(self) -> str:
         name, where = safe(self.name), safe(self.short_filename or self.filename)
@@ -44,7 +54,7 @@ class Frame:
 
 @dataclass(frozen=True)
 class Process:
-    """A descendant of the requested process, with its chain of parents."""
+    """A descendant of the requested process, with its chain of parents; or one of several requested processes."""
 
     pid: int
     command_line: str
@@ -62,7 +72,7 @@ class Thread:
     active: bool  # in state R when sampled: running or runnable
     owns_gil: bool
     frames: Tuple[Frame, ...]
-    process: Optional[Process]  # None for the requested process
+    process: Optional[Process]  # None for the requested process, if it is the only one
     waits_for_gil: bool = False  # asleep until it gets the GIL
 
     @property
@@ -76,6 +86,28 @@ class Thread:
 
     def __str__(self) -> str:
         return "\n".join(thread_lines(self))
+
+
+def _columns(text: str) -> int:
+    """The width of the text in a terminal."""
+    return sum(0 if unicodedata.combining(char) else 2 if unicodedata.east_asian_width(char) in "WF" else 1 for char in text)
+
+
+def _source_lines(frame: Frame) -> Iterator[str]:
+    """The source line, and carets under the part that is being executed, unless that is all of it: see src/out/dump_source.c."""
+    line = (frame.source or "").lstrip(" \t\f").translate({9: " ", 11: " ", 12: " "})
+    if not line:
+        return
+    yield "        " + safe(line)
+    if frame.end_line is None or frame.column is None or frame.end_column is None or "\ufffd" in line:
+        return
+    data = line.encode("utf-8", "replace")
+    indent = len(frame.source or "") - len(line)
+    begin = max(frame.column - indent, 0)
+    end = len(data) if frame.end_line > frame.line else min(max(frame.end_column - indent, 0), len(data))
+    before, part = (safe(piece.decode("utf-8", "ignore")) for piece in (data[:begin], data[begin:end]))
+    if part and end - begin < len(data):
+        yield "        " + " " * _columns(before) + "^" * _columns(part)
 
 
 def _variable_lines(frame: Frame) -> Iterator[str]:
@@ -94,6 +126,7 @@ def thread_lines(thread: Thread, full_filenames: bool = False) -> List[str]:
     lines = ["Thread %s (%s)%s" % (ident, thread.status, name)]
     for frame in thread.frames:
         lines.append("    %s" % (replace(frame, short_filename=None) if full_filenames else frame))
+        lines += _source_lines(frame)
         lines += _variable_lines(frame)
     return lines
 
@@ -107,7 +140,11 @@ def _frame(fields: Dict[str, Any]) -> Frame:
         module=fields.get("module"),
         line=fields.get("line") or 0,
         locals=None if variables is None else tuple(
-            Local(v["name"], v.get("repr") or "", bool(v.get("arg")), v.get("addr") or 0) for v in variables))
+            Local(v["name"], v.get("repr") or "", bool(v.get("arg")), v.get("addr") or 0) for v in variables),
+        source=fields.get("source"),
+        end_line=fields.get("end_line"),
+        column=fields.get("column"),
+        end_column=fields.get("end_column"))
 
 
 def _process(fields: Optional[Dict[str, Any]]) -> Optional[Process]:
@@ -130,36 +167,39 @@ def thread_from(fields: Dict[str, Any]) -> Thread:
 
 
 def dump(
-    pid: Optional[int] = None,
+    pid: Pids = None,
     *,
     native: bool = False,
     native_all: bool = False,
     locals: int = 0,
     show_secrets: bool = False,
+    source: bool = False,
     subprocesses: bool = False,
     nonblocking: bool = False,
     timeout: Optional[float] = 60.0,
     binary: Optional[str] = None,
 ) -> List[Thread]:
-    """Returns the current stack of every thread of a process, main thread first. Without `pid`, dumps this process.
+    """Returns the current stack of every thread of a process, main thread first. Without `pid`, dumps this process. With a list
+    of PIDs, dumps all of these; processes that cannot be read are left out, unless it is all of them.
 
-    `locals` is 0 to 3: none, the variables of each frame, longer values and attributes, even longer values.
+    `locals` is 0 to 3: none, the variables of each frame, longer values and attributes, even longer values. `source` adds the
+    source line of each frame.
 
     Raises SpyglassError with the program's message. It is also a PermissionError, ProcessLookupError, TimeoutError, or
     FileNotFoundError if the program is missing.
     """
-    if pid is None:
-        pid = os.getpid()
-    command = [find_binary(binary), "dump", "--json", "--pid", str(pid)]
+    pids = listed(pid)
+    command = [find_binary(binary), "dump", "--json", "--pid", joined(pids)]
     command += ["--native"] * native + ["--native-all"] * native_all + ["--locals"] * int(locals)
-    command += ["--show-secrets"] * show_secrets + ["--subprocesses"] * subprocesses + ["--nonblocking"] * nonblocking
-    if pid == os.getpid():
+    command += ["--show-secrets"] * show_secrets + ["--source"] * source
+    command += ["--subprocesses"] * subprocesses + ["--nonblocking"] * nonblocking + ["--no-tasks"]
+    if os.getpid() in pids:
         allow_children()
     try:
         done, events = run(command, timeout)
     except subprocess.TimeoutExpired:
-        raise TimedOut("no dump of process %d within %g seconds" % (pid, timeout or 0)) from None
-    if done.returncode != 0:
+        raise TimedOut("no dump of %s within %g seconds" % (named(pids), timeout or 0)) from None
+    if done.returncode != 0 and not any(event["event"] == "finished" for event in events):
         raise error_from(error_event(events), done.stderr.decode("utf-8", "replace"), done.returncode, command)
     try:
         return [thread_from(fields) for fields in json.loads(done.stdout.decode("utf-8"))]

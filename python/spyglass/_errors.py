@@ -62,7 +62,7 @@ class NotReachable(SpyglassError, ConnectionError):
     """No cluster answers at this address."""
 
 
-TYPES = {"permission": AccessDenied, "no_process": ProcessNotFound}
+TYPES = {"permission": AccessDenied, "no_process": ProcessNotFound, "no_match": ProcessNotFound}
 
 
 def error_event(events: Iterable[Mapping[str, Any]]) -> Optional[Mapping[str, Any]]:

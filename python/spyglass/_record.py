@@ -21,6 +21,7 @@ from ._binary import binary as find_binary
 from ._errors import TimedOut, error_from, start_error
 from ._formats import Format, Path, check_format, format_of
 from ._profile import Profile, finished
+from ._pids import Pids, joined, listed, named
 from ._ptracer import allow_children
 from ._status import Event, Events
 from ._text import safe_lines
@@ -68,9 +69,9 @@ def _content(file: IO[bytes]) -> bytes:
 class Recording:
     """A recording, created by record(). It can be started once. All methods are thread-safe."""
 
-    def __init__(self, pid: Optional[int], command: Sequence[str], output: Optional[str], format: Format,
-                 rate: float) -> None:
-        self._pid = pid
+    def __init__(self, pid: Pids, command: Sequence[str], output: Optional[str], format: Format, rate: float) -> None:
+        self._given = pid
+        self._pids: List[int] = []  # once it has been started
         self._command = list(command)
         self._argv: List[str] = []
         self._output = output
@@ -92,8 +93,8 @@ class Recording:
 
     @property
     def pid(self) -> int:
-        """PID of the recorded process."""
-        return os.getpid() if self._pid is None else self._pid
+        """PID of the recorded process; of several, the first."""
+        return (self._pids or listed(self._given))[0]
 
     @property
     def running(self) -> bool:
@@ -114,8 +115,7 @@ class Recording:
             if self._process is not None:
                 raise RuntimeError("a recording can be started only once: create another")
             self._owner = os.getpid()
-            if self._pid is None:
-                self._pid = os.getpid()
+            self._pids = listed(self._given)
             self._launch()
             self._wait_for_start()
         return self
@@ -151,8 +151,8 @@ class Recording:
             # blocks on them.
             self._child().wait(timeout)
         except subprocess.TimeoutExpired:
-            raise TimedOut("the recording of process %s is still running after %g seconds"
-                           % (self._pid, timeout or 0)) from None
+            raise TimedOut("the recording of %s is still running after %g seconds"
+                           % (named(self._pids), timeout or 0)) from None
         return self.stop()
 
     def __enter__(self) -> Recording:
@@ -187,10 +187,10 @@ class Recording:
         else:
             place, inherited = self._output, []
         self._messages = tempfile.TemporaryFile(buffering=0)
-        if self._pid == os.getpid():
+        if os.getpid() in self._pids:
             allow_children()
         events = Events()
-        self._argv = events.command(self._command) + ["--pid", str(self._pid), "--output", place,
+        self._argv = events.command(self._command) + ["--pid", joined(self._pids), "--output", place,
                                                       "--with-parent", str(os.getpid())]
         try:
             self._process = subprocess.Popen(self._argv, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
@@ -214,8 +214,8 @@ class Recording:
         except (TimeoutError, subprocess.TimeoutExpired):
             self._child().kill()
             self._child().wait()
-            self._failure = TimedOut("the profiler of process %s did not start within %g seconds: %s"
-                                     % (self._pid, START_PATIENCE, safe_lines(self._said())))
+            self._failure = TimedOut("the profiler of %s did not start within %g seconds: %s"
+                                     % (named(self._pids), START_PATIENCE, safe_lines(self._said())))
             self._release()
             raise self._failure from None
         self._fail()
@@ -246,8 +246,8 @@ class Recording:
             try:
                 event = self._events.next(max(0.0, end - time.monotonic()), lambda: self._child().poll() is not None)
             except TimeoutError:
-                raise TimedOut("the profiler of process %s did not answer within %g seconds"
-                               % (self._pid, timeout)) from None
+                raise TimedOut("the profiler of %s did not answer within %g seconds"
+                               % (named(self._pids), timeout)) from None
             if event is None:
                 return None
             self._note(event)
@@ -266,8 +266,9 @@ class Recording:
             self._next("finished", timeout)
             status = self._child().wait(STOP_PATIENCE)
         except subprocess.TimeoutExpired:
-            raise TimedOut("the profiler of process %s did not exit" % self._pid) from None
-        if status != 0 or self._finished is None:
+            raise TimedOut("the profiler of %s did not exit" % named(self._pids)) from None
+        # The status is 1, too, if some of several processes could not be read.
+        if self._finished is None or (status != 0 and len(self._pids) == 1):
             self._fail()
         assert self._finished is not None
         self._profile = self._result(self._finished)
@@ -285,7 +286,7 @@ class Recording:
         if self._format != "raw":
             return finished(data, self._format, event["samples"])
         return Profile.from_raw(data.decode("utf-8", "replace"), rate=self._rate, errors=event["errors"],
-                                title="process %s" % self._pid)
+                                title=named(self._pids))
 
     def _fail(self) -> None:
         process = self._child()
@@ -303,7 +304,7 @@ class Recording:
 
 
 def record(
-    pid: Optional[int] = None,
+    pid: Pids = None,
     *,
     rate: float = 100,
     duration: Optional[float] = None,
@@ -320,7 +321,7 @@ def record(
     extra_args: Sequence[str] = (),
     binary: Optional[str] = None,
 ) -> Recording:
-    """Creates a recording of a process; without `pid`, of this one. start() or a `with` statement starts it:
+    """Creates a recording of a process, or of a list of PIDs; without `pid`, of this one. start() or a `with` statement starts it:
 
         with spyglass.record() as recording:
             work()

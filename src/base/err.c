@@ -27,9 +27,11 @@ static const char *const names[] = {"out of memory",
                                     "launch failed",
                                     "core file",
                                     "no samples",
+                                    "all filtered",
                                     "raw profile",
                                     "unsupported",
                                     "interrupted",
+                                    "no match",
                                     "internal"};
 
 _Static_assert(sizeof(names) / sizeof(names[0]) == ERR_END_ - ERR_NOMEM, "one name for each code");

@@ -10,7 +10,6 @@
 #include <sys/types.h>
 
 enum err {
-    ERR_OK = 0,
     ERR_NOMEM = -1000,
     ERR_IO,
     ERR_USAGE,
@@ -32,9 +31,11 @@ enum err {
     ERR_LAUNCH,
     ERR_CORE,
     ERR_NO_SAMPLES,
+    ERR_ALL_FILTERED, /* a filter dropped everything */
     ERR_PROFILE,
     ERR_UNSUPPORTED,
     ERR_INTERRUPTED,
+    ERR_NO_MATCH,
     ERR_INTERNAL,
     ERR_END_ /* one past the last row */
 };

@@ -25,6 +25,7 @@
 
 #include "base/pack.h"
 
+#include <stdbool.h>
 #include <sys/types.h>
 
 /* Returns 0 or an error. Runs with the memory of the process as it was when the helper was forked: pass everything in `in`. */
@@ -35,6 +36,7 @@ struct helper_about {
     pid_t pid;        /* the process whose file it is; 0: our own */
     uint64_t device;  /* of the file, as in maps; 0 if unknown */
     const char *path; /* for the user; NULL if it is not about a file */
+    bool names;       /* only names and lines depend on it: it may not use up the time that stacks need */
 };
 
 struct helper_answer {
@@ -44,8 +46,9 @@ struct helper_answer {
 
 #define HELPER_STUCK (-1) /* the file system does not answer */
 #define HELPER_DIED  (-2) /* the helper has exited: out of memory, or a fault in a library */
+#define HELPER_LATE  (-3) /* the deadline has passed (base/deadline.h) */
 
-/* Returns what `f` returns, or one of the two above. `ret` may be NULL; it is empty unless the result is 0. */
+/* Returns what `f` returns, or one of the three above. `ret` may be NULL; it is empty unless the result is 0. */
 int helper_call(helper_function f, const struct pack *in, const struct helper_about *about, struct helper_answer *ret);
 void helper_answer_free(struct helper_answer *a);
 
@@ -63,7 +66,7 @@ void helper_end(void);
 bool helper_is(pid_t pid);
 
 /* What was left out so far, in the order in which it happened. */
-enum helper_loss_kind { HELPER_LOST_FILES, HELPER_LOST_PROCESS, HELPER_LOST_SYMBOLS };
+enum helper_loss_kind { HELPER_LOST_FILES, HELPER_LOST_PROCESS, HELPER_LOST_SYMBOLS, HELPER_LOST_TIME };
 
 struct helper_loss {
     enum helper_loss_kind kind;

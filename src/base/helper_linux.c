@@ -4,6 +4,7 @@
 #include "base/helper_private.h"
 
 #include "base/clock.h"
+#include "base/deadline.h"
 #include "base/err.h"
 #include "base/hash.h"
 #include "base/log.h"
@@ -37,6 +38,7 @@
 
 #define PROCESS_RETRY_NS (10 * NS_PER_S)
 #define END_NS           (2 * NS_PER_S)
+#define END_LEAST_NS     (100 * NS_PER_MS) /* even after the deadline */
 #define END_SLEEP_NS     100000
 
 struct helper {
@@ -126,7 +128,7 @@ static void reap_abandoned(void)
 /* An idle helper ends at once, unless a file that it has open is on a file system that has died meanwhile. */
 void helper_end(void)
 {
-    uint64_t deadline = clock_now_ns() + END_NS;
+    uint64_t ns = deadline_cap(END_NS), end = clock_now_ns() + (ns > END_LEAST_NS ? ns : END_LEAST_NS);
 
     for (size_t i = 0; i < HELPERS; i++) {
         pid_t pid = state.items[i].pid;
@@ -134,7 +136,7 @@ void helper_end(void)
         if (!pid)
             continue;
         abandon(&state.items[i]);
-        while (helper_is(pid) && !reap(pid) && clock_now_ns() < deadline)
+        while (helper_is(pid) && !reap(pid) && clock_now_ns() < end)
             nanosleep(&(struct timespec){.tv_nsec = END_SLEEP_NS}, NULL);
     }
     reap_abandoned();
@@ -278,7 +280,7 @@ static bool is_blocked(const struct progress *p)
 /* Waits for a slice of time. False if nothing came. */
 static bool poll_slice(int fd)
 {
-    uint64_t end = clock_now_ns() + SLICE_MS * NS_PER_MS, now;
+    uint64_t end = clock_now_ns() + deadline_cap(SLICE_MS * NS_PER_MS), now;
     struct pollfd p = {.fd = fd, .events = POLLIN};
 
     while ((now = clock_now_ns()) < end) {
@@ -292,8 +294,14 @@ static bool poll_slice(int fd)
     return false;
 }
 
-/* Waits until the helper has written something. False if it is stuck. Counts slices, not time, since we may not run either. */
-static bool wait_readable(const struct helper *h, unsigned *blocked)
+static bool is_late(const struct helper_about *about)
+{
+    return about->names ? deadline_passed_for_names() : deadline_passed();
+}
+
+/* Waits until the helper has written something. Returns 0, HELPER_STUCK or HELPER_LATE. Counts slices, not time, since we may not
+ * run either. */
+static int wait_readable(const struct helper *h, const struct helper_about *about, unsigned *blocked)
 {
     struct progress last = {0};
 
@@ -301,25 +309,29 @@ static bool wait_readable(const struct helper *h, unsigned *blocked)
         struct progress now;
 
         if (poll_slice(h->fd))
-            return true;
+            return 0;
+        if (is_late(about))
+            return HELPER_LATE;
         now = progress_of(state.shared->note.proc_pid);
         still = now.state && is_blocked(&now) && now.runs == last.runs && now.run_ns == last.run_ns ? still + 1 : 0;
         *blocked += is_blocked(&now) && now.run_ns - last.run_ns < SLICE_MS * NS_PER_MS / 2;
         last = now;
     }
-    return false;
+    return HELPER_STUCK;
 }
 
-/* Receives at least `least` bytes, at most `room`. Returns their number, HELPER_STUCK, or HELPER_DIED. */
-static ssize_t receive(const struct helper *h, void *buf, size_t least, size_t room, unsigned *blocked)
+/* Receives at least `least` bytes, at most `room`. Returns their number, HELPER_STUCK, HELPER_LATE or HELPER_DIED. */
+static ssize_t receive(const struct helper *h, const struct helper_about *about, void *buf, size_t least, size_t room,
+                       unsigned *blocked)
 {
     size_t done = 0;
 
     while (done < least) {
+        int waited = wait_readable(h, about, blocked);
         ssize_t n;
 
-        if (!wait_readable(h, blocked))
-            return HELPER_STUCK;
+        if (waited < 0)
+            return waited;
         n = recv(h->fd, (char *)buf + done, room - done, MSG_DONTWAIT);
         if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR))
             return HELPER_DIED;
@@ -437,9 +449,10 @@ static void give_up_process(const struct helper_about *about)
 
 /* ---- calling ---- */
 
-static int call(struct helper *h, helper_function f, const struct pack *in, uint64_t device, struct helper_answer *ret)
+static int call(struct helper *h, helper_function f, const struct pack *in, const struct helper_about *about,
+                struct helper_answer *ret)
 {
-    struct helper_request request = {.run = f, .device = device, .len = in->len};
+    struct helper_request request = {.run = f, .device = about->device, .len = in->len};
     struct {
         struct helper_reply reply;
         unsigned char bytes[FIRST_BYTES];
@@ -448,7 +461,8 @@ static int call(struct helper *h, helper_function f, const struct pack *in, uint
     ssize_t got;
 
     state.shared->note.proc_pid = 0;
-    got = transmit(h, &request, in) ? receive(h, &first, sizeof(first.reply), sizeof(first), &blocked) : HELPER_DIED;
+    got = transmit(h, &request, in) ? receive(h, about, &first, sizeof(first.reply), sizeof(first), &blocked)
+                                    : HELPER_DIED;
     if (got < 0)
         return (int)got;
     got -= (ssize_t)sizeof(first.reply);
@@ -459,7 +473,7 @@ static int call(struct helper *h, helper_function f, const struct pack *in, uint
         return HELPER_DIED;
     memcpy(ret->bytes, first.bytes, (size_t)got);
     ret->out = (struct unpack){.at = ret->bytes, .left = first.reply.len};
-    got = receive(h, ret->bytes + got, first.reply.len - (size_t)got, first.reply.len - (size_t)got, &blocked);
+    got = receive(h, about, ret->bytes + got, first.reply.len - (size_t)got, first.reply.len - (size_t)got, &blocked);
     return got < 0 ? (int)got : first.reply.result;
 }
 
@@ -488,10 +502,15 @@ int helper_call(helper_function f, const struct pack *in, const struct helper_ab
         return ERR_NOMEM;
     if (!helper_is_inside() && (helper_skips_device(about->device) || (!about->path && skips_process(about->pid))))
         return HELPER_STUCK;
+    if (!helper_is_inside() && is_late(about)) {
+        if (about->path)
+            add_loss(HELPER_LOST_TIME, about, "");
+        return HELPER_LATE;
+    }
     if (!helper_is_inside() && !state.cannot_fork)
         h = get(); /* may find out that we cannot fork */
     if (h) {
-        r = call(h, f, in, about->device, &answer);
+        r = call(h, f, in, about, &answer);
         pass_on_log(h);
     } else {
         r = helper_is_inside() || state.cannot_fork ? call_here(f, in, &answer) : HELPER_DIED;
@@ -502,7 +521,9 @@ int helper_call(helper_function f, const struct pack *in, const struct helper_ab
         give_up_process(about);
     if (r == HELPER_DIED && about->path)
         add_loss(HELPER_LOST_SYMBOLS, about, "");
-    if (h && (r == HELPER_STUCK || r == HELPER_DIED))
+    if (r == HELPER_LATE && about->path)
+        add_loss(HELPER_LOST_TIME, about, "");
+    if (h && (r == HELPER_STUCK || r == HELPER_DIED || r == HELPER_LATE))
         abandon(h);
     if (r == 0 && ret)
         *ret = answer;

@@ -71,6 +71,26 @@ static size_t text_escape(const char *s, size_t len, uint32_t cp, char ret[ESCAP
     return (size_t)snprintf(ret, ESCAPE_ROOM, "\\u%04x", (unsigned)cp & 0xffff);
 }
 
+/* A few marks that terminals draw over the character before them. */
+static bool is_mark(uint32_t cp)
+{
+    return (cp >= 0x300 && cp <= 0x36f) || (cp >= 0x20d0 && cp <= 0x20ff) || (cp >= 0xfe00 && cp <= 0xfe0f);
+}
+
+size_t text_safe_columns(const char *s, size_t n)
+{
+    char escape[ESCAPE_ROOM];
+    size_t columns = 0, len;
+    uint32_t cp;
+
+    for (size_t i = 0; i < n && (len = utf8_next(s + i, &cp)) > 0; i += len) {
+        size_t escaped = text_escape(s + i, len, cp, escape);
+
+        columns += escaped ? escaped : is_mark(cp) ? 0 : text_columns(cp);
+    }
+    return columns;
+}
+
 void text_print_safe(FILE *out, const char *s)
 {
     const char *plain = s; /* start of what can be written as it is */

@@ -22,6 +22,9 @@ unsigned text_columns(uint32_t cp);
 /* The number of bytes of `s`, in whole characters, that fit in `max` columns. */
 size_t text_fit(const char *s, size_t max);
 
+/* The width in a terminal of the first `n` bytes of `s`, as text_print_safe prints them. */
+size_t text_safe_columns(const char *s, size_t n);
+
 /* Prints `s`. Hidden characters (see text_is_hidden) and invalid bytes become escapes such as \n, \x1b or \u202e. */
 void text_print_safe(FILE *out, const char *s);
 

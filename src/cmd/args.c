@@ -7,6 +7,7 @@
 #include "base/text.h"
 #include "cmd/cmd.h"
 #include "cmd/suggest.h"
+#include "profile/pattern.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -30,18 +31,24 @@
 #define IN_MERGE           IN(ARGS_MERGE)
 #define IN_DOCTOR          IN(ARGS_DOCTOR)
 #define IN_RECORD_AND_DUMP (IN_RECORD | IN_DUMP)
+#define IN_STACKS          (IN_RECORD_AND_DUMP | IN_MERGE)
 #define IN_ALL             (IN(ARGS_COMMANDS_) - 1)
 #define FIELD(name)        offsetof(struct options, name)
 
 /* In the order of the help text. A letter is unique within a command. */
 static const struct args_flag flags[] = {
-    {"pid", 'p', ARGS_PID, IN_RECORD_AND_DUMP | IN_DOCTOR, FIELD(pid), "PID",
-     "Process ID, decimal or hexadecimal with 0x"},
+    {"pid", 'p', ARGS_PIDS, IN_RECORD_AND_DUMP | IN_DOCTOR, FIELD(pid), "PID",
+     "Process ID, decimal or hexadecimal with 0x; dump and record accept several: 12,34"},
+    {"name", 0, ARGS_NAME, IN_RECORD_AND_DUMP, FIELD(names), "PATTERN",
+     "Python processes with this text in their command line; *, ? and [ match all of it"},
+    {"all", 0, ARGS_BOOL, IN_RECORD_AND_DUMP, FIELD(all), NULL, "Every Python process that you may read"},
     {"core", 'c', ARGS_FILE, IN_DUMP, FIELD(core), "FILE",
      "Read a core file instead of a running process; gzip and zstd are supported"},
     {"root", 0, ARGS_FILE, IN_DUMP, FIELD(root), "DIR",
      "With --core: directory containing the original machine's or container's files"},
     {"exe", 0, ARGS_FILE, IN_DUMP, FIELD(exe), "FILE", "With --core: path of the executable, if it has moved"},
+    {"module", 'm', ARGS_MODULE, IN_RECORD, FIELD(module), "MODULE",
+     "Launch a Python module, as python3 -m does; all words after it are its arguments"},
     {"output", 'o', ARGS_FILE, IN_RECORD | IN_MERGE, FIELD(output), "FILE", "Output file; - is standard output"},
     {"format", 'f', ARGS_FORMAT, IN_RECORD | IN_MERGE, FIELD(format), "FORMAT", "Output format"},
     {"duration", 'd', ARGS_DURATION, IN_RECORD, FIELD(duration), "SECONDS",
@@ -56,13 +63,32 @@ static const struct args_flag flags[] = {
     {"idle", 'i', ARGS_BOOL, IN_RECORD, FIELD(idle), NULL, "Include idle threads, and count samples instead of time"},
     {"gil", 'g', ARGS_BOOL, IN_RECORD, FIELD(gil), NULL,
      "Include only the thread that holds the GIL, and count samples instead of time"},
-    {"threads", 't', ARGS_BOOL, IN_RECORD, FIELD(threads), NULL, "Show each thread separately"},
+    {"threads", 't', ARGS_BOOL, IN_RECORD_AND_DUMP, FIELD(threads), NULL,
+     "Show each thread separately (dump always does)"},
+    {"async", 0, ARGS_BOOL, IN_RECORD, FIELD(async), NULL,
+     "Show a running task of asyncio below the tasks that await it"},
     {"function", 'F', ARGS_BOOL, IN_RECORD, FIELD(function), NULL, "Aggregate by function instead of by line"},
     {"nolineno", 0, ARGS_BOOL, IN_RECORD, FIELD(nolineno), NULL, "Omit line numbers"},
+    {"include", 0, ARGS_PATTERN, IN_STACKS, FIELD(filter.include), "PATTERN",
+     "Keep only stacks in which a function, module or file matches, such as 'json.*'; repeatable"},
+    {"exclude", 0, ARGS_PATTERN, IN_STACKS, FIELD(filter.exclude), "PATTERN",
+     "Drop stacks in which a function, module or file matches; repeatable"},
+    {"thread", 0, ARGS_PATTERN, IN_STACKS, FIELD(filter.thread), "PATTERN",
+     "Keep only threads whose name or ID matches, such as 'worker*'; repeatable"},
+    {"only-mine", 0, ARGS_BOOL, IN_STACKS, FIELD(filter.only_mine), NULL,
+     "Fold frames of the standard library and of installed packages into your code that calls them"},
+    {"min-percent", 0, ARGS_PERCENT, IN_RECORD | IN_MERGE, FIELD(filter.min_percent), "N",
+     "Fold calls below N percent of what the filter kept into their callers"},
     {"locals", 'l', ARGS_COUNT, IN_DUMP, FIELD(locals), NULL,
      "Show local variables; -ll and -lll show longer values and object attributes"},
     {"show-secrets", 0, ARGS_BOOL, IN_DUMP, FIELD(show_secrets), NULL,
      "Do not mask values whose names suggest passwords, tokens, secrets or keys"},
+    {"source", 0, ARGS_BOOL, IN_DUMP, FIELD(source), NULL,
+     "Show the source line of each frame; on Python 3.11+, mark the part that is being executed"},
+    {"waits", 0, ARGS_BOOL, IN_DUMP, FIELD(waits), NULL,
+     "Show what each thread waits for: the system call, files and processes, and the time left"},
+    {"tasks", 0, ARGS_BOOL, IN_DUMP, FIELD(tasks), NULL, "Show asyncio tasks and greenlets"},
+    {"no-tasks", 0, ARGS_BOOL, IN_DUMP, FIELD(no_tasks), NULL, "Do not show asyncio tasks and greenlets"},
     {"json", 'j', ARGS_BOOL, IN_DUMP | IN_LIST | IN_DOCTOR, FIELD(json), NULL, "Write JSON"},
     {"native", 'n', ARGS_BOOL, IN_RECORD_AND_DUMP, FIELD(native), NULL,
      "Include native functions: C, C++, Rust and Cython"},
@@ -71,6 +97,8 @@ static const struct args_flag flags[] = {
     {"full-filenames", 0, ARGS_BOOL, IN_RECORD_AND_DUMP, FIELD(full_filenames), NULL, "Show full paths"},
     {"nonblocking", 0, ARGS_BOOL, IN_RECORD_AND_DUMP, FIELD(nonblocking), NULL,
      "Read without pausing threads; stacks may be incomplete"},
+    {"deadline", 0, ARGS_DURATION, IN_DUMP, FIELD(deadline), "SECONDS",
+     "Stop after this time and show what was read; in seconds or 'unlimited' [default: 30]"},
     {"capture", 0, ARGS_BOOL, IN_RECORD, FIELD(capture), NULL,
      "Hide the output of the launched program unless it fails"},
     {"wait", 0, ARGS_BOOL, IN_RECORD, FIELD(wait), NULL,
@@ -90,16 +118,25 @@ static const struct args_flag flags[] = {
     {0},
 };
 
+/* parser.seen has a bit for each row. */
+_Static_assert(sizeof(flags) / sizeof(flags[0]) - 1 <= 64, "struct parser needs a wider set");
+
 static const struct args_command_row commands[ARGS_COMMANDS_] = {
-    [ARGS_RECORD] = {"record", "Record where a program spends its time",
-                     "[FLAGS] --pid PID | [FLAGS] [--] PROGRAM [ARGUMENT]...", false, false},
-    [ARGS_DUMP] = {"dump", "Show the current call stack of every thread", "[FLAGS] --pid PID | --core FILE", false,
-                   false},
+    [ARGS_RECORD] =
+        {"record", "Record where a program spends its time",
+         "[FLAGS] --pid PID[,PID]... | [FLAGS] --name PATTERN | [FLAGS] [--] PROGRAM [ARGUMENT]...", false, false,
+         "[FLAGS] PID... | [FLAGS] --pid PID[,PID]... | [FLAGS] --name PATTERN | [FLAGS] SCRIPT [ARGUMENT]... | "
+         "[FLAGS] -m MODULE [ARGUMENT]... | [FLAGS] [--] PROGRAM [ARGUMENT]..."},
+    [ARGS_DUMP] = {"dump", "Show the current call stack of every thread",
+                   "[FLAGS] --pid PID[,PID]... | [FLAGS] --name PATTERN | [FLAGS] --core FILE", false, false,
+                   "[FLAGS] PID... | [FLAGS] NAME | [FLAGS] --pid PID[,PID]... | [FLAGS] --name PATTERN | "
+                   "[FLAGS] --core FILE"},
     [ARGS_LIST] = {"list", "List the Python processes, busiest first", "[FLAGS]", false, false},
     [ARGS_MERGE] = {"merge", "Combine raw profiles into one, with a separate root for each", "[FLAGS] [ROOT=]FILE...",
                     false, false},
     [ARGS_RAY] = {"ray", "Dump or record every worker of a Ray cluster", "dump [FLAGS] | record [FLAGS]", true, true},
-    [ARGS_DOCTOR] = {"doctor", "Check what this system permits, and suggest fixes", "[FLAGS] [--pid PID]", true, false},
+    [ARGS_DOCTOR] = {"doctor", "Check what this system permits, and suggest fixes", "[FLAGS] [--pid PID]", true, false,
+                     "[FLAGS] [PID]"},
     [ARGS_COMPLETIONS] = {"completions", "Generate a shell completion script", "SHELL", false, false},
     [ARGS_HELP] = {"help", "Show help for a command", "[COMMAND]", false, false},
 };
@@ -107,8 +144,11 @@ static const struct args_command_row commands[ARGS_COMMANDS_] = {
 struct parser {
     char *const *argv;
     int argc, next;
-    uint64_t seen;                             /* bit set of the flags with a value seen so far, by table index */
-    int (*visit)(const char *word, void *arg); /* set by args_each_file, else NULL */
+    uint64_t seen; /* bit set of the flags with a value seen so far, by table index */
+    /* Set by args_each_file, args_each_pid and args_each_name, else NULL. */
+    int (*visit)(const char *word, void *arg);
+    int (*visit_pid)(pid_t pid, void *arg);
+    int (*visit_name)(const char *pattern, void *arg);
     void *arg;
     struct options *o;
     struct error_text *text;
@@ -122,6 +162,13 @@ const struct args_flag *args_flags(void)
 const struct args_command_row *args_command_row(enum args_command command)
 {
     return &commands[command];
+}
+
+const char *args_usage(const struct options *options)
+{
+    const struct args_command_row *row = &commands[options->command];
+
+    return row->short_usage && !options->as_py_spy ? row->short_usage : row->usage;
 }
 
 const char *args_name(const struct options *options)
@@ -173,6 +220,49 @@ static int set_pid(struct parser *p, void *field, const char *value)
         return error_text_what(p->text, ERR_USAGE, "process ID %s is out of range", text_safe(value).s);
     *(pid_t *)field = (pid_t)pid;
     return 0;
+}
+
+/* The field has the first PID only: args_each_pid visits all of them. */
+static int add_pid(struct parser *p, pid_t *first, const char *value)
+{
+    pid_t pid;
+    int r = set_pid(p, &pid, value);
+
+    if (r < 0 || p->visit_pid)
+        return r < 0 ? r : p->visit_pid(pid, p->arg);
+    if (!*first)
+        *first = pid;
+    p->o->several_pids |= pid != *first;
+    return 0;
+}
+
+/* "12" or "12,34" */
+static int set_pids(struct parser *p, void *field, const char *value)
+{
+    const char *at = value;
+    char word[32];
+    size_t n;
+    int r;
+
+    if (!strchr(value, ','))
+        return add_pid(p, field, value);
+    do {
+        n = strcspn(at, ",");
+        snprintf(word, sizeof(word), "%.*s", (int)(n < sizeof(word) ? n : sizeof(word)), at);
+        r = add_pid(p, field, word);
+        at += n;
+    } while (r == 0 && *at++);
+    if (r == ERR_USAGE && (n >= sizeof(word) || !is_number(word))) {
+        error_text_what(p->text, r, "'%s' is not a list of process IDs", text_safe(value).s);
+        error_text_hint(p->text, "Separate process IDs with commas, without spaces: --pid 12,34");
+    }
+    return r;
+}
+
+static int set_name(struct parser *p, void *field, const char *value)
+{
+    *(bool *)field = true;
+    return p->visit_name ? p->visit_name(value, p->arg) : 0;
 }
 
 /* Accepts plain decimal numbers only. strtod alone would also accept nan, inf and hex. */
@@ -296,6 +386,30 @@ static int set_mode(struct parser *p, void *field, const char *value)
     return fail_choice(p, "mode", &g);
 }
 
+static int set_percent(struct parser *p, void *field, const char *value)
+{
+    double percent;
+
+    if (!read_number(value, &percent) || percent < 0 || percent > 100)
+        return error_text_what(p->text, ERR_USAGE, "'%s' is not a percentage: use a number from 0 to 100, such as 0.5",
+                               text_safe(value).s);
+    *(double *)field = percent;
+    return 0;
+}
+
+static int add_pattern(struct parser *p, void *field, const char *value)
+{
+    struct filter_patterns *patterns = field;
+
+    if (strlen(value) > PATTERN_MAX)
+        return error_text_what(p->text, ERR_USAGE, "a pattern is too long: the limit is %d bytes", PATTERN_MAX);
+    if (patterns->n == FILTER_MAX_PATTERNS)
+        return error_text_what(p->text, ERR_USAGE, "too many patterns: each flag may be given %d times",
+                               FILTER_MAX_PATTERNS);
+    patterns->items[patterns->n++] = value;
+    return 0;
+}
+
 static int set_fd(struct parser *p, void *field, const char *value)
 {
     errno = 0;
@@ -310,6 +424,15 @@ static int set_text(struct parser *p, void *field, const char *value)
 {
     (void)p;
     *(const char **)field = value;
+    return 0;
+}
+
+/* The arguments after the module belong to it. */
+static int set_module(struct parser *p, void *field, const char *value)
+{
+    *(const char **)field = value;
+    p->o->program = p->argv + p->next;
+    p->next = p->argc;
     return 0;
 }
 
@@ -334,7 +457,9 @@ static int (*const setters[])(struct parser *p, void *field, const char *value) 
     [ARGS_FILE] = set_text,      [ARGS_PID] = set_pid,           [ARGS_DEPTH] = set_depth,
     [ARGS_RATE] = set_rate,      [ARGS_DURATION] = set_duration, [ARGS_FORMAT] = set_format,
     [ARGS_SHOW_HELP] = set_true, [ARGS_SHOW_VERSION] = set_true, [ARGS_LOG_LEVEL] = set_log_level,
-    [ARGS_FD] = set_fd,          [ARGS_MODE] = set_mode,
+    [ARGS_FD] = set_fd,          [ARGS_MODE] = set_mode,         [ARGS_PIDS] = set_pids,
+    [ARGS_NAME] = set_name,      [ARGS_PATTERN] = add_pattern,   [ARGS_PERCENT] = set_percent,
+    [ARGS_MODULE] = set_module,
 };
 
 /* ---- flags ---- */
@@ -388,8 +513,8 @@ static int fail_value(struct parser *p, const struct args_flag *f, const char *f
 static int next_value(struct parser *p, const struct args_flag *f, const char **ret)
 {
     const char *word = p->next < p->argc ? p->argv[p->next] : NULL;
-    bool number_wanted = f->kind == ARGS_PID || f->kind == ARGS_DEPTH || f->kind == ARGS_RATE ||
-                         f->kind == ARGS_DURATION || f->kind == ARGS_FD;
+    bool number_wanted = f->kind == ARGS_PID || f->kind == ARGS_PIDS || f->kind == ARGS_DEPTH || f->kind == ARGS_RATE ||
+                         f->kind == ARGS_DURATION || f->kind == ARGS_FD || f->kind == ARGS_PERCENT;
 
     if (!word || !*word)
         return fail_value(p, f, NULL);
@@ -411,7 +536,7 @@ static int apply_flag(struct parser *p, const struct args_flag *f, const char *v
             return r;
         if (!*value)
             return fail_value(p, f, NULL);
-        if (p->seen & bit)
+        if ((p->seen & bit) && f->kind != ARGS_PIDS && f->kind != ARGS_NAME && f->kind != ARGS_PATTERN)
             return error_text_what(p->text, ERR_USAGE, "--%s may be given only once", f->name);
         p->seen |= bit;
     } else if (value) {
@@ -459,9 +584,41 @@ static int parse_short(struct parser *p, const char *word)
 
 /* ---- words ---- */
 
-/* The first argument of record that is not a flag is the program. The rest belongs to the program. */
+static int fail_word(struct parser *p, const char *word)
+{
+    return error_text_what(p->text, ERR_USAGE, "unexpected argument '%s'", text_safe(word).s);
+}
+
+/* True for a word that can only mean processes: a number, or a list of numbers. py-spy has no such arguments. */
+static bool is_pid(const struct parser *p, const char *word)
+{
+    return !p->o->as_py_spy && ((isdigit((unsigned char)*word) && word[strspn(word, "0123456789,")] == '\0') ||
+                                (strncasecmp(word, "0x", 2) == 0 && isxdigit((unsigned char)word[2])));
+}
+
+/* The same as --pid. */
+static int take_pid(struct parser *p, const char *word)
+{
+    if (!p->o->word)
+        p->o->word = p->next - 1;
+    return set_pids(p, &p->o->pid, word);
+}
+
+/* The name of a process. */
+static int take_name(struct parser *p, const char *word)
+{
+    if (p->o->as_py_spy || p->o->pid || p->o->word || p->o->core)
+        return fail_word(p, word);
+    p->o->word = p->next - 1;
+    p->o->name = word;
+    return 0;
+}
+
+/* The first argument of record that is not a flag is the program, unless it is a PID. The rest belongs to the program. */
 static int take_program(struct parser *p, const char *word)
 {
+    if (is_pid(p, word))
+        return take_pid(p, word);
     if (is_number(word)) {
         error_text_what(p->text, ERR_USAGE, "'%s' is not a program", text_safe(word).s);
         error_text_hint(p->text, "To profile the process with that ID, run: %s record --pid %s", args_name(p->o),
@@ -469,6 +626,7 @@ static int take_program(struct parser *p, const char *word)
         return ERR_USAGE;
     }
     p->o->program = p->argv + p->next - 1;
+    p->o->word = p->next - 1;
     p->next = p->argc;
     return 0;
 }
@@ -506,8 +664,12 @@ static int take_word(struct parser *p, const char *word)
         p->o->show_help = true;
         return find_command(p, word, &p->o->command);
     default:
-        error_text_what(p->text, ERR_USAGE, "unexpected argument '%s'", text_safe(word).s);
-        if (is_number(word))
+        if ((p->o->command == ARGS_DUMP || p->o->command == ARGS_DOCTOR) && is_pid(p, word))
+            return take_pid(p, word);
+        if (p->o->command == ARGS_DUMP && take_name(p, word) == 0)
+            return 0;
+        fail_word(p, word);
+        if (is_number(word) && !p->o->pid)
             error_text_hint(p->text, "To dump the process with that ID, run: %s dump --pid %s", args_name(p->o),
                             text_safe(word).s);
         else if (p->o->command == ARGS_NONE && p->o->verbose)
@@ -525,6 +687,7 @@ static int parse_rest(struct parser *p)
         const char *word = p->argv[p->next++];
         if (strcmp(word, "--") == 0 && p->o->command == ARGS_RECORD) {
             p->o->program = p->next < p->argc ? p->argv + p->next : NULL;
+            p->o->word = 0; /* as it is: neither a script nor the name of a process */
             return 0;
         }
         if (strncmp(word, "--", 2) == 0 && word[2])
@@ -563,7 +726,13 @@ static int find_command(struct parser *p, const char *word, enum args_command *r
     for (int c = 0; c < ARGS_COMMANDS_; c++)
         if (commands[c].name)
             suggest_try(&g, commands[c].name);
-    return fail_choice(p, "command", &g);
+    fail_choice(p, "command", &g);
+    if (is_number(word))
+        error_text_hint(p->text, "To dump the process with that ID, run: %s dump --pid %s", args_name(p->o), word);
+    else if (n > 3 && strcmp(word + n - 3, ".py") == 0)
+        error_text_hint(p->text, "To record this script, run: %s record %s%s", args_name(p->o),
+                        p->o->as_py_spy ? "-- python3 " : "", text_safe(word).s);
+    return ERR_USAGE;
 }
 
 /* --version ignores all arguments after it except --verbose. */
@@ -591,20 +760,41 @@ static int fail_extension(struct parser *p)
     return ERR_USAGE;
 }
 
+/* The flag among --pid, --name and --all that was given. */
+static const char *choosing_flag(const struct options *o)
+{
+    return o->all ? "--all" : o->names ? "--name" : "--pid";
+}
+
 static int check_whole(struct parser *p)
 {
     const struct options *o = p->o;
 
     if (o->show_help || o->show_version)
         return 0;
-    if (o->pid && o->program) {
-        error_text_what(p->text, ERR_USAGE, "--pid cannot be combined with a program to launch ('%s')",
-                        text_safe(o->program[0]).s);
+    if (args_choose_process(o) && o->program) {
+        error_text_what(p->text, ERR_USAGE, "%s cannot be combined with a program to launch ('%s')", choosing_flag(o),
+                        text_safe(o->module ? o->module : o->program[0]).s);
         error_text_hint(p->text, "Use one or the other.");
         return ERR_USAGE;
     }
-    if (o->pid && o->core)
-        return error_text_what(p->text, ERR_USAGE, "--pid and --core cannot be combined");
+    if (o->name && (args_choose_process(o) || o->core))
+        return fail_word(p, o->name);
+    if (o->command == ARGS_DOCTOR && o->several_pids)
+        return error_text_what(p->text, ERR_USAGE, "doctor accepts only one process ID");
+    if (args_choose_process(o) && o->core)
+        return error_text_what(p->text, ERR_USAGE, "%s and --core cannot be combined", choosing_flag(o));
+    if (o->core && o->deadline >= 0)
+        return error_text_what(p->text, ERR_USAGE, "--deadline and --core cannot be combined");
+    if (o->all && (o->pid || o->names)) {
+        error_text_what(p->text, ERR_USAGE, "--all and %s cannot be combined", o->pid ? "--pid" : "--name");
+        error_text_hint(p->text, "Remove one of the two flags.");
+        return ERR_USAGE;
+    }
+    if (o->tasks && o->no_tasks)
+        return error_text_what(p->text, ERR_USAGE, "--tasks and --no-tasks cannot be combined");
+    if (o->async && o->nonblocking)
+        return error_text_what(p->text, ERR_USAGE, "--async and --nonblocking cannot be combined");
     if (o->wait && o->kill)
         return error_text_what(p->text, ERR_USAGE, "--wait and --kill cannot be combined");
     if (!o->program && (o->wait || o->kill))
@@ -637,9 +827,15 @@ int args_parse(int argc, char *const argv[], struct options *ret, struct error_t
     struct parser p = {.argv = argv, .argc = argc, .next = 1, .o = ret, .text = text};
     int r;
 
-    *ret = (struct options){
-        .rate = 100, .status_fd = -1, .argc = argc, .argv = argv, .as_py_spy = named_py_spy(argc > 0 ? argv[0] : NULL)};
-    if (argc > 1 && argv[1][0] != '-') {
+    *ret = (struct options){.rate = 100,
+                            .deadline = -1,
+                            .status_fd = -1,
+                            .argc = argc,
+                            .argv = argv,
+                            .as_py_spy = named_py_spy(argc > 0 ? argv[0] : NULL)};
+    if (argc > 1 && is_pid(&p, argv[1])) {
+        ret->command = ARGS_DUMP; /* `spyglass 1234` */
+    } else if (argc > 1 && argv[1][0] != '-') {
         r = find_command(&p, argv[p.next++], &ret->command);
         if (r < 0)
             return r;
@@ -665,11 +861,39 @@ int args_parse(int argc, char *const argv[], struct options *ret, struct error_t
     return r;
 }
 
-int args_each_file(const struct options *options, int (*visit)(const char *word, void *arg), void *arg)
+/* Parses the arguments again, with the functions that `p` calls for some of them. */
+static int parse_again(const struct options *options, struct parser p)
 {
     struct options again = {.command = options->command};
-    struct parser p = {
-        .argv = options->argv, .argc = options->argc, .next = 2, .o = &again, .visit = visit, .arg = arg};
 
+    p.argv = options->argv;
+    p.argc = options->argc;
+    p.o = &again;
+    p.next = is_pid(&p, options->argv[1]) ? 1 : 2; /* `spyglass 1234` */
     return parse_rest(&p);
+}
+
+int args_each_file(const struct options *options, int (*visit)(const char *word, void *arg), void *arg)
+{
+    return parse_again(options, (struct parser){.visit = visit, .arg = arg});
+}
+
+int args_each_pid(const struct options *options, int (*visit)(pid_t pid, void *arg), void *arg)
+{
+    return parse_again(options, (struct parser){.visit_pid = visit, .arg = arg});
+}
+
+int args_each_name(const struct options *options, int (*visit)(const char *pattern, void *arg), void *arg)
+{
+    return parse_again(options, (struct parser){.visit_name = visit, .arg = arg});
+}
+
+bool args_choose_process(const struct options *options)
+{
+    return options->pid || options->names || options->all;
+}
+
+bool args_choose_several(const struct options *options)
+{
+    return options->several_pids || options->names || options->all;
 }

@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "cmd/error_text.h"
 #include "out/format.h"
+#include "profile/filter.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -40,11 +41,17 @@ struct options {
     bool show_version;
     enum args_command command;
 
-    pid_t pid;            /* 0: not given */
+    pid_t pid;            /* the first PID; 0: not given */
+    bool several_pids;    /* --pid gives another one: see args_each_pid */
+    bool names;           /* --name was given: see args_each_name */
+    bool all;             /* every Python process */
+    const char *name;     /* the name of a process, for `dump NAME`; NULL: not given */
     char *const *program; /* program to launch and its arguments, NULL-terminated, or NULL; for `ray`, its arguments */
-    const char *core;     /* core file, or NULL */
-    const char *root;     /* directory containing the original system's files; NULL: / */
-    const char *exe;      /* executable of the dumped process; NULL: at its original path */
+    const char *module;   /* run this Python module; `program` has its arguments */
+    int word;         /* index in argv of the PID, `name` or program that was given as a word; 0: none, or after -- */
+    const char *core; /* core file, or NULL */
+    const char *root; /* directory containing the original system's files; NULL: / */
+    const char *exe;  /* executable of the dumped process; NULL: at its original path */
 
     bool full_filenames;
     bool subprocesses;         /* set by --subprocesses or --subprocess-depth */
@@ -56,11 +63,13 @@ struct options {
     enum args_mode mode;
     double rate;                 /* samples per second, 0.000001 to 1000000, default 100 */
     double duration;             /* seconds; 0: unlimited */
+    double deadline;             /* of a dump, in seconds; 0: unlimited; -1: not given */
     const char *output;          /* NULL: not given */
     const struct format *format; /* NULL: not given */
     bool function;
     bool nolineno;
     bool threads;
+    bool async;
     bool capture; /* capture the output of the launched program */
     bool wait;    /* wait for the launched program to exit */
     bool kill;    /* terminate it when the recording ends */
@@ -69,14 +78,18 @@ struct options {
     int status_fd;     /* -1: not given */
     unsigned locals;   /* number of times -l was given */
     bool show_secrets;
+    bool source;
+    bool waits;
+    bool tasks, no_tasks;
     bool native_all;
     bool json;
     bool verbose;
     /* LOG_LEVEL_OFF: not given. */
     enum log_level log_level;
-    const char *shell; /* for `completions` */
-    const char *title; /* for `merge`; NULL: not given */
-    size_t n_files;    /* for `merge`: see args_each_file */
+    struct filter_options filter; /* --include, --exclude, --thread, --only-mine, --min-percent */
+    const char *shell;            /* for `completions` */
+    const char *title;            /* for `merge`; NULL: not given */
+    size_t n_files;               /* for `merge`: see args_each_file */
     int argc;
     char *const *argv;
 
@@ -91,12 +104,17 @@ enum args_kind {
     ARGS_TEXT,
     ARGS_FILE,
     ARGS_PID,
+    ARGS_PIDS, /* may be given several times */
+    ARGS_NAME, /* the same */
     ARGS_DEPTH,
     ARGS_RATE,
     ARGS_DURATION,
     ARGS_FORMAT,
     ARGS_LOG_LEVEL,
     ARGS_MODE,
+    ARGS_PATTERN, /* the same */
+    ARGS_PERCENT,
+    ARGS_MODULE,
     ARGS_FD,
     ARGS_SHOW_HELP,
     ARGS_SHOW_VERSION,
@@ -115,11 +133,12 @@ struct args_flag {
 };
 
 struct args_command_row {
-    const char *name;    /* "record" */
-    const char *summary; /* one line for the overview */
-    const char *usage;   /* what follows the name: "[FLAGS] --pid PID" */
-    bool yields;         /* an abbreviation that also matches another command means the other */
-    bool in_package;     /* the Python package runs it, with all arguments */
+    const char *name;        /* "record" */
+    const char *summary;     /* one line for the overview */
+    const char *usage;       /* what follows the name: "[FLAGS] --pid PID" */
+    bool yields;             /* an abbreviation that also matches another command means the other */
+    bool in_package;         /* the Python package runs it, with all arguments */
+    const char *short_usage; /* the same with words instead of --pid, which py-spy does not accept; NULL: `usage` */
 };
 
 /* The flag table ends with a row without a name. ARGS_NONE has a row without a name. */
@@ -134,6 +153,17 @@ int args_parse(int argc, char *const argv[], struct options *ret, struct error_t
 
 /* Calls `visit` for each file argument of `merge`, as given ("ROOT=FILE"). Returns the first nonzero result, or 0. */
 int args_each_file(const struct options *options, int (*visit)(const char *word, void *arg), void *arg);
+
+/* The same for each PID of --pid, and for each pattern of --name. A PID may come more than once. */
+int args_each_pid(const struct options *options, int (*visit)(pid_t pid, void *arg), void *arg);
+int args_each_name(const struct options *options, int (*visit)(const char *pattern, void *arg), void *arg);
+
+/* True if --pid, --name or --all was given. */
+bool args_choose_process(const struct options *options);
+/* True if they may mean more than one process: each then has a section of its own in the output. */
+bool args_choose_several(const struct options *options);
+/* What follows the name of options->command in its help. */
+const char *args_usage(const struct options *options);
 
 /* "spyglass" or "py-spy". */
 const char *args_name(const struct options *options);

@@ -47,6 +47,16 @@ static void put_modes(FILE *out)
         fprintf(out, "%s%s", mode == MODE_CPU ? "" : " ", args_mode_name(mode));
 }
 
+static bool is_pid(const struct args_flag *f)
+{
+    return f->kind == ARGS_PID || f->kind == ARGS_PIDS;
+}
+
+static bool may_repeat(const struct args_flag *f)
+{
+    return f->kind == ARGS_PIDS || f->kind == ARGS_NAME || f->kind == ARGS_PATTERN;
+}
+
 /* The kinds of flags whose value is a word from a list. */
 static const enum args_kind choices[] = {ARGS_FORMAT, ARGS_LOG_LEVEL, ARGS_MODE};
 
@@ -130,6 +140,11 @@ static void put_bash_pattern(enum args_kind kind, FILE *out)
 static void put_bash_values(FILE *out)
 {
     fputs("    case $prev in\n    ", out);
+    put_bash_pattern(ARGS_PIDS, out);
+    fputs(")\n        [[ $cur == *,* ]] && list=${cur%,*},\n"
+          "        COMPREPLY=($(compgen -P \"$list\" -W \"$(" PYTHON_PIDS ")\" -- \"${cur##*,}\"))\n"
+          "        return ;;\n    ",
+          out);
     put_bash_pattern(ARGS_PID, out);
     fputs(")\n        COMPREPLY=($(compgen -W \"$(" PYTHON_PIDS ")\" -- \"$cur\"))\n"
           "        return ;;\n    ",
@@ -153,6 +168,7 @@ static void put_bash_program(FILE *out)
           "        for ((i = 2; i < COMP_CWORD; i++)); do\n"
           "            case ${COMP_WORDS[i]} in\n"
           "            --) program=1; break ;;\n"
+          "            -m|--module) program=2; break ;;\n"
           "            ",
           out);
     put_bash_pattern(ARGS_BOOL, out);
@@ -211,7 +227,8 @@ static void write_bash(const char *name, FILE *out)
     struct identifier id = identifier_of(name);
 
     fprintf(out, "_%s() {\n", id.text);
-    fputs("    local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]} command= program= words= i c\n"
+    fputs("    local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]} command= program= words= list= i "
+          "c\n"
           "    COMPREPLY=()\n"
           "    # bash splits --flag=value into three words.\n"
           "    if [[ $cur == '=' ]]; then cur=; elif [[ $prev == '=' ]]; then prev=${COMP_WORDS[COMP_CWORD - 2]}; fi\n"
@@ -241,7 +258,7 @@ static void write_bash(const char *name, FILE *out)
 static void put_zsh_value(const struct args_flag *f, const struct identifier *id, FILE *out)
 {
     fprintf(out, ":%s:", f->value);
-    if (f->kind == ARGS_PID)
+    if (is_pid(f))
         fprintf(out, "_%s_pids", id->text);
     else if (f->kind == ARGS_FILE)
         fputs("_files", out);
@@ -261,6 +278,10 @@ static void put_zsh_flag(const struct args_flag *f, const struct identifier *id,
     fputs("            ", out);
     if (f->kind == ARGS_COUNT)
         fprintf(out, "'*'{-%c,--%s}'", f->letter, f->name);
+    else if (may_repeat(f) && f->letter)
+        fprintf(out, "'*'{-%c+,--%s=}'", f->letter, f->name);
+    else if (may_repeat(f))
+        fprintf(out, "'*--%s=", f->name);
     else if (f->letter)
         fprintf(out, "'(-%c --%s)'{-%c%s,--%s%s}'", f->letter, f->name, f->letter, f->value ? "+" : "", f->name,
                 joined);
@@ -301,6 +322,7 @@ static void write_zsh(const char *name, FILE *out)
     fprintf(out,
             "#compdef %s\n\n_%s_pids() {\n"
             "    local -a pids\n"
+            "    compset -P '*,'\n"
             "    for p in ${(f)\"$(" PYTHON_PIDS ")\"}; do\n"
             "        pids+=(\"$p:$(tr '\\0\\n' '  ' 2>/dev/null </proc/$p/cmdline)\")\n"
             "    done\n"
@@ -362,7 +384,7 @@ static void put_fish_flag(const char *name, const struct args_flag *f, const cha
         fputs(" -r -F", out);
     else if (f->value)
         fputs(" -x", out);
-    if (f->kind == ARGS_PID)
+    if (is_pid(f))
         fprintf(out, " -a '(__%s_pids)'", identifier_of(name).text);
     if (f->kind == ARGS_DURATION)
         fputs(" -a unlimited", out);
@@ -383,8 +405,9 @@ static void write_fish(const char *name, FILE *out)
 
     fprintf(out,
             "function __%s_pids\n"
+            "    set -l list (commandline -ct | string replace -r '^-[^=]*=' '' | string match -r '^.*,')\n"
             "    for p in (sh -c '" PYTHON_PIDS "')\n"
-            "        printf '%%s\\t%%s\\n' $p (tr '\\0\\n' '  ' 2>/dev/null </proc/$p/cmdline | cut -c1-80)\n"
+            "        printf '%%s\\t%%s\\n' \"$list$p\" (tr '\\0\\n' '  ' 2>/dev/null </proc/$p/cmdline | cut -c1-80)\n"
             "    end\nend\n"
             "complete -c %s -f\n",
             id.text, name);

@@ -115,13 +115,11 @@ static void tell_cgroup(struct doctor *d)
 static void tell_ourselves(struct doctor *d)
 {
     uint64_t caps = caps_effective();
-    struct proc_status st = {0};
     struct utsname name;
 
     tell(d, "version", "%s", args_version(d->o));
     if (uname(&name) == 0)
         tell(d, "kernel", "%s %s %s", name.sysname, name.release, name.machine);
-    proc_status_read(getpid(), 0, &st);
     tell(d, "user", "uid %u, gid %u", (unsigned)getuid(), (unsigned)getgid());
     tell(d, "capabilities", "%016llx: CAP_SYS_PTRACE %s, CAP_SYS_ADMIN %s, CAP_SETUID %s, CAP_SETGID %s",
          (unsigned long long)caps, yes_no(caps & CAPS_PTRACE), yes_no(caps & CAPS_ADMIN), yes_no(caps & CAPS_SETUID),
@@ -129,6 +127,14 @@ static void tell_ourselves(struct doctor *d)
     tell(d, "setuid", "%s",
          setuid_guard_active() ? "yes: spyglass only reads processes of the calling user"
                                : "no, and no file capabilities");
+}
+
+/* What the kernel reports in /proc. */
+static void tell_limits(struct doctor *d)
+{
+    struct proc_status st = {0};
+
+    proc_status_read(getpid(), 0, &st);
     tell_yama(d);
     tell(d, "seccomp", "%s%s%s",
          st.seccomp == 2   ? "filter"
@@ -339,12 +345,15 @@ int cmd_doctor(const struct options *o)
         return error_text_print(stderr, ERR_NOMEM, NULL);
     d->o = o;
     tell_ourselves(d);
-    if (access_check_proc(&note) < 0)
+    if (access_check_proc(&note) < 0) {
         tell_bad_proc(d, &note);
-    else if (o->pid)
-        examine_process(d, o->pid);
-    else
-        examine_child(d);
+    } else {
+        tell_limits(d);
+        if (o->pid)
+            examine_process(d, o->pid);
+        else
+            examine_child(d);
+    }
     if (o->json)
         print_json(d);
     else

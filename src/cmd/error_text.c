@@ -48,17 +48,19 @@ static const struct row rows[ERR_END_ - ERR_NOMEM] = {
     ROW(ERR_LAUNCH) = {"Failed to start the program"},
     ROW(ERR_CORE) = {"Failed to read the core file"},
     ROW(ERR_NO_SAMPLES) = {"No stack counts found"},
+    ROW(ERR_ALL_FILTERED) = {"Nothing is left to show"},
     ROW(ERR_PROFILE) = {"Failed to read the profile",
                         "merge reads what `record --format raw` writes: one stack and its count per line."},
     ROW(ERR_UNSUPPORTED) = {"Not supported"},
     ROW(ERR_INTERRUPTED) = {"Gave up writing the output"},
+    ROW(ERR_NO_MATCH) = {"Found no process", "To list the Python processes, run: spyglass list"},
     ROW(ERR_INTERNAL) =
         {"Internal error",
          "Please report this bug. Run the command again with --log-level debug, and include its output."},
 };
 
 /* How to get CAP_SYS_PTRACE depends on where spyglass runs. {capability} expands to one of these. */
-#define SUDO "Run as root: sudo env \"PATH=$PATH\" {spyglass} dump --pid {pid}"
+#define SUDO "Run as root: sudo env \"PATH=$PATH\" {spyglass} {command} --pid {pid}"
 #define CONTAINER                                                                                                      \
     "Add the capability to the container: docker run --cap-add SYS_PTRACE …, or in a pod "                           \
     "securityContext: {capabilities: {add: [SYS_PTRACE]}}"
@@ -84,8 +86,8 @@ static const struct reason_row {
                                "belongs to uid {uid}, or has privileges that you do not have",
                                SUDO},
     [REASON_USER_NAMESPACE] = {"process {pid} is in another user namespace, where spyglass has no privileges",
-                               "Run spyglass inside its container, or as root on the host: sudo {spyglass} dump --pid "
-                               "{pid}"},
+                               "Run spyglass inside its container, or as root on the host: sudo {spyglass} {command} "
+                               "--pid {pid}"},
     [REASON_OTHER_USER] = {"process {pid} belongs to another user (uid {uid}; you are uid {own_uid}) and spyglass "
                            "lacks CAP_SYS_PTRACE",
                            "{capability}", "Run as that user: docker exec --user {uid} … Or: {capability}"},
@@ -111,7 +113,7 @@ static const struct reason_row {
     [REASON_SETUID_KEPT] = {"spyglass is installed setuid but cannot drop its privileges",
                             "Remove the setuid bit: chmod u-s,g-s PROGRAM"},
     [REASON_PROC_MISSING] = {"/proc is not mounted", "Mount it: mount -t proc proc /proc"},
-    [REASON_PROC_FOREIGN] = {"/proc belongs to another PID namespace than spyglass, so its PIDs are not ours",
+    [REASON_PROC_FOREIGN] = {"/proc belongs to a different PID namespace than spyglass, so its PIDs do not match",
                              "Mount the /proc of this namespace, as unshare --fork --pid --mount-proc does, or run "
                              "spyglass outside of it."},
     [REASON_PAUSE_SECCOMP] = {"a seccomp filter blocks ptrace; docker run --cap-add SYS_PTRACE … allows it"},
@@ -128,7 +130,7 @@ static const struct reason_row {
     [REASON_PYPY] = {"process {pid} runs PyPy ({path}), which spyglass does not support"},
     [REASON_NO_ANSWER] =
         {"process {pid} keeps its memory locked, probably while it waits for a file system that does not answer",
-         "Its threads in state D wait: cat /proc/{pid}/task/*/stack"},
+         "To see where its threads in state D are blocked, run: cat /proc/{pid}/task/*/stack"},
     [REASON_NOT_INITIALIZED] = {"process {pid} has loaded Python {minor_version} ({path}) but has not initialized it",
                                 "If its children run Python, as with Apache and mod_wsgi, add --subprocesses. If it is "
                                 "about to start Python, try again."},
@@ -232,7 +234,7 @@ static const char *machine_name(int64_t machine)
 }
 
 /* Copies `form`, replaces each fact in braces with its value, and sanitizes the result. */
-static void expand(char *to, size_t size, const char *form, const struct err_facts *f)
+static void expand(char *to, size_t size, const char *form, const struct err_facts *f, const char *command)
 {
     char text[2 * PATH_MAX] = "";
     const char *path = f->path ? f->path : "", *other = f->other ? f->other : "";
@@ -252,7 +254,8 @@ static void expand(char *to, size_t size, const char *form, const struct err_fac
                  {"{other}", other},
                  {"{short_path}", short_path.s},
                  {"{short_other}", short_other.s},
-                 {"{spyglass}", program_invocation_short_name}};
+                 {"{spyglass}", program_invocation_short_name},
+                 {"{command}", command}};
     const size_t n = sizeof(facts) / sizeof(facts[0]);
     size_t used = 0, i;
 
@@ -289,9 +292,9 @@ int error_text_explain(struct error_text *text, int code, const struct err_facts
                  f->in_pod                            ? POD
                  : f->in_container || f->own_uid == 0 ? CONTAINER
                                                       : SUDO);
-    *text = (struct error_text){0};
-    expand(text->what, sizeof(text->what), row->what, f);
-    expand(text->hint, sizeof(text->hint), at ? form : hint ? hint : "", f);
+    *text = (struct error_text){.command = text->command ? text->command : "dump"};
+    expand(text->what, sizeof(text->what), row->what, f, text->command);
+    expand(text->hint, sizeof(text->hint), at ? form : hint ? hint : "", f, text->command);
     return code;
 }
 

@@ -17,6 +17,7 @@
 struct error_text {
     char what[768];
     char hint[1280];
+    const char *command; /* the command that the advice repeats: "record"; NULL: "dump" */
 };
 
 /* Sets text->what, clears text->hint and returns `code`. `text` may be NULL, here and in error_text_hint. */

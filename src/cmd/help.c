@@ -16,14 +16,18 @@ static const struct example examples[] = {
     {ARGS_LIST, true, "Which Python processes are there?", "list"},
     {ARGS_DUMP, true, "Where is a hung process stuck?", "dump --pid 1234"},
     {ARGS_DUMP, false, "Include its child processes and write JSON", "dump --pid 1234 --subprocesses --json"},
+    {ARGS_DUMP, false, "Every Python process with 'gunicorn' in its command line", "dump --name gunicorn"},
     {ARGS_DUMP, false, "Show local variables and native functions", "dump --pid 1234 --locals --native"},
     {ARGS_DUMP, false, "Where was a program when it crashed?", "dump --core core --native"},
     {ARGS_RECORD, true, "Record 30 seconds, then open the file in a browser",
      "record --pid 1234 --duration 30 --output profile.svg"},
     {ARGS_RECORD, true, "Launch a program under the profiler",
      "record -o profile.svg -- python program.py --its-own flags"},
+    {ARGS_RECORD, false, "Launch a Python module; a script works the same way: record script.py",
+     "record -o profile.svg -m http.server 8000"},
     {ARGS_RECORD, false, "A server and its workers, each thread separately, including idle ones",
      "record --pid 1234 --subprocesses --threads --idle -d 10 -o profile.svg"},
+    {ARGS_RECORD, false, "Two processes, each with its own root", "record --pid 1234,5678 -d 30 -o profile.svg"},
     {ARGS_RECORD, false, "Include C, C++, Rust and Cython functions",
      "record --pid 1234 --native -d 30 -o profile.svg"},
     {ARGS_RECORD, false, "Record the first minute of a server, then let it run",
@@ -43,9 +47,10 @@ static const struct example examples[] = {
 };
 
 /* Prints one usage line for each alternative; '|' separates them. */
-static void write_usage(const char *program, const struct args_command_row *row, FILE *out)
+static void write_usage(const struct options *o, const struct args_command_row *row, FILE *out)
 {
-    const char *part = row->usage;
+    const char *program = args_name(o);
+    const char *part = args_usage(o);
     const char *lead = "Usage: ";
 
     while (part) {
@@ -122,7 +127,10 @@ static void write_overview(const struct options *o, FILE *out)
     fprintf(out,
             "%s\nA sampling profiler for Python. Attaches to a running program without restarting or changing it.\n",
             args_version(o));
-    fprintf(out, "\nUsage: %s COMMAND [FLAGS]\n\nCommands:\n", program);
+    fprintf(out, "\nUsage: %s COMMAND [FLAGS]\n", program);
+    if (!o->as_py_spy)
+        fprintf(out, "       %s PID... [FLAGS]    the same as %s dump PID...\n", program, program);
+    fputs("\nCommands:\n", out);
     for (int c = 0; c < ARGS_COMMANDS_; c++) {
         const struct args_command_row *row = args_command_row((enum args_command)c);
         if (row->name)
@@ -142,7 +150,7 @@ void help_write(const struct options *options, FILE *out)
         return;
     }
     fprintf(out, "%s\n\n", row->summary);
-    write_usage(args_name(options), row, out);
+    write_usage(options, row, out);
     if (options->command == ARGS_COMPLETIONS) {
         fputs("\nShells:", out);
         for (size_t i = 0; completions_shell(i); i++)

@@ -10,8 +10,10 @@
 #include "cmd/report.h"
 #include "out/json.h"
 #include "sample/process.h"
+#include "target/access.h"
 #include "target/proc.h"
 
+#include <fnmatch.h>
 #include <pwd.h>
 #include <stdlib.h>
 #include <string.h>
@@ -54,7 +56,7 @@ static void find_user(uid_t uid, char *ret, size_t size)
     fclose(passwd);
 }
 
-static bool looks_like_python(pid_t pid)
+bool list_looks_like_python(pid_t pid)
 {
     size_t len;
     char *name;
@@ -77,7 +79,7 @@ static int add_row(struct list *l, pid_t pid)
 
     if (r == ERR_NOMEM)
         return r;
-    l->denied += r == ERR_PERMISSION && looks_like_python(pid);
+    l->denied += r == ERR_PERMISSION && list_looks_like_python(pid);
     if (r < 0)
         return 0;
     row.info = *process_info(p);
@@ -150,19 +152,19 @@ static void container_label(const struct proc_info *info, char *ret, size_t size
                  info->container ? info->container : "");
 }
 
-static void print_text(const struct list *l, FILE *out)
+static void print_text(const struct list *l, size_t max, FILE *out)
 {
     int width = (int)strlen("CONTAINER");
     char label[64];
 
-    for (size_t i = 0; i < l->n; i++) {
+    for (size_t i = 0; i < l->n && i < max; i++) {
         container_label(&l->rows[i].info, label, sizeof(label));
         if ((int)strlen(label) > width)
             width = (int)strlen(label);
     }
     fprintf(out, "%9s  %-10s  %-*s  %6s  %7s  %-*s  %s\n", "PID", "PYTHON", USER_COLUMNS, "USER", "CPU", "THREADS",
             width, "CONTAINER", "COMMAND");
-    for (size_t i = 0; i < l->n; i++) {
+    for (size_t i = 0; i < l->n && i < max; i++) {
         const struct row *row = &l->rows[i];
         const struct proc_info *info = &row->info;
         char command[4 * COMMAND_COLUMNS + 1], version[32];
@@ -218,7 +220,7 @@ static void print_json(const struct list *l, FILE *out)
     fputs(l->n ? "\n]\n" : "]\n", out);
 }
 
-int list_write(bool json, FILE *out, struct list_counts *ret)
+int list_write(bool json, size_t max, FILE *out, struct list_counts *ret)
 {
     struct list l = {0};
     int r = list_read(&l);
@@ -227,7 +229,29 @@ int list_write(bool json, FILE *out, struct list_counts *ret)
     if (r == 0 && json)
         print_json(&l, out);
     else if (r == 0 && l.n)
-        print_text(&l, out);
+        print_text(&l, max, out);
+    list_free(&l);
+    return r;
+}
+
+/* A pattern without wildcards matches a part of the command line. */
+static bool matches(const char *pattern, const char *command)
+{
+    return strpbrk(pattern, "*?[") ? fnmatch(pattern, command, 0) == 0 : strstr(command, pattern) != NULL;
+}
+
+int list_matching(const char *pattern, void (*visit)(pid_t pid, const char *command, void *arg), void *arg,
+                  struct list_counts *ret)
+{
+    struct list l = {0};
+    int r = list_read(&l);
+
+    *ret = (struct list_counts){.denied = l.denied};
+    for (size_t i = 0; r == 0 && i < l.n; i++)
+        if (matches(pattern, l.rows[i].info.command)) {
+            visit(l.rows[i].info.pid, l.rows[i].info.command, arg);
+            ret->shown++;
+        }
     list_free(&l);
     return r;
 }
@@ -239,11 +263,15 @@ static const char *plural(size_t n)
 
 int cmd_list(const struct options *o)
 {
+    struct error_text text = {0};
     struct list_counts counts;
-    int r = list_write(o->json, stdout, &counts);
+    struct err_note note = {0};
+    int r = error_text_explain(&text, access_check_proc(&note), &note.facts);
 
+    if (r == 0)
+        r = list_write(o->json, SIZE_MAX, stdout, &counts);
     if (r < 0)
-        return error_text_print(stderr, r, NULL);
+        return error_text_print(stderr, r, &text);
     report_losses();
     if (counts.denied)
         fprintf(stderr, "%zu Python process%s of other users cannot be read: run %s list as root to see %s.\n",

@@ -149,7 +149,7 @@ void log_session_counters(const struct sampler *s, const struct loop *l)
         return;
     if (l && l->elapsed_ns)
         log_loop(l);
-    log_info("end", "%llu stacks; left out %llu idle and %llu without the GIL; %llu unsure",
+    log_info("end", "%llu stacks; skipped %llu idle and %llu without the GIL; %llu unverified",
              (unsigned long long)s->stacks, (unsigned long long)s->idle, (unsigned long long)s->no_gil,
              (unsigned long long)s->unsure);
     log_info("end", "read while asleep %llu, from the same core %llu, paused by ptrace %llu, unpaused %llu",

@@ -6,6 +6,7 @@
 #include "base/text.h"
 #include "base/utf8.h"
 #include "cmd/cmd.h"
+#include "cmd/filtered.h"
 #include "cmd/report.h"
 #include "out/output_file.h"
 #include "profile/folded.h"
@@ -26,6 +27,7 @@ struct merge {
     const struct format *format;
     struct profile *profile;
     struct folded *folded;
+    struct filtered filtered; /* what the file shows of the profile */
     struct output_file *place;
     FILE *messages;
     char title[sizeof(struct text_safe)];
@@ -202,15 +204,16 @@ static const char *empty_remark(const struct merge *m)
 static int fill(FILE *out, void *arg)
 {
     struct merge *m = arg;
-    struct out_options options = {.title = m->title, .exporter = args_version(m->o), .show_lines = true};
+    struct out_options options = {
+        .title = m->title, .exporter = args_version(m->o), .show_lines = true, .remark = filtered_remark(&m->filtered)};
     int r;
 
     if (!m->profile->samples)
         options.remark = folded_remark(m->folded);
-    r = m->format->write(m->profile, &options, out);
+    r = m->format->write(m->filtered.shown, &options, out);
     if (r == ERR_NO_SAMPLES) { /* this format needs a remark */
         options.remark = empty_remark(m);
-        r = m->format->write(m->profile, &options, out);
+        r = m->format->write(m->filtered.shown, &options, out);
     }
     return r;
 }
@@ -249,11 +252,15 @@ static int prepare(struct merge *m)
 
 static int write_result(struct merge *m)
 {
-    const struct profile *p = m->profile;
+    struct profile *p = m->profile;
     const char *at = m->format->look ? strstr(m->format->look, "%s") : NULL;
     struct err_note note = {0};
-    int r = error_text_explain(m->text, output_file_write(m->place, fill, m, &note), &note.facts);
+    int r = filtered_update(&m->filtered, m->o, p);
 
+    if (r == 0)
+        r = filtered_check_merge(&m->filtered, m->o, m->text);
+    if (r == 0)
+        r = error_text_explain(m->text, output_file_write(m->place, fill, m, &note), &note.facts);
     log_info("output", "%s to %s: %s", m->format->name, output_file_path(m->place), r < 0 ? err_name(r) : "written");
     if (r < 0)
         return r;
@@ -263,8 +270,9 @@ static int write_result(struct merge *m)
     if (p->coarsened)
         say(m, "The stacks exceeded their memory limit: merged adjacent ones %llu time(s).",
             (unsigned long long)p->coarsened);
+    filtered_say(&m->filtered, m->o, m->messages);
     say(m, "Wrote %s to '%s'. Samples: %llu", m->format->wrote, output_file_path(m->place),
-        (unsigned long long)p->samples);
+        (unsigned long long)m->filtered.shown->samples);
     if (!p->samples)
         say(m, "%s", empty_remark(m));
     if (m->format->look && !at && !output_file_is_stdout(m->place))
@@ -284,6 +292,7 @@ int cmd_merge(const struct options *o)
         r = args_each_file(o, merge_word, &m);
     if (r == 0)
         r = write_result(&m);
+    filtered_free(&m.filtered);
     profile_free(m.profile);
     folded_free(m.folded);
     output_file_close(m.place);

@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "base/signame.h"
 #include "cmd/cmd.h"
+#include "cmd/command_line.h"
 #include "cmd/log_session.h"
 #include "cmd/record_private.h"
 #include "cmd/report.h"
@@ -19,6 +20,7 @@
 #include "target/proc.h"
 #include "tree/profilers.h"
 
+#include <ctype.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -56,14 +58,19 @@ static int add_trace(const struct trace *trace, uint64_t elapsed_ns, void *arg)
 static int fill(FILE *out, void *arg)
 {
     struct record *rec = arg;
-    struct out_options options = {.title = rec->tree.n ? process_tree_entry_info(&rec->tree.items[0])->command : "",
+    char several[32];
+    struct out_options options = {.title = rec->several  ? several
+                                           : rec->tree.n ? process_tree_entry_info(&rec->tree.items[0])->command
+                                                         : "",
                                   .exporter = args_version(rec->o),
                                   .full_filenames = rec->o->full_filenames,
                                   .gaps = !rec->o->as_py_spy,
+                                  .each_sample = rec->o->as_py_spy,
                                   .show_lines = !rec->o->nolineno,
-                                  .remark = rec->remark[0] ? rec->remark : NULL};
+                                  .remark = rec->remark[0] ? rec->remark : filtered_remark(&rec->filtered)};
 
-    return size_limit_write(rec->format, rec->profile, &options, size_limit_of(rec->o), out);
+    snprintf(several, sizeof(several), "%zu process%s", rec->n_chosen, rec->n_chosen == 1 ? "" : "es");
+    return size_limit_write(rec->format, rec->filtered.shown, &options, size_limit_of(rec->o), out);
 }
 
 static size_t count_processes(const struct process_tree *tree)
@@ -95,7 +102,9 @@ static void take_snapshot(struct record *rec, uint64_t elapsed_ns)
 
     sampler_leave_core(rec->sampler);
     rec->profile->duration_ns = elapsed_ns;
-    r = error_text_explain(&text, output_file_write(rec->place, fill, rec, &note), &note.facts);
+    r = filtered_update(&rec->filtered, rec->o, rec->profile);
+    if (r == 0)
+        r = error_text_explain(&text, output_file_write(rec->place, fill, rec, &note), &note.facts);
     log_info("output", "snapshot to %s: %s", output_file_path(rec->place), r < 0 ? err_name(r) : "written");
     progress_erase(rec->progress);
     if (r < 0) {
@@ -105,7 +114,7 @@ static void take_snapshot(struct record *rec, uint64_t elapsed_ns)
     }
     status_snapshot(rec->o->status, &counts, output_file_path(rec->place));
     record_say(rec, "Wrote a snapshot to '%s'. Samples: %llu", output_file_path(rec->place),
-               (unsigned long long)rec->profile->samples);
+               (unsigned long long)rec->filtered.shown->samples);
 }
 
 static void report_samples(struct record *rec, uint64_t elapsed_ns)
@@ -202,8 +211,11 @@ static int open_place(struct record *rec)
     int r;
 
     snprintf(pid, sizeof(pid), "%d", (int)rec->o->pid);
-    output_file_default_name(name, sizeof(name), rec->o->program ? rec->o->program[0] : pid, rec->format->extension,
-                             time(NULL));
+    output_file_default_name(name, sizeof(name),
+                             rec->name      ? rec->name
+                             : rec->several ? "processes"
+                                            : pid,
+                             rec->format->extension, time(NULL));
     r = output_file_open(rec->o->output ? rec->o->output : name, rec->has_caller ? &owner : NULL, &rec->place, &note);
     if (r == 0)
         output_file_on_stall(rec->place, stalled, rec);
@@ -254,6 +266,22 @@ static const char *measure_of(enum sampler_mode mode)
     return names[mode];
 }
 
+/* "skipped process 7 …" -> "Skipped process 7 …" */
+static void say_choice(const char *line, void *arg)
+{
+    record_say(arg, "%c%s", toupper((unsigned char)line[0]), line + 1);
+}
+
+static int attach_several(struct record *rec)
+{
+    int r;
+
+    rec->chosen = (struct selection){.o = rec->o, .say = say_choice, .arg = rec};
+    r = selection_attach(&rec->chosen, &rec->tree, rec->text);
+    rec->n_chosen = count_processes(&rec->tree);
+    return r;
+}
+
 static int attach(struct record *rec)
 {
     const struct options *o = rec->o;
@@ -274,6 +302,7 @@ static int attach(struct record *rec)
         .kernel_names = !o->as_py_spy,
         .patience_ns = PAUSE_PATIENCE_NS,
         .recording = true,
+        .await_stacks = o->async,
         .known_keys = profile_known_keys(rec->profile)});
     rec->tree = (struct process_tree){.sampler = rec->sampler,
                                       .subprocesses = o->subprocesses || o->program,
@@ -287,6 +316,8 @@ static int attach(struct record *rec)
         return r;
     if (rec->tree.one_at_a_time)
         return record_program_attach(rec);
+    if (rec->several)
+        return attach_several(rec);
     /* With --subprocesses the root may start Python late or never; its children must not wait for it. */
     r = sampled_tree_add_root(&rec->tree, o->program ? rec->launch.pid : o->pid,
                               o->subprocesses ? 0 : ATTACH_PATIENCE_NS, !o->subprocesses, &note);
@@ -298,8 +329,8 @@ static int prepare(struct record *rec)
 {
     const struct options *o = rec->o;
     struct profile_options options = {.interval_ns = (uint64_t)((double)NS_PER_S / o->rate),
-                                      .processes = o->subprocesses,
-                                      .threads = o->threads,
+                                      .processes = o->subprocesses || rec->several,
+                                      .threads = o->threads || o->filter.thread.n,
                                       .by_function = o->function,
                                       .no_lines = o->nolineno,
                                       .measure = measure_of(choose_mode(o)),
@@ -330,11 +361,13 @@ static int prepare(struct record *rec)
 
 static void say_start(struct record *rec)
 {
+    char what[48] = "process", duration[48] = "";
+
+    if (rec->several)
+        snprintf(what, sizeof(what), "%zu process%s", rec->n_chosen, rec->n_chosen == 1 ? "" : "es");
     if (rec->o->duration > 0)
-        record_say(rec, "Sampling process %g times a second for %g seconds. Press Control-C to exit.", rec->o->rate,
-                   rec->o->duration);
-    else
-        record_say(rec, "Sampling process %g times a second. Press Control-C to exit.", rec->o->rate);
+        snprintf(duration, sizeof(duration), " for %g seconds", rec->o->duration);
+    record_say(rec, "Sampling %s %g times a second%s. Press Control-C to exit.", what, rec->o->rate, duration);
 }
 
 static void report_start(struct record *rec)
@@ -343,14 +376,14 @@ static void report_start(struct record *rec)
 
     status_started(o->status, &(struct status_started){.program = args_version(o),
                                                        .command = args_command_row(o->command)->name,
-                                                       .pid = o->pid,
+                                                       .pid = rec->several ? 0 : o->pid,
                                                        .format = rec->format->name,
                                                        .output = output_file_path(rec->place)});
 }
 
 static void report_ready(struct record *rec)
 {
-    const struct tree_entry *e = record_target(rec);
+    const struct tree_entry *e = rec->several ? NULL : record_target(rec);
 
     status_ready(rec->o->status, e ? e->pid : 0, e ? process_tree_entry_info(e)->command : NULL,
                  count_processes(&rec->tree));
@@ -377,7 +410,7 @@ static void report_end(struct record *rec)
 static void say_end(struct record *rec)
 {
     if (rec->loop.end == LOOP_GONE)
-        record_say(rec, "Stopped sampling because process exited");
+        record_say(rec, "Stopped sampling because %s exited", rec->several ? "all processes have" : "process");
     else if (signals_ended_by() == SIGINT)
         record_say(rec, "Stopped sampling because Control-C pressed");
     else if (signals_ended_by())
@@ -399,56 +432,6 @@ static void say_cost(struct record *rec)
 
     progress_erase(rec->progress);
     summary_write(&account);
-}
-
-/* Explains an empty profile and names the flag that helps. Returns ERR_NO_SAMPLES if the recording failed, 0 if there was
- * nothing to sample. */
-static int explain_no_samples(struct record *rec)
-{
-    const struct sampler *s = rec->sampler;
-    struct proc_stat st;
-    pid_t pid = target_pid(rec);
-
-    if (s->idle && proc_stat_read(pid, 0, &st) == 0 && st.state == 'T') {
-        error_text_what(rec->text, ERR_NO_SAMPLES, "process %d is stopped (by SIGSTOP or a debugger)", (int)pid);
-        error_text_hint(rec->text, "Resume it with: kill -CONT %d", (int)pid);
-    } else if (sampler_errors(s) > s->idle + s->no_gil + s->unweighted) {
-        error_text_what(rec->text, ERR_NO_SAMPLES, "none of the %llu stacks could be read",
-                        (unsigned long long)sampler_errors(s));
-        error_text_hint(rec->text, "See why with: %s doctor --pid %d", args_name(rec->o), (int)pid);
-        return ERR_NO_SAMPLES;
-    } else if (rec->tree.has_python && rec->loop.is_early && (rec->loop.end != LOOP_GONE || signals_ended_by())) {
-        error_text_what(rec->text, ERR_NO_SAMPLES, "the recording was stopped before the first sample");
-        error_text_hint(rec->text, "Record for longer.");
-    } else if (s->idle > s->unweighted) {
-        error_text_what(rec->text, ERR_NO_SAMPLES, "all %llu stacks were idle: the %s sleeping or waiting",
-                        (unsigned long long)s->idle,
-                        summary_native_percent(rec->o, &rec->cpu) ? "Python threads were" : "process was");
-        error_text_hint(rec->text, "%s to see where it waits, or print its current stacks with: %s dump --pid %d",
-                        rec->o->as_py_spy ? "Add --idle" : "Use --mode wait", args_name(rec->o), (int)pid);
-    } else if (s->no_gil) {
-        error_text_what(rec->text, ERR_NO_SAMPLES, "no thread held the GIL in any of the %llu stacks",
-                        (unsigned long long)s->no_gil);
-        error_text_hint(rec->text, "Remove %s.", rec->o->gil ? "--gil" : "--mode gil");
-    } else if (s->unweighted && s->options.mode == SAMPLER_WAIT) {
-        error_text_what(rec->text, ERR_NO_SAMPLES, "no thread waited during the recording");
-        error_text_hint(rec->text, "Remove --mode wait.");
-    } else if (s->unweighted) {
-        error_text_what(rec->text, ERR_NO_SAMPLES, "every thread was waiting for a core whenever it was sampled");
-        error_text_hint(rec->text, "Record for a longer --duration, or see where they wait with --mode wait.");
-    } else if (!rec->tree.has_python) {
-        return error_text_what(rec->text, ERR_NO_SAMPLES, "neither process %d nor its descendants ran Python",
-                               (int)pid);
-    } else if (rec->launch.pid) {
-        error_text_what(rec->text, ERR_NO_SAMPLES, "the program ended before the first sample, after %.0f ms",
-                        (double)(clock_now_ns() - rec->launched_ns) / (double)NS_PER_MS);
-        error_text_hint(rec->text, "Use a higher --rate, such as --rate 1000.");
-    } else {
-        error_text_what(rec->text, ERR_NO_SAMPLES, "the process exited before the first sample");
-        error_text_hint(rec->text, "Use a higher --rate, or launch the program with: %s record -- PROGRAM",
-                        args_name(rec->o));
-    }
-    return 0;
 }
 
 /* format->look has at most one %s, which stands for the path. */
@@ -474,7 +457,7 @@ static int write_result(struct record *rec)
         profile_add_unattributed(rec->profile, rec->sampler->lost_ns) < 0)
         return ERR_NOMEM;
     if (!rec->profile->samples) {
-        r = explain_no_samples(rec);
+        r = record_explain_empty(rec);
         /* Callers of py-spy expect an error, but only for a flame graph. */
         if (r < 0 && !rec->o->as_py_spy)
             return r;
@@ -483,17 +466,20 @@ static int write_result(struct record *rec)
             snprintf(rec->remark, sizeof(rec->remark), "No stack counts found: %s. %s", rec->text->what,
                      rec->text->hint);
     }
+    if (filtered_update(&rec->filtered, rec->o, rec->profile) < 0)
+        return ERR_NOMEM;
     r = error_text_explain(rec->text, output_file_write(rec->place, fill, rec, &note), &note.facts);
     log_info("output", "%s: %s", output_file_path(rec->place), r < 0 ? err_name(r) : "written");
     if (r < 0)
         return r;
     report_end(rec);
+    filtered_say(&rec->filtered, rec->o, rec->messages);
     record_say(rec, "Wrote %s to '%s'. Samples: %llu Errors: %llu", rec->format->wrote, output_file_path(rec->place),
-               (unsigned long long)rec->profile->samples, (unsigned long long)sampler_errors(rec->sampler));
+               (unsigned long long)rec->filtered.shown->samples, (unsigned long long)sampler_errors(rec->sampler));
     if (!rec->profile->samples) {
         record_say(rec, "No stack counts found: %s", rec->text->what);
         record_say(rec, "%s", rec->text->hint);
-    } else if (rec->format->look && !output_file_is_stdout(rec->place)) {
+    } else if (rec->filtered.shown->samples && rec->format->look && !output_file_is_stdout(rec->place)) {
         say_look(rec);
     }
     return 0;
@@ -519,13 +505,14 @@ static int run(struct record *rec)
     report_start(rec);
     r = attach(rec);
     /* Not for a launched program: it is already running, and this would miss its start. */
-    if (r == 0 && !rec->launch.pid && rec->tree.n && rec->tree.items[0].process)
-        r = process_warm_up(rec->tree.items[0].process);
+    for (size_t i = 0; r == 0 && !rec->launch.pid && i < rec->tree.n; i++)
+        if (rec->tree.items[i].process)
+            r = process_warm_up(rec->tree.items[i].process);
     if (r < 0)
         return r;
     report_ready(rec);
     say_start(rec);
-    if (rec->tree.n)
+    if (rec->tree.n && !rec->several)
         cpu_limit_find(rec->tree.items[0].pid, &rec->cpu_limit);
     rec->progress = progress_new(STDERR_FILENO, rec->o->hide_progress);
     r = loop_run(&rec->loop);
@@ -545,13 +532,19 @@ static int run(struct record *rec)
 int cmd_record(const struct options *o)
 {
     struct err_note note = {0};
-    struct error_text text = {0};
-    struct record rec = {.o = o, .text = &text, .messages = stderr, .launch = {.output = -1, .pidfd = -1}};
+    struct error_text text = {.command = "record"};
+    struct record rec = {.o = o,
+                         .several = args_choose_several(o),
+                         .text = &text,
+                         .messages = stderr,
+                         .launch = {.output = -1, .pidfd = -1}};
     int r = report_contradiction(o, &text), status;
 
     if (r == 0)
         r = error_text_explain(&text, access_check_proc(&note), &note.facts);
-    if (r == 0 && !o->pid && !o->program) {
+    if (r == 0 && o->program)
+        r = record_program_find(&rec);
+    if (r == 0 && !args_choose_process(o) && !o->program) {
         status_error(o->status, ERR_USAGE, NULL, true);
         return report_missing_target(o);
     }
@@ -562,20 +555,25 @@ int cmd_record(const struct options *o)
         rec.has_caller = sudo_caller_find(&rec.caller);
         r = run(&rec);
     }
-    if (o->pid && (r == ERR_NO_PROCESS || (r == ERR_NOT_PYTHON && !report_hint_python_below(&text, o, o->pid))))
+    if (o->pid && !rec.several &&
+        (r == ERR_NO_PROCESS || (r == ERR_NOT_PYTHON && !report_hint_python_below(&text, o, o->pid))))
         report_hint_container_pid(&text, o->pid);
+    if (r == ERR_NO_PROCESS && o->word && access(o->argv[o->word], F_OK) == 0)
+        error_text_hint(&text, "To launch the file of that name, run: spyglass record ./%s", o->argv[o->word]);
     if (r < 0)
         status_error(o->status, r, &text, true);
-    status = record_program_finish(&rec, r < 0 ? error_text_print(stderr, r, &text) : 0);
+    status = record_program_finish(&rec, r < 0 ? error_text_print(stderr, r, &text) : rec.chosen.failed > 0);
     if (r < 0)
         log_error("record", "%s: %s", err_name(r), text.what);
     log_session_counters(rec.sampler, &rec.loop);
     process_tree_free(&rec.tree);
     sampler_free(rec.sampler);
+    filtered_free(&rec.filtered);
     profile_free(rec.profile);
     output_file_close(rec.place);
     signals_forget_program();
     launch_close(&rec.launch);
     sudo_caller_free(&rec.caller);
+    command_line_free(rec.line);
     return status;
 }

@@ -5,10 +5,13 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "cmd/command_line.h"
+#include "cmd/offer.h"
 #include "cmd/signals.h"
 
 #include <libgen.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -20,18 +23,57 @@
 
 /* ---- starting ---- */
 
+int record_program_find(struct record *rec)
+{
+    const struct options *o = rec->o;
+    int r = command_line_of_python(o, &rec->line, rec->text);
+
+    rec->name = o->module ? o->module : o->program[0];
+    if (rec->line) {
+        rec->options = *o;
+        rec->options.program = rec->line;
+        rec->o = &rec->options;
+    } else if (r == 0 && o->word && !o->as_py_spy && !strchr(rec->name, '/') && access(rec->name, F_OK) < 0 &&
+               !command_line_is_program(rec->name)) {
+        r = offer_processes(o, rec->text); /* if there is none, launching it fails with a better message */
+    }
+    return r;
+}
+
 /* The program could not be started. If there is a file of that name, says how to run it. */
 static void hint_file(struct record *rec)
 {
-    const char *name = rec->o->program[0], *dot = strrchr(name, '.');
+    const char *name = rec->name, *dot = strrchr(name, '.');
 
     if (access(name, F_OK) < 0)
         return;
+    if (rec->line) {
+        error_text_hint(rec->text,
+                        "The first line of the script names this interpreter. To use another one: %s record -- "
+                        "python3 %s",
+                        args_name(rec->o), name);
+        return;
+    }
     if (dot && strcmp(dot, ".py") == 0)
         error_text_hint(rec->text, "To run this script with Python: %s record -- python3 %s", args_name(rec->o), name);
     else if (!strchr(name, '/'))
         error_text_hint(rec->text, "A program in the current directory needs ./ in front: %s record -- ./%s",
                         args_name(rec->o), name);
+}
+
+/* Says which Python runs the script. */
+static void tell_command(struct record *rec)
+{
+    char *line = NULL;
+    size_t len = 0;
+    FILE *out = open_memstream(&line, &len);
+
+    if (!out)
+        return;
+    command_line_print(out, rec->o->program);
+    if (fclose(out) == 0)
+        record_say(rec, "Launched: %s", line);
+    free(line);
 }
 
 int record_program_start(struct record *rec)
@@ -54,6 +96,8 @@ int record_program_start(struct record *rec)
     error_text_explain(rec->text, r, &note.facts);
     if (r == ERR_LAUNCH)
         hint_file(rec);
+    else if (r == 0 && rec->line)
+        tell_command(rec);
     return r;
 }
 
@@ -224,15 +268,26 @@ int record_program_ran_python(struct record *rec)
     return rec->launch.ended || is_refused(rec) ? gone_without_python(rec) : 0;
 }
 
-/* SIGTERM first, SIGKILL after KILL_PATIENCE_NS. SIGCONT lets a stopped program handle SIGTERM. */
-static void kill_program(struct record *rec)
+static void give_time_to_exit(struct record *rec)
 {
     uint64_t deadline = clock_now_ns() + KILL_PATIENCE_NS;
 
+    while (!rec->launch.ended && signals_ended_times() < 2 && clock_now_ns() < deadline)
+        wait_a_while(rec);
+}
+
+/* SIGTERM first, SIGKILL after KILL_PATIENCE_NS. SIGCONT lets a stopped program handle SIGTERM. A signal that ended the
+ * recording was forwarded, so it may be about to exit. */
+static void kill_program(struct record *rec)
+{
+    if (signals_ended_by())
+        give_time_to_exit(rec);
+    if (rec->launch.ended)
+        return;
+    rec->killed = true;
     kill(rec->launch.pid, SIGTERM);
     kill(rec->launch.pid, SIGCONT);
-    while (!rec->launch.ended && clock_now_ns() < deadline)
-        wait_a_while(rec);
+    give_time_to_exit(rec);
     if (!rec->launch.ended) {
         kill(rec->launch.pid, SIGKILL);
         while (!rec->launch.ended)
@@ -254,7 +309,13 @@ static void wait_for_program(struct record *rec)
         wait_a_while(rec);
 }
 
-/* The recording is over, but the program may still be running. Only --kill terminates it. */
+/* Callers of py-spy expect that the program ends with the recording, and wait for its pipes to close. */
+static bool ends_with_recording(const struct options *o)
+{
+    return o->kill || (o->as_py_spy && !o->wait);
+}
+
+/* The recording is over, but the program may still be running. */
 static void part_with_program(struct record *rec)
 {
     struct launch *l = &rec->launch;
@@ -264,7 +325,7 @@ static void part_with_program(struct record *rec)
         wait_a_while(rec);
     if (l->ended)
         return;
-    if (rec->o->kill)
+    if (ends_with_recording(rec->o))
         kill_program(rec);
     else if (signals_ended_times() < 2 && (rec->o->wait || signals_ended_by() || launch_needs_us()))
         wait_for_program(rec);
@@ -279,6 +340,7 @@ int record_program_finish(struct record *rec, int status)
     part_with_program(rec);
     if (launch_exit_status(&rec->launch) == 0)
         return status;
-    launch_show_output(&rec->launch, stderr);
+    if (!rec->o->as_py_spy || !rec->killed)
+        launch_show_output(&rec->launch, stderr);
     return rec->o->as_py_spy ? status : launch_exit_status(&rec->launch);
 }

@@ -61,18 +61,19 @@ void report_line(FILE *out, const struct options *o, const char *fmt, va_list ar
 void report_loss(const struct helper_loss *loss, char ret[REPORT_LOSS_ROOM])
 {
     if (loss->kind == HELPER_LOST_FILES)
-        snprintf(
-            ret, REPORT_LOSS_ROOM,
-            "the file system at %s does not answer: names and lines that need %s, or other files there, are left out.",
-            loss->point[0] ? loss->point : "an unknown place", loss->path);
+        snprintf(ret, REPORT_LOSS_ROOM,
+                 "the file system at %s does not answer: names and lines from %s and other files there are missing.",
+                 loss->point[0] ? loss->point : "an unknown place", loss->path);
     else if (loss->kind == HELPER_LOST_PROCESS)
         snprintf(ret, REPORT_LOSS_ROOM,
-                 "the memory of process %d does not answer, probably because of a file system: it is left out.",
+                 "the memory of process %d does not answer, probably because of a hung file system: skipped it.",
                  (int)loss->pid);
+    else if (loss->kind == HELPER_LOST_TIME)
+        snprintf(ret, REPORT_LOSS_ROOM, "not enough time to read %s: names and lines from it are missing.", loss->path);
     else
         snprintf(
             ret, REPORT_LOSS_ROOM,
-            "could not read the symbols of %s, perhaps for lack of memory: some of its names and lines are left out.",
+            "could not read the symbols of %s, perhaps for lack of memory: some of its names and lines are missing.",
             loss->path);
 }
 
@@ -99,12 +100,29 @@ int report_contradiction(const struct options *o, struct error_text *text)
                                       : "Remove --gil: --mode gil measures the time that the GIL is held.");
         return ERR_USAGE;
     }
-    if (!o->nonblocking || !(o->native || o->native_all))
+    if (o->command != ARGS_RECORD || !o->nonblocking || !(o->native || o->native_all))
         return 0;
-    error_text_what(text, ERR_USAGE,
-                    "--native and --nonblocking cannot be combined: reading registers requires stopping the thread");
-    error_text_hint(text, "Remove one of the two flags.");
+    error_text_what(
+        text, ERR_USAGE,
+        "--native and --nonblocking cannot be combined: a recording must stop threads to read their registers");
+    error_text_hint(text, "Remove one of the two flags. dump accepts both.");
     return ERR_USAGE;
+}
+
+const char *report_skip_reason(int error, enum err_reason reason)
+{
+    switch (reason) {
+    case REASON_NOT_INITIALIZED:
+        return "it has loaded Python but has not initialized it";
+    case REASON_PYPY:
+        return "PyPy is not supported";
+    case REASON_FREE_THREADED:
+        return "free-threaded builds are not supported";
+    case REASON_ZOMBIE:
+        return "zombie";
+    default:
+        return error == ERR_PERMISSION ? "permission denied" : err_name(error);
+    }
 }
 
 struct error_text report_pause_refusal(pid_t pid)
@@ -159,11 +177,11 @@ int report_missing_target(const struct options *o)
     struct error_text text = {0};
     struct list_counts counts;
 
-    error_text_what(&text, ERR_USAGE, "%s",
-                    o->command == ARGS_DUMP ? "no process given; use --pid PID, or --core FILE for a core file"
-                                            : "no process given; use --pid PID, or put a program to launch after --");
+    error_text_what(&text, ERR_USAGE, "no process given; use %sPID, or %s", o->as_py_spy ? "--pid " : "",
+                    o->command == ARGS_DUMP ? "--core FILE for a core file" : "put a program to launch after --");
     error_text_hint(&text, "To list the Python processes, run: %s list", args_name(o));
-    if (isatty(STDERR_FILENO) && list_write(false, stderr, &counts) == 0 && counts.shown)
-        error_text_hint(&text, "Choose one of the processes above: %s %s --pid PID", args_name(o), command);
+    if (isatty(STDERR_FILENO) && list_write(false, SIZE_MAX, stderr, &counts) == 0 && counts.shown)
+        error_text_hint(&text, "Choose one of the processes above: %s %s %sPID", args_name(o), command,
+                        o->as_py_spy ? "--pid " : "");
     return error_text_print(stderr, ERR_USAGE, &text);
 }

@@ -23,6 +23,9 @@ int report_contradiction(const struct options *o, struct error_text *text);
 /* Reports that no target was given; on a terminal, also lists the Python processes. Returns the exit status. */
 int report_missing_target(const struct options *o);
 
+/* Why a process is left out, in a few words: "not Python". */
+const char *report_skip_reason(int error, enum err_reason reason);
+
 /* `what` is why spyglass can read the process but not pause it, as part of a sentence: "process 4242 is tracing it". */
 struct error_text report_pause_refusal(pid_t pid);
 

@@ -27,19 +27,19 @@ size_t size_limit_of(const struct options *o)
     for (size_t i = 0; i < sizeof(endings) / sizeof(endings[0]); i++) {
         size_t n = strlen(endings[i]);
 
-        if (o->as_py_spy && len >= n && strcmp(o->output + len - n, endings[i]) == 0)
+        if (len >= n && strcmp(o->output + len - n, endings[i]) == 0)
             return LIMIT_RAY;
     }
     return 0;
 }
 
 /* The limit applies if Ray's dashboard agent is one of our ancestors, perhaps with sudo in between. */
-size_t size_limit_of_dump(const struct options *o)
+size_t size_limit_of_dump(void)
 {
     pid_t pid = getppid();
     bool ray = false;
 
-    for (int i = 0; o->as_py_spy && i < LIMIT_ANCESTORS && pid > 1 && !ray; i++) {
+    for (int i = 0; i < LIMIT_ANCESTORS && pid > 1 && !ray; i++) {
         struct proc_stat st;
         char *command = NULL;
 
@@ -88,8 +88,12 @@ int size_limit_write(const struct format *format, struct profile *p, const struc
     for (int i = 0; r == 0 && len > limit && i < LIMIT_ROUNDS; i++) {
         free(text);
         text = NULL;
-        shown.remark = "reduced to stay below 4 MiB: rare calls are folded into their callers";
-        r = profile_shrink(p);
+        if (shown.each_sample) { /* equal samples in a row can share an entry: that loses nothing */
+            shown.each_sample = false;
+        } else {
+            shown.remark = "reduced to stay below 4 MiB: rare calls are folded into their callers";
+            r = profile_shrink(p);
+        }
         if (r == 0)
             r = write_text(format, p, &shown, &text, &len);
     }

@@ -10,7 +10,7 @@
 /* The maximum size of an output file of record, in bytes; 0: no limit. */
 size_t size_limit_of(const struct options *o);
 /* The maximum size of the text of dump, in bytes; 0: no limit. */
-size_t size_limit_of_dump(const struct options *o);
+size_t size_limit_of_dump(void);
 
 /* Like format->write. If the output exceeds `limit`, shrinks the profile until it fits and adds a remark. */
 int size_limit_write(const struct format *format, struct profile *p, const struct out_options *options, size_t limit,

@@ -31,6 +31,7 @@ struct status {
     bool owned; /* `fd` is ours to close */
     enum status_kind kind;
     bool broken; /* a write failed: the reader has gone */
+    bool ended;  /* the last event was sent */
     uint64_t samples_ns;
     size_t n_rest; /* bytes of a line that was written in part: the next write completes it */
     char rest[PIPE_BUF];
@@ -299,6 +300,8 @@ void status_finished(struct status *s, const struct status_end *end, const struc
     struct field fields[12];
     size_t n = 0;
 
+    if (s)
+        s->ended = true;
     if (end->reason)
         fields[n++] = TEXT("reason", end->reason);
     if (end->signal)
@@ -324,7 +327,7 @@ void status_finished(struct status *s, const struct status_end *end, const struc
 }
 
 /* Uses the text of error_text_print: its first line is the message, the rest is the advice. */
-void status_error(struct status *s, int code, const struct error_text *text, bool fatal)
+static void send_error(struct status *s, pid_t pid, int code, const struct error_text *text, bool fatal)
 {
     char *message = NULL, *advice;
     size_t len = 0;
@@ -340,10 +343,27 @@ void status_error(struct status *s, int code, const struct error_text *text, boo
         if (advice)
             *advice++ = '\0';
         const struct field fields[] = {TEXT("code", status_code(code)), TEXT("message", message),
-                                       TEXT("advice", advice), BOOL("fatal", fatal)};
-        send_event(s, "error", fields, COUNT(fields));
+                                       TEXT("advice", advice), BOOL("fatal", fatal), NUMBER("pid", pid)};
+        send_event(s, "error", fields, COUNT(fields) - !pid);
     }
     free(message);
+}
+
+void status_error(struct status *s, int code, const struct error_text *text, bool fatal)
+{
+    send_error(s, 0, code, text, fatal);
+    if (s && fatal)
+        s->ended = true;
+}
+
+bool status_has_ended(const struct status *s)
+{
+    return s && s->ended;
+}
+
+void status_left_out(struct status *s, pid_t pid, int code, const struct error_text *text)
+{
+    send_error(s, pid, code, text, false);
 }
 
 const char *status_code(int code)
@@ -371,9 +391,11 @@ const char *status_code(int code)
         NAME(ERR_LAUNCH) = "launch",
         NAME(ERR_CORE) = "core",
         NAME(ERR_NO_SAMPLES) = "no_samples",
+        NAME(ERR_ALL_FILTERED) = "all_filtered",
         NAME(ERR_PROFILE) = "profile",
         NAME(ERR_UNSUPPORTED) = "unsupported",
         NAME(ERR_INTERRUPTED) = "interrupted",
+        NAME(ERR_NO_MATCH) = "no_match",
         NAME(ERR_INTERNAL) = "internal",
 #undef NAME
     };

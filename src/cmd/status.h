@@ -60,6 +60,10 @@ void status_finished(struct status *s, const struct status_end *end, const struc
                      const char *output);
 /* `fatal`: the command fails with it. */
 void status_error(struct status *s, int code, const struct error_text *text, bool fatal);
+/* True after status_finished, or a fatal error. */
+bool status_has_ended(const struct status *s);
+/* A process that was given is left out; the command goes on. */
+void status_left_out(struct status *s, pid_t pid, int code, const struct error_text *text);
 
 /* The name of an error code in an error event: "no_process". Never changes once released. */
 const char *status_code(int code);

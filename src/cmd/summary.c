@@ -165,8 +165,8 @@ void summary_write(const struct account *a)
         say(a, "Could not sample %g times per second: the program would have lost more than %u%% of its speed.",
             a->o->rate, loop_most_loss_percent(l->interval_ns));
     else if (l->missed && held < a->o->rate * BEHIND_SHARE)
-        say(a, "Could not sample %g times per second: dropped %llu late samples. Try a lower --rate.", a->o->rate,
-            (unsigned long long)l->missed);
+        say(a, "Could not sample %g times per second: dropped %llu late sample%s. Try a lower --rate.", a->o->rate,
+            (unsigned long long)l->missed, l->missed == 1 ? "" : "s");
     if (l->late > l->ticks / LATE_SHARE && a->sampler->pauser.affinity.realtime_refused)
         say(a,
             "%llu samples were late: the kernel did not preempt other threads, so threads that sleep often are "
@@ -183,7 +183,7 @@ void summary_write(const struct account *a)
         say(a, "%llu stack(s) changed while being read: their innermost frames are shown as [unverified].",
             (unsigned long long)a->sampler->unsure);
     if (a->profile->pruned)
-        say(a, "The profile exceeded its memory limit: folded %llu of the rarest calls into their callers (pruned).",
+        say(a, "The profile exceeded its memory limit: merged %llu rare calls into their callers (pruned).",
             (unsigned long long)a->profile->pruned);
     say_folded(a);
     if (a->profile->coarsened)

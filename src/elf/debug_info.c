@@ -1,7 +1,7 @@
 /*
- * Looks up functions, inlined functions and lines in DWARF. Indexes the units of a file at once, and the functions of a
- * unit at the first lookup in it. libdw validates what it reads; a step budget ends loops that damaged data would make
- * endless.
+ * Looks up functions, inlined functions and lines in DWARF. Indexes the units of a file at once, and the functions and
+ * lines of a unit at the first lookup in it. libdw validates what it reads; a step budget ends loops that damaged data
+ * would make endless.
  */
 #include "elf/debug_info.h"
 
@@ -9,6 +9,7 @@
 #include "base/grow.h"
 #include "base/intern.h"
 #include "elf/die_name.h"
+#include "elf/line_table.h"
 #include "elf/range_list.h"
 
 #include <dwarf.h>
@@ -17,39 +18,44 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define BYTES_MAX    ((uint64_t)512 << 20) /* of debug sections, which libdw reads into memory */
-#define LINES_MAX    ((uint32_t)8 << 20)   /* bytes of one line program; each may take 80 bytes in memory */
-#define STEPS_BUDGET ((size_t)20000000)    /* DIEs and ranges visited in one file, over all lookups */
-#define UNITS_MAX    ((size_t)1 << 20)
-#define DEPTH_MAX    64
-#define PATH_ROOM    4096
-#define RANGES_MAX   100000 /* of one DIE */
+#define BYTES_MAX     ((uint64_t)512 << 20) /* of debug sections, which libdw reads into memory */
+#define LINES_MAX     ((size_t)8 << 20)     /* bytes of one line program; each may take 16 bytes in memory */
+#define LINES_BUDGET  ((size_t)1 << 29)     /* bytes of line programs read in one file, over all lookups */
+#define STEPS_BUDGET  ((size_t)20000000)    /* DIEs and ranges visited in one file, over all lookups */
+#define UNITS_MAX     ((size_t)1 << 20)
+#define UNITS_AT_ONCE 32 /* units that are indexed before their pages are dropped; each takes up to 64 KiB */
+#define DEPTH_MAX     64
+#define PATH_ROOM     4096
+#define RANGES_MAX    100000 /* of one DIE */
 
 struct unit {
     Dwarf_Off die;
     struct range_list functions; /* address -> offset of the function's DIE */
-    bool indexed, lines_ok;
+    struct line_table lines;
+    bool indexed;
 };
 
 struct debug_info {
     const struct elf_module *module;
     struct elf_module alt;
     Dwarf *dwarf, *alt_dwarf;
-    Elf_Scn *line_section;
+    struct line_sections line_sections;
     struct unit *units;
     size_t n_units, cap_units;
     struct range_list unit_ranges; /* address -> index of the unit */
     struct die_names *names;
     struct intern *files;
-    size_t steps;
+    size_t steps, line_bytes;
 };
 
 struct debug_info *debug_info_free(struct debug_info *d)
 {
     if (!d)
         return NULL;
-    for (size_t i = 0; i < d->n_units; i++)
+    for (size_t i = 0; i < d->n_units; i++) {
         range_list_clear(&d->units[i].functions);
+        line_table_clear(&d->units[i].lines);
+    }
     free(d->units);
     range_list_clear(&d->unit_ranges);
     die_names_free(d->names);
@@ -68,11 +74,19 @@ static bool take_step(struct debug_info *d)
     return d->steps < STEPS_BUDGET && ++d->steps;
 }
 
+/* A file is mapped. Without this, reading the headers of all units would bring all of them into memory, because the
+ * kernel maps 16 pages at each page fault. */
+static void drop_pages(const struct debug_info *d)
+{
+    elf_module_drop_pages(d->module);
+    elf_module_drop_pages(&d->alt);
+}
+
 /*
  * The number of bytes that libdw will hold in memory, after decompression; UINT64_MAX if unknown or too many. Call it
  * before libdw opens the file, because libdw changes the headers of sections that it decompresses.
  */
-static uint64_t debug_section_bytes(const struct elf_module *m, Elf_Scn **ret_lines)
+static uint64_t debug_section_bytes(const struct elf_module *m)
 {
     uint64_t sum = 0;
     size_t n;
@@ -85,8 +99,6 @@ static uint64_t debug_section_bytes(const struct elf_module *m, Elf_Scn **ret_li
 
         if (!elf_module_section_nth(m, i, &s) || s.sh_type == SHT_NOBITS)
             continue;
-        if (strcmp(elf_module_section_name(m, &s), ".debug_line") == 0)
-            *ret_lines = elf_getscn(m->elf, i);
         if (!strstr(elf_module_section_name(m, &s), "debug_"))
             continue;
         if (s.sh_flags & SHF_COMPRESSED)
@@ -155,7 +167,10 @@ static void index_units(struct debug_info *d)
             add_ranges(d, &die, &d->unit_ranges, d->n_units++);
         }
         at = next;
+        if (d->n_units % UNITS_AT_ONCE == 0)
+            drop_pages(d);
     }
+    drop_pages(d);
     range_list_sort(&d->unit_ranges);
 }
 
@@ -167,10 +182,9 @@ static bool open_dwarf(struct debug_info *d)
 {
     bool has_link;
     GElf_Shdr section;
-    Elf_Scn *unused;
 
     has_link = elf_module_section(d->module, ".gnu_debugaltlink", &section);
-    if (has_link && (!d->alt.elf || debug_section_bytes(&d->alt, &unused) > BYTES_MAX))
+    if (has_link && (!d->alt.elf || debug_section_bytes(&d->alt) > BYTES_MAX))
         return false;
     d->dwarf = dwarf_begin_elf(d->module->elf, DWARF_C_READ, NULL);
     if (!d->dwarf || !has_link)
@@ -182,7 +196,26 @@ static bool open_dwarf(struct debug_info *d)
     return true;
 }
 
-struct debug_info *debug_info_new(const struct elf_module *m, struct elf_module *alt)
+/* Call it after libdw has decompressed the section. Its size is then not the one in the file. */
+static struct line_section find_line_section(const struct elf_module *m, const char *name)
+{
+    size_t n;
+
+    if (elf_getshdrnum(m->elf, &n) < 0)
+        return (struct line_section){NULL, 0};
+    for (size_t i = 1; i < n; i++) {
+        Elf_Scn *scn = elf_getscn(m->elf, i);
+        Elf_Data *data;
+        GElf_Shdr s;
+
+        if (scn && gelf_getshdr(scn, &s) && strcmp(elf_module_section_name(m, &s), name) == 0 &&
+            s.sh_type != SHT_NOBITS && !(s.sh_flags & SHF_COMPRESSED) && (data = elf_rawdata(scn, NULL)) && data->d_buf)
+            return (struct line_section){data->d_buf, data->d_size};
+    }
+    return (struct line_section){NULL, 0};
+}
+
+struct debug_info *debug_info_new(struct elf_module *m, struct elf_module *alt)
 {
     struct debug_info *d = calloc(1, sizeof(*d));
     GElf_Shdr section;
@@ -196,12 +229,17 @@ struct debug_info *debug_info_new(const struct elf_module *m, struct elf_module 
     d->alt = alt ? *alt : (struct elf_module){.fd = -1};
     d->names = die_names_new();
     d->files = intern_new();
+    elf_module_map(m);
+    elf_module_map(&d->alt);
     hide_unused_sections(m);
     if (alt)
         hide_unused_sections(&d->alt);
     if (!d->names || !d->files || !elf_module_section(m, ".debug_info", &section) || section.sh_type == SHT_NOBITS ||
-        debug_section_bytes(m, &d->line_section) > BYTES_MAX || !open_dwarf(d))
+        debug_section_bytes(m) > BYTES_MAX || !open_dwarf(d))
         return debug_info_free(d);
+    d->line_sections.line = find_line_section(m, ".debug_line");
+    d->line_sections.line_str = find_line_section(m, ".debug_line_str");
+    d->line_sections.str = find_line_section(m, ".debug_str");
     index_units(d);
     return d;
 }
@@ -239,19 +277,27 @@ static void index_functions(struct debug_info *d, struct unit *unit, Dwarf_Die *
     range_list_sort(&unit->functions);
 }
 
-/* True if the unit's line program is not too large: libdw decodes all of it at once. */
-static bool line_program_fits(const struct debug_info *d, Dwarf_Die *unit_die)
+static const char *comp_dir_of(Dwarf_Die *unit_die)
 {
-    Elf_Data *lines = d->line_section ? elf_getdata(d->line_section, NULL) : NULL; /* libdw has already read it */
+    Dwarf_Attribute attr;
+
+    return dwarf_attr(unit_die, DW_AT_comp_dir, &attr) ? dwarf_formstring(&attr) : NULL;
+}
+
+/* Leaves the table empty if the unit's line program is too large. */
+static void read_lines(struct debug_info *d, Dwarf_Die *unit_die, struct line_table *ret)
+{
     Dwarf_Attribute attr;
     Dwarf_Word at;
-    uint32_t len;
+    size_t len;
 
-    if (!lines || !lines->d_buf || lines->d_size < sizeof(len) || !dwarf_attr(unit_die, DW_AT_stmt_list, &attr) ||
-        dwarf_formudata(&attr, &at) < 0 || at > lines->d_size - sizeof(len))
-        return false;
-    memcpy(&len, (const char *)lines->d_buf + at, sizeof(len));
-    return len <= LINES_MAX;
+    if (!dwarf_attr(unit_die, DW_AT_stmt_list, &attr) || dwarf_formudata(&attr, &at) < 0)
+        return;
+    len = line_table_bytes(&d->line_sections, at);
+    if (len > LINES_MAX || len > LINES_BUDGET - d->line_bytes)
+        return;
+    d->line_bytes += len;
+    line_table_read(ret, &d->line_sections, at, comp_dir_of(unit_die), d->files);
 }
 
 static struct unit *find_unit(struct debug_info *d, uint64_t vaddr, Dwarf_Die *ret_die)
@@ -266,8 +312,9 @@ static struct unit *find_unit(struct debug_info *d, uint64_t vaddr, Dwarf_Die *r
         return NULL;
     if (!unit->indexed) {
         unit->indexed = true;
-        unit->lines_ok = line_program_fits(d, ret_die);
         index_functions(d, unit, ret_die);
+        read_lines(d, ret_die, &unit->lines);
+        drop_pages(d);
     }
     return unit;
 }
@@ -335,8 +382,7 @@ static size_t find_inline_chain(struct debug_info *d, const struct unit *unit, u
  * stays relative. */
 static const char *absolute_path(struct debug_info *d, Dwarf_Die *unit_die, const char *file)
 {
-    Dwarf_Attribute attr;
-    const char *dir = dwarf_attr(unit_die, DW_AT_comp_dir, &attr) ? dwarf_formstring(&attr) : NULL;
+    const char *dir = comp_dir_of(unit_die);
     char path[PATH_ROOM];
 
     if (file[0] == '/' || !dir || dir[0] != '/')
@@ -350,7 +396,7 @@ static const char *absolute_path(struct debug_info *d, Dwarf_Die *unit_die, cons
 
 static void set_source(struct debug_info *d, Dwarf_Die *unit_die, const char *file, int line, struct debug_frame *f)
 {
-    if (!file || !file[0] || strcmp(file, "???") == 0)
+    if (!file || !file[0])
         return;
     f->file = absolute_path(d, unit_die, file);
     f->line = f->file && line > 0 ? line : 0;
@@ -359,13 +405,11 @@ static void set_source(struct debug_info *d, Dwarf_Die *unit_die, const char *fi
 static void set_line(struct debug_info *d, const struct unit *unit, Dwarf_Die *unit_die, uint64_t vaddr,
                      struct debug_frame *f)
 {
-    Dwarf_Line *line = unit->lines_ok ? dwarf_getsrc_die(unit_die, vaddr) : NULL;
-    int number = 0;
+    uint64_t file;
+    int line;
 
-    if (!line)
-        return;
-    dwarf_lineno(line, &number);
-    set_source(d, unit_die, dwarf_linesrc(line, NULL, NULL), number, f);
+    if (line_table_find(&unit->lines, vaddr, &file, &line))
+        set_source(d, unit_die, line_table_file(&unit->lines, file), line, f);
 }
 
 /* Sets the position of a caller to where the inlined function is called. */
@@ -374,15 +418,12 @@ static void set_call_site(struct debug_info *d, const struct unit *unit, Dwarf_D
 {
     Dwarf_Word file = 0, line = 0;
     Dwarf_Attribute attr;
-    Dwarf_Files *files;
-    size_t n;
 
-    if (!unit->lines_ok || !dwarf_attr(inlined, DW_AT_call_file, &attr) || dwarf_formudata(&attr, &file) < 0 ||
-        dwarf_getsrcfiles(unit_die, &files, &n) < 0 || file >= n)
+    if (!dwarf_attr(inlined, DW_AT_call_file, &attr) || dwarf_formudata(&attr, &file) < 0)
         return;
     if (dwarf_attr(inlined, DW_AT_call_line, &attr))
         dwarf_formudata(&attr, &line);
-    set_source(d, unit_die, dwarf_filesrc(files, file, NULL, NULL), line < INT32_MAX ? (int)line : 0, f);
+    set_source(d, unit_die, line_table_file(&unit->lines, file), line < INT32_MAX ? (int)line : 0, f);
 }
 
 size_t debug_info_find(struct debug_info *d, uint64_t vaddr, struct debug_frame *ret, size_t max)

@@ -20,7 +20,7 @@ struct debug_frame {
  * Returns NULL if the file has no debug info or too much of it. Takes ownership of `alt`, the file with the debug info
  * that dwz moved out of `m`; NULL if there is none. `m` must outlive the result.
  */
-struct debug_info *debug_info_new(const struct elf_module *m, struct elf_module *alt);
+struct debug_info *debug_info_new(struct elf_module *m, struct elf_module *alt);
 struct debug_info *debug_info_free(struct debug_info *d);
 
 /* Returns the number of frames, or 0 if nothing is known. If there are more than `max`, leaves out the innermost.

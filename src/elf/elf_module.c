@@ -9,6 +9,7 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -56,13 +57,49 @@ int elf_module_open_image(void *image, size_t size, struct elf_module *ret)
     return finish_open(&m, ret);
 }
 
+/* Private and writable: libelf changes the headers of the sections that it decompresses. */
+void elf_module_map(struct elf_module *m)
+{
+    struct elf_module map = {.fd = -1, .size = m->size, .mapped = true};
+    void *bytes = m->image ? MAP_FAILED : mmap(NULL, m->size, PROT_READ | PROT_WRITE, MAP_PRIVATE, m->fd, 0);
+
+    if (bytes == MAP_FAILED)
+        return;
+    map.image = bytes;
+    map.elf = elf_memory(bytes, m->size);
+    if (finish_open(&map, &map) < 0)
+        return;
+    elf_module_close(m);
+    *m = map;
+}
+
+/* Keeps the section headers, which libelf changes in place. */
+void elf_module_drop_pages(const struct elf_module *m)
+{
+    uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), start, end;
+    GElf_Ehdr header;
+    size_t n;
+
+    if (!m->mapped || !gelf_getehdr(m->elf, &header) || elf_getshdrnum(m->elf, &n) < 0 || header.e_shoff > m->size ||
+        n > m->size / sizeof(Elf64_Shdr))
+        return;
+    start = header.e_shoff & ~(page - 1);
+    end = (header.e_shoff + n * sizeof(Elf64_Shdr) + page - 1) & ~(page - 1);
+    madvise(m->image, start, MADV_DONTNEED);
+    if (end < m->size)
+        madvise(m->image + end, m->size - end, MADV_DONTNEED);
+}
+
 void elf_module_close(struct elf_module *m)
 {
     if (m->elf)
         elf_end(m->elf);
     if (m->fd >= 0)
         close(m->fd);
-    free(m->image);
+    if (m->mapped)
+        munmap(m->image, m->size);
+    else
+        free(m->image);
     *m = (struct elf_module){.fd = -1};
 }
 

@@ -1,6 +1,7 @@
 /*
  * An ELF file opened with libelf: sections, strings, build ID. 64-bit little-endian only. Everything is read with
- * pread, not mapped: if the file is truncated meanwhile, reads fail instead of raising SIGBUS.
+ * pread, not mapped: if the file is truncated meanwhile, reads fail instead of raising SIGBUS. The exception is a file
+ * with debug info, see elf_module_map.
  */
 #ifndef ELF_ELF_MODULE_H
 #define ELF_ELF_MODULE_H
@@ -17,6 +18,7 @@
 struct elf_module {
     int fd;               /* -1 if backed by memory */
     unsigned char *image; /* NULL if backed by a file */
+    bool mapped;          /* `image` is a mapping of the file */
     uint64_t size;
     Elf *elf;
 };
@@ -27,6 +29,16 @@ int elf_module_open(int fd, struct elf_module *ret);
 /* Takes ownership of the malloc'ed `image`, also on failure; libelf writes to it when it decompresses sections. Returns
  * 0 or ERR_READ. */
 int elf_module_open_image(void *image, size_t size, struct elf_module *ret);
+
+/*
+ * Maps the file, so that libelf does not copy whole sections of which we need a part. From then on, reading a truncated
+ * file raises SIGBUS: call it in the helper process. Invalidates what libelf returned for this file. If the file cannot
+ * be mapped, or is backed by memory, nothing changes.
+ */
+void elf_module_map(struct elf_module *m);
+
+/* Frees the memory that a mapping takes so far. Pointers into it stay valid: the kernel reads the page again. */
+void elf_module_drop_pages(const struct elf_module *m);
 
 void elf_module_close(struct elf_module *m);
 

@@ -146,7 +146,7 @@ static void load_symbols(struct symbols *s)
 
 static void load_debug_info(struct symbols *s)
 {
-    const struct elf_module *info = s->debug.elf ? &s->debug : &s->main;
+    struct elf_module *info = s->debug.elf ? &s->debug : &s->main;
     const char *path = s->debug.elf ? s->debug_path : s->path;
     struct elf_module alt;
 

@@ -1,11 +1,11 @@
 /*
  * The output of `dump`, as text and as JSON, compatible with py-spy's. Traces are grouped by process, with the main
- * thread first. The first process is the one that the user named; the others are its descendants.
+ * thread first; then come the tasks of its event loops. The first process is the one that the user named; the others are its descendants.
  */
 #ifndef OUT_DUMP_H
 #define OUT_DUMP_H
 
-#include "sample/trace.h"
+#include "sample/task_set.h"
 
 #include <stdio.h>
 
@@ -13,6 +13,7 @@
 struct dump_options {
     bool full_filenames;
     bool as_py_spy;    /* a thread that waits for the GIL is "idle", since callers parse the status */
+    bool color;        /* for a terminal */
     size_t max_frames; /* frames shown of each thread, half innermost and half outermost; 0 means all */
 };
 
@@ -20,7 +21,13 @@ struct dump_options {
 void dump_text(const struct proc_info *process, const struct trace *traces, size_t n_traces,
                const struct dump_options *options, bool first, FILE *out);
 
-/* Prints the traces of all processes as one JSON array. Frames have both the full and the short file name. */
-void dump_json(const struct trace *traces, size_t n_traces, FILE *out);
+/* Prints the tasks of the process that was printed last. 0 or ERR_NOMEM. */
+int dump_text_tasks(const struct task_set *set, const struct dump_options *options, FILE *out);
+
+/* Prints the traces of all processes as one JSON array. Frames have both the full and the short file name. A thread that runs an event
+ * loop has its tasks, from the set of its process; there may be no sets. `several`: also describe processes without a parent,
+ * since the reader did not name a single one. */
+void dump_json(const struct trace *traces, size_t n_traces, const struct task_set *sets, size_t n_sets, bool several,
+               FILE *out);
 
 #endif

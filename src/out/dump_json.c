@@ -1,7 +1,7 @@
 /*
  * Prints traces as JSON for `dump --json`: one array with an object per thread, indented by two spaces.
  */
-#include "out/dump.h"
+#include "out/dump_private.h"
 #include "out/json.h"
 
 #include <inttypes.h>
@@ -29,7 +29,18 @@ static void dump_json_locals(const struct frame *frame, FILE *out)
     fputs(frame->n_locals > 0 ? "\n        ]" : "]", out);
 }
 
-static void dump_json_frame(const struct frame *frame, FILE *out)
+static void dump_json_source(const struct frame_source *source, FILE *out)
+{
+    fputs(",\n        \"source\": ", out);
+    json_string(out, source->text);
+    if (source->end_line > 0)
+        fprintf(out, ",\n        \"end_line\": %d,\n        \"column\": %d,\n        \"end_column\": %d",
+                source->end_line, source->column, source->end_column);
+    else
+        fputs(",\n        \"end_line\": null,\n        \"column\": null,\n        \"end_column\": null", out);
+}
+
+void dump_json_frame(const struct frame *frame, FILE *out)
 {
     fputs("      {\n        \"name\": ", out);
     json_string(out, frame->func->name);
@@ -42,10 +53,13 @@ static void dump_json_frame(const struct frame *frame, FILE *out)
     fprintf(out, ",\n        \"line\": %d,\n        \"locals\": ", frame->line > 0 ? frame->line : 0);
     dump_json_locals(frame, out);
     fprintf(out, ",\n        \"is_entry\": %s,\n", frame->is_entry ? "true" : "false");
-    fprintf(out, "        \"is_shim_entry\": %s\n      }", frame->is_shim_entry ? "true" : "false");
+    fprintf(out, "        \"is_shim_entry\": %s", frame->is_shim_entry ? "true" : "false");
+    if (frame->source)
+        dump_json_source(frame->source, out);
+    fputs("\n      }", out);
 }
 
-/* Prints a child process with its ancestors nested in it. Prints null for the process that the user named. */
+/* Prints a process with its ancestors nested in it. Prints null for NULL. */
 static void dump_json_process(const struct proc_info *process, FILE *out)
 {
     int depth = 0, indent = 6;
@@ -100,7 +114,7 @@ static void dump_json_container(const struct proc_info *process, FILE *out)
     fputs("\n    }", out);
 }
 
-static void dump_json_thread(const struct trace *trace, FILE *out)
+static void dump_json_thread(const struct trace *trace, const struct task_set *set, bool first, bool several, FILE *out)
 {
     const struct proc_info *process = trace->process;
 
@@ -117,6 +131,10 @@ static void dump_json_thread(const struct trace *trace, FILE *out)
             trace->waits_for_gil ? "waiting for the GIL"
             : trace->active      ? "active"
                                  : "idle");
+    if (trace->wait) {
+        fputs(",\n    \"waits_for\": ", out);
+        dump_json_wait(trace->wait, out);
+    }
     if (process->core)
         dump_json_signal(trace, out);
     if (process->inner_pid || process->container)
@@ -126,17 +144,35 @@ static void dump_json_thread(const struct trace *trace, FILE *out)
         fputs(i > 0 ? ",\n" : "\n", out);
         dump_json_frame(&trace->frames[i], out);
     }
-    fputs(trace->n_frames > 0 ? "\n    ],\n    \"process_info\": " : "],\n    \"process_info\": ", out);
-    dump_json_process(process->parent_info != NULL ? process : NULL, out);
+    fputs(trace->n_frames > 0 ? "\n    ]" : "]", out);
+    if (set)
+        dump_json_tasks(set, trace, first, out);
+    fputs(",\n    \"process_info\": ", out);
+    dump_json_process(several || process->parent_info != NULL ? process : NULL, out);
     fputs("\n  }", out);
 }
 
-void dump_json(const struct trace *traces, size_t n_traces, FILE *out)
+static const struct task_set *find_set(const struct task_set *sets, size_t n, const struct proc_info *process)
 {
+    for (size_t i = 0; i < n; i++)
+        if (sets[i].process == process)
+            return &sets[i];
+    return NULL;
+}
+
+void dump_json(const struct trace *traces, size_t n_traces, const struct task_set *sets, size_t n_sets, bool several,
+               FILE *out)
+{
+    const struct task_set *set = NULL;
+
     putc('[', out);
     for (size_t i = 0; i < n_traces; i++) {
+        bool first = !i || traces[i].process != traces[i - 1].process;
+
+        if (first)
+            set = find_set(sets, n_sets, traces[i].process);
         fputs(i > 0 ? ",\n" : "\n", out);
-        dump_json_thread(&traces[i], out);
+        dump_json_thread(&traces[i], set, first, several, out);
     }
     fputs(n_traces > 0 ? "\n]\n" : "]\n", out);
 }

@@ -3,6 +3,7 @@
  */
 #include "base/text.h"
 #include "out/dump.h"
+#include "out/dump_private.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -52,11 +53,14 @@ static void dump_text_header(const struct proc_info *process, FILE *out)
 
     fprintf(out, "Process %d: ", (int)process->pid);
     text_print_safe(out, process->command ? process->command : "");
-    fprintf(out, "\nPython v%d.%d.%d", process->major, process->minor, process->patch);
-    text_print_safe(out, process->version_suffix ? process->version_suffix : "");
-    fputs(" (", out);
-    text_print_safe(out, process->executable ? process->executable : "?");
-    fputs(")\n", out);
+    putc('\n', out);
+    if (process->major) { /* 0: there was no time to find out */
+        fprintf(out, "Python v%d.%d.%d", process->major, process->minor, process->patch);
+        text_print_safe(out, process->version_suffix ? process->version_suffix : "");
+        fputs(" (", out);
+        text_print_safe(out, process->executable ? process->executable : "?");
+        fputs(")\n", out);
+    }
     if (parent != NULL) {
         fprintf(out, "Parent Process %d: ", (int)parent->pid);
         text_print_safe(out, parent->command ? parent->command : "");
@@ -69,7 +73,7 @@ static void dump_text_header(const struct proc_info *process, FILE *out)
 }
 
 /* Prints the arguments or the other local variables of a frame, under a heading if there are any. */
-static void dump_text_locals(const struct frame *frame, bool args, FILE *out)
+static void dump_text_locals(const struct frame *frame, bool args, unsigned indent, FILE *out)
 {
     bool first = true;
 
@@ -79,9 +83,9 @@ static void dump_text_locals(const struct frame *frame, bool args, FILE *out)
         if (local->is_arg != args)
             continue;
         if (first)
-            fprintf(out, "        %s:\n", args ? "Arguments" : "Locals");
+            fprintf(out, "%*s%s:\n", (int)indent, "", args ? "Arguments" : "Locals");
         first = false;
-        fputs("            ", out);
+        fprintf(out, "%*s", (int)indent + 4, "");
         text_print_safe(out, local->name);
         fputs(": ", out);
         text_print_safe(out, local->value);
@@ -89,36 +93,69 @@ static void dump_text_locals(const struct frame *frame, bool args, FILE *out)
     }
 }
 
-static void dump_text_frame(const struct frame *frame, const struct dump_options *options, FILE *out)
+static const char *const styles[] = {
+    [STYLE_NONE] = "0",     [STYLE_FUNCTION] = "1", [STYLE_PLACE] = "36",
+    [STYLE_IDLE] = "2",     [STYLE_ACTIVE] = "32",  [STYLE_HAS_GIL] = "1;32",
+    [STYLE_WAITING] = "33", [STYLE_CODE] = "1",     [STYLE_CARETS] = "1;31",
+};
+
+void dump_style(const struct dump_options *options, enum dump_style style, FILE *out)
 {
-    fputs("    ", out);
+    if (options->color)
+        fprintf(out, "\x1b[%sm", styles[style]);
+}
+
+void dump_text_frame(const struct frame *frame, const struct dump_options *options, unsigned indent, FILE *out)
+{
+    fprintf(out, "%*s", (int)indent, "");
+    dump_style(options, STYLE_FUNCTION, out);
     text_print_safe(out, frame->func->name);
+    dump_style(options, STYLE_NONE, out);
     fputs(" (", out);
+    dump_style(options, STYLE_PLACE, out);
     text_print_safe(out, options->full_filenames ? frame->func->filename : frame->func->short_filename);
     if (frame->line > 0)
         fprintf(out, ":%d", frame->line);
+    dump_style(options, STYLE_NONE, out);
     fputs(")\n", out);
-    dump_text_locals(frame, true, out);
-    dump_text_locals(frame, false, out);
+    if (frame->source && frame->source->text)
+        dump_text_source(frame, options, indent + 4, out);
+    dump_text_locals(frame, true, indent + 4, out);
+    dump_text_locals(frame, false, indent + 4, out);
+}
+
+static void dump_text_status(const struct trace *trace, const struct dump_options *options, FILE *out)
+{
+    static const struct {
+        enum dump_style style;
+        const char *text;
+    } all[] = {{STYLE_WAITING, "waiting for the GIL"},
+               {STYLE_IDLE, "idle"},
+               {STYLE_HAS_GIL, "active+gil"},
+               {STYLE_ACTIVE, "active"}};
+    int i = trace->waits_for_gil && !options->as_py_spy ? 0 : !trace->active ? 1 : trace->owns_gil ? 2 : 3;
+
+    dump_style(options, all[i].style, out);
+    fputs(all[i].text, out);
+    dump_style(options, STYLE_NONE, out);
 }
 
 static void dump_text_thread(const struct trace *trace, const struct dump_options *options, FILE *out)
 {
-    const char *status = trace->waits_for_gil && !options->as_py_spy ? "waiting for the GIL"
-                         : !trace->active                            ? "idle"
-                         : trace->owns_gil                           ? "active+gil"
-                                                                     : "active";
-
     if (trace->os_thread_id > 0)
-        fprintf(out, "Thread %d (%s)", (int)trace->os_thread_id, status);
+        fprintf(out, "Thread %d (", (int)trace->os_thread_id);
     else
-        fprintf(out, "Thread 0x%" PRIX64 " (%s)", trace->thread_id, status);
+        fprintf(out, "Thread 0x%" PRIX64 " (", trace->thread_id);
+    dump_text_status(trace, options, out);
+    putc(')', out);
     if (trace->thread_name != NULL) {
         fputs(": \"", out);
         text_print_safe(out, trace->thread_name);
         putc('"', out);
     }
     putc('\n', out);
+    if (trace->wait)
+        dump_text_wait(trace->wait, trace->process->pid, options, out);
     for (size_t i = 0; i < trace->n_frames; i++) {
         size_t most = options->max_frames;
 
@@ -126,7 +163,7 @@ static void dump_text_thread(const struct trace *trace, const struct dump_option
             i = trace->n_frames - most / 2;
             fprintf(out, "    [%zu frames omitted to limit the size]\n", i - most / 2);
         }
-        dump_text_frame(&trace->frames[i], options, out);
+        dump_text_frame(&trace->frames[i], options, 4, out);
     }
 }
 

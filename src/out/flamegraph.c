@@ -340,6 +340,10 @@ static void flame_write_subtitle(struct flame *f)
         fprintf(f->out, " \xc2\xb7 %s sample%s", flame_count(count, f->p->samples), f->p->samples == 1 ? "" : "s");
     if (f->omitted > 0)
         fprintf(f->out, " \xc2\xb7 %s smallest or deepest frames omitted", flame_count(count, f->omitted));
+    if (f->options->remark != NULL && f->p->samples > 0) {
+        fputs(" \xc2\xb7 ", f->out);
+        flame_xml_safe_fit(f->out, f->options->remark, FLAME_REMARK_COLUMNS);
+    }
 }
 
 static void flame_write_head(struct flame *f)

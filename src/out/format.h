@@ -13,9 +13,11 @@ struct out_options {
     const char *title;    /* the command line that was profiled */
     const char *exporter; /* "spyglass 0.1.0" or "py-spy 0.4.3 (spyglass …)" */
     bool full_filenames;
-    bool gaps;          /* show when a thread was not seen, in formats with a time axis; false for py-spy */
+    bool gaps; /* show when a thread was not seen, in formats with a time axis; false for py-spy */
+    bool
+        each_sample; /* speedscope has one entry per sample, and `col`, as py-spy's files do; else equal ones share one */
     bool show_lines;    /* false with --nolineno */
-    const char *remark; /* a note for the reader, such as why there are no samples; NULL if there is none */
+    const char *remark; /* a note for the reader, such as what was filtered or why there are no samples; NULL: none */
 };
 
 struct format {

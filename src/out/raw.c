@@ -82,11 +82,24 @@ static int raw_line_put(struct raw_line *line, uint32_t depth, const char *text)
     return 0;
 }
 
+/* The stack with the most time; 0 if there is none. */
+static uint32_t raw_heaviest(const struct tree *tree)
+{
+    uint32_t best = 0;
+
+    for (uint32_t i = tree_next(tree, 0, true); i != 0; i = tree_next(tree, i, true))
+        if (tree->nodes[i].self > 0 && (best == 0 || tree->nodes[i].self > tree->nodes[best].self))
+            best = i;
+    return best;
+}
+
+/* Writes the stack `kept` even if its count is 0. Sets `*wrote` if it writes a line. */
 static int raw_write_tree(const struct profile *p, const struct tree *tree, const struct out_options *options,
-                          struct raw_line *line, char **texts, FILE *out)
+                          struct raw_line *line, char **texts, uint32_t kept, bool *wrote, FILE *out)
 {
     uint64_t count = raw_count(p, line, 0, tree->nodes[0].self);
 
+    *wrote = count > 0;
     if (count > 0) /* pruning removed whole stacks */
         fprintf(out, "[rare calls] %" PRIu64 "\n", count);
     for (uint32_t i = tree_next(tree, 0, true); i != 0; i = tree_next(tree, i, true)) {
@@ -96,8 +109,11 @@ static int raw_write_tree(const struct profile *p, const struct tree *tree, cons
         if (text == NULL || raw_line_put(line, node->depth, text) < 0)
             return ERR_NOMEM;
         count = raw_count(p, line, line->ends[node->depth], node->self);
+        if (count == 0 && i == kept)
+            count = 1;
         if (count == 0)
             continue;
+        *wrote = true;
         fwrite(line->text, 1, line->ends[node->depth], out);
         fprintf(out, " %" PRIu64 "\n", count);
     }
@@ -126,12 +142,16 @@ static int raw_write(const struct profile *p, const struct out_options *options,
     struct tree *tree = tree_new(p, options->full_filenames, options->show_lines);
     char **texts = calloc(p->n_frames + 1, sizeof(*texts));
     struct raw_line line = {0};
+    bool wrote = false;
     int r = ERR_NOMEM;
 
     if (tree != NULL)
         line.ends = calloc((size_t)tree->max_depth + 1, sizeof(*line.ends));
     if (tree != NULL && texts != NULL && line.ends != NULL)
-        r = raw_write_tree(p, tree, options, &line, texts, out);
+        r = raw_write_tree(p, tree, options, &line, texts, 0, &wrote, out);
+    /* With so little time that all counts are 0, write one stack: an empty file would mean that there were none. */
+    if (r == 0 && !wrote)
+        r = raw_write_tree(p, tree, options, &line, texts, raw_heaviest(tree), &wrote, out);
     if (r == 0 && options->remark != NULL)
         raw_write_remark(options->remark, out);
     for (size_t i = 0; texts != NULL && i < p->n_frames; i++)

@@ -32,7 +32,8 @@ static uint32_t *speedscope_number_frames(const struct profile *p)
     return number;
 }
 
-static void speedscope_write_frames(const struct profile *p, const uint32_t *number, FILE *out)
+static void speedscope_write_frames(const struct profile *p, const uint32_t *number, const struct out_options *options,
+                                    FILE *out)
 {
     const char *comma = "";
 
@@ -45,7 +46,7 @@ static void speedscope_write_frames(const struct profile *p, const uint32_t *num
         json_string(out, frame->func->name);
         fputs(",\"file\":", out);
         json_string(out, frame->func->filename);
-        fprintf(out, ",\"line\":%d}", frame->line > 0 ? frame->line : 0);
+        fprintf(out, ",\"line\":%d%s}", frame->line > 0 ? frame->line : 0, options->each_sample ? ",\"col\":null" : "");
         comma = ",";
     }
 }
@@ -89,21 +90,45 @@ static uint64_t speedscope_gap(const struct profile *p, const struct out_options
     return gap;
 }
 
+/* The number of entries for a span, and the weight of each. Rounding goes into the last one. */
+static uint32_t speedscope_n_entries(const struct profile_span *span, const struct out_options *options)
+{
+    return options->each_sample && span->count > 1 ? span->count : 1;
+}
+
+static uint64_t speedscope_entry_weight(const struct profile_span *span, uint32_t entry, uint32_t n)
+{
+    uint64_t each = span->weight_ns / n;
+
+    return entry + 1 < n ? each : span->weight_ns - each * (n - 1);
+}
+
+static void speedscope_write_stack(const struct profile *p, const struct profile_path *path, const uint32_t *number,
+                                   FILE *out)
+{
+    putc('[', out);
+    for (size_t k = 0; k < path->n; k++)
+        fprintf(out, k > 0 ? ",%" PRIu32 : "%" PRIu32, number[p->nodes[path->nodes[k]].frame]);
+    putc(']', out);
+}
+
 static int speedscope_write_samples(const struct profile *p, const struct profile_thread *t, const uint32_t *number,
                                     const struct out_options *options, struct profile_path *path, FILE *out)
 {
     uint64_t now = 0;
 
     for (size_t i = 0; i < t->n_spans; i++) {
+        uint32_t n = speedscope_n_entries(&t->spans[i], options);
+
         if (profile_path_fill(path, p, t->spans[i].node) < 0)
             return ERR_NOMEM;
         fputs(i > 0 ? "," : "", out);
         if (speedscope_gap(p, options, &t->spans[i], &now) > 0)
             fputs("[],", out);
-        putc('[', out);
-        for (size_t k = 0; k < path->n; k++)
-            fprintf(out, k > 0 ? ",%" PRIu32 : "%" PRIu32, number[p->nodes[path->nodes[k]].frame]);
-        putc(']', out);
+        for (uint32_t k = 0; k < n; k++) {
+            fputs(k > 0 ? "," : "", out);
+            speedscope_write_stack(p, path, number, out);
+        }
     }
     return 0;
 }
@@ -115,13 +140,17 @@ static void speedscope_write_weights(const struct profile *p, const struct profi
 
     for (size_t i = 0; i < t->n_spans; i++) {
         uint64_t gap = speedscope_gap(p, options, &t->spans[i], &now);
+        uint32_t n = speedscope_n_entries(&t->spans[i], options);
 
         fputs(i > 0 ? "," : "", out);
         if (gap > 0) {
             json_seconds(out, gap);
             putc(',', out);
         }
-        json_seconds(out, t->spans[i].weight_ns);
+        for (uint32_t k = 0; k < n; k++) {
+            fputs(k > 0 ? "," : "", out);
+            json_seconds(out, speedscope_entry_weight(&t->spans[i], k, n));
+        }
     }
 }
 
@@ -191,7 +220,7 @@ static int speedscope_write(const struct profile *p, const struct out_options *o
     fputs("{\"$schema\":\"https://www.speedscope.app/file-format-schema.json\",\"profiles\":[", out);
     r = speedscope_write_threads(p, number, options, out);
     fputs("],\"shared\":{\"frames\":[", out);
-    speedscope_write_frames(p, number, out);
+    speedscope_write_frames(p, number, options, out);
     free(number);
     fputs("]},\"exporter\":", out);
     json_string(out, options->exporter);

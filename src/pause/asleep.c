@@ -1,9 +1,10 @@
 /*
- * The stack of a thread that is off-CPU does not change until the kernel schedules it, and its run count shows that.
+ * A thread that is off-CPU needs no pause: its stack cannot change until it runs again. Its run count and CPU time, which the
+ * kernel updates when it runs, prove that it did not.
  */
 #include "pause/pause_method.h"
 
-/* The run count is read before the state: a thread that is asleep now and whose count is equal later has not run. */
+/* Reads schedstat before the state: if the thread is asleep now, and schedstat is equal later, it has not run. */
 static int asleep_begin(struct pauser *ps, struct os_thread *t, struct pause *p)
 {
     /* With --nonblocking a running thread is never paused, so its run count does not matter. */

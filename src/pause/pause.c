@@ -47,7 +47,7 @@ static int begin_gentle(struct pauser *ps, struct os_thread *t, struct pause *p)
     return r == ERR_UNSUPPORTED ? pause_same_core.begin(ps, t, p) : r;
 }
 
-int pause_begin(struct pauser *ps, struct os_thread *t, bool need_ptrace, addr_t cpu_word, struct pause *ret)
+int pause_begin(struct pauser *ps, struct os_thread *t, enum pause_need need, addr_t cpu_word, struct pause *ret)
 {
     struct pause *p = ret;
     int r;
@@ -57,9 +57,14 @@ int pause_begin(struct pauser *ps, struct os_thread *t, bool need_ptrace, addr_t
         return pause_dead.begin(ps, t, p);
     if (!t->tid || (ps->nonblocking && p->since_ns < t->running_until_ns))
         return pause_unpaused.begin(ps, t, p);
-    if (cpu_word && !need_ptrace && same_core_predict(ps, t, cpu_word, p))
+    if (cpu_word && need == PAUSE_ANY && same_core_predict(ps, t, cpu_word, p))
         return 0;
-    if (need_ptrace && !ps->nonblocking && !ps->ptrace_refused) {
+    if (need == PAUSE_REGS && ps->sleeper_regs) {
+        r = pause_asleep.begin(ps, t, p);
+        if (r != ERR_UNSUPPORTED)
+            return r;
+    }
+    if (need != PAUSE_ANY && !ps->nonblocking && !ps->ptrace_refused) {
         r = ptrace_begin_first(ps, t, p);
         if (r == ERR_STOP) /* it gets no CPU to stop on, so it does not run either: read it without its registers */
             return begin_gentle(ps, t, p) == 0 ? 0 : r;
@@ -109,13 +114,22 @@ int pause_end(struct pauser *ps, struct os_thread *t, struct pause *p)
     return r;
 }
 
+/* The kernel has the other registers, too, but shows them to a tracer only. */
+static bool read_sleeper_regs(struct os_thread *t, struct regs *ret)
+{
+    *ret = (struct regs){.unknown = ~(1u << REGS_SP | 1u << REGS_PC)};
+    return task_waits_at(&t->task, &ret->r[REGS_SP], &ret->r[REGS_PC]) == 0;
+}
+
 bool pause_regs(struct pauser *ps, struct os_thread *t, const struct pause *p, uint64_t thread_id, struct regs *ret,
                 uint64_t *ret_fs_base)
 {
     if (p->method == PAUSE_PTRACE)
         return tracer_regs(&ps->tracer, ret, ret_fs_base) == 0;
     *ret_fs_base = thread_id;
-    return (p->method == PAUSE_SAME_CORE || p->method == PAUSE_ASLEEP) && perf_regs_read(&t->perf_regs, ret) == 0;
+    if ((p->method == PAUSE_SAME_CORE || p->method == PAUSE_ASLEEP) && perf_regs_read(&t->perf_regs, ret) == 0)
+        return true;
+    return p->method == PAUSE_ASLEEP && ps->sleeper_regs && read_sleeper_regs(t, ret);
 }
 
 uint64_t pause_percentile_ns(const struct pauser *ps, unsigned int percent)

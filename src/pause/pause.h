@@ -4,14 +4,15 @@
  *
  * - asleep: the thread is off-CPU, so leave it alone.
  * - same core: the sampler pins itself to the CPU that the thread runs on. While the sampler runs, the thread cannot.
- * - ptrace: PTRACE_SEIZE and PTRACE_INTERRUPT, where the sampler may not run on that CPU, or registers are needed.
+ * - ptrace: PTRACE_SEIZE and PTRACE_INTERRUPT, where the sampler may not run on that CPU, or registers are needed that the
+ *   kernel does not show otherwise.
  * - unpaused: ptrace is refused or unwanted. The reader must handle stacks that change during the read.
  * - dead: a thread of a core file.
  *
- * The first two rely on the run count in /proc/PID/task/TID/schedstat: if it is the same before and after, the kernel
- * did not put the thread on a CPU in between.
+ * The first two rely on /proc/PID/task/TID/schedstat: if the run count and the CPU time are the same before and after the
+ * read, the thread did not run in between.
  *
- *     r = pause_begin(pauser, thread, false, 0, &pause);
+ *     r = pause_begin(pauser, thread, PAUSE_ANY, 0, &pause);
  *     ... read ...
  *     r = pause_end(pauser, thread, &pause);      0: the thread did not run in between
  */
@@ -26,6 +27,12 @@
 
 enum pause_method { PAUSE_ASLEEP, PAUSE_SAME_CORE, PAUSE_PTRACE, PAUSE_UNPAUSED, PAUSE_DEAD, PAUSE_METHODS };
 
+enum pause_need {
+    PAUSE_ANY,
+    PAUSE_REGS, /* its registers; of a sleeping thread the stack pointer and the program counter, with `sleeper_regs` */
+    PAUSE_STOP, /* all of its registers, or the gentle methods have failed for this stack */
+};
+
 #define PAUSE_HISTOGRAM 128
 
 /* One per session. */
@@ -33,6 +40,7 @@ struct pauser {
     /* Configuration. */
     bool nonblocking;     /* never stop a thread */
     bool use_same_core;   /* prefer the thread's own core to ptrace */
+    bool sleeper_regs;    /* ask /proc for two registers of a sleeping thread, instead of stopping it */
     bool want_idle;       /* the caller also reads threads that are not in state R */
     uint64_t patience_ns; /* total time to wait for threads that get no CPU to stop on; 0: do not wait */
     /* State. */
@@ -70,23 +78,24 @@ struct pause {
     struct task_look look;    /* the kernel's view of the thread at the beginning */
     struct sched_stats stats; /* at the beginning; after a successful pause_end at the end */
     uint64_t since_ns;
-    addr_t cpu_word;  /* not 0: the caller must check that this word of the target still names our CPU */
-    bool check_after; /* stats were not read at the beginning. On ERR_TORN, retry at once: they will be */
+    addr_t cpu_word; /* not 0: the caller must check that this word of the target still names our CPU */
+    bool
+        check_after; /* schedstat was not read at the beginning. After ERR_TORN, retry at once: the retry reads it first */
 };
 
 /* Closes the /proc files and the perf event. */
 void os_thread_close(struct os_thread *t);
 
-/* 0; ERR_GONE when the thread has ended; ERR_STOP when it did not stop in time. `need_ptrace`: its registers are needed, or
- * the gentle methods failed for this stack. `cpu_word`: the address at which the target's C library keeps the number of the
- * thread's current CPU, or 0. */
-int pause_begin(struct pauser *ps, struct os_thread *t, bool need_ptrace, addr_t cpu_word, struct pause *ret);
+/* 0; ERR_GONE when the thread has ended; ERR_STOP when it did not stop in time. `cpu_word`: the address at which the target's
+ * C library keeps the number of the thread's current CPU, or 0. Without ptrace, the thread may not be as `need` says. */
+int pause_begin(struct pauser *ps, struct os_thread *t, enum pause_need need, addr_t cpu_word, struct pause *ret);
 
 /* 0 when the thread did not run since pause_begin, ERR_TORN when it may have. Always 0 for PAUSE_UNPAUSED. */
 int pause_end(struct pauser *ps, struct os_thread *t, struct pause *p);
 
-/* The registers of the thread, from ptrace or from its last context switch. `thread_id` is its pthread_t, which is where FS
- * points with glibc and musl. False when they are not available with this method. */
+/* The registers of the thread: from ptrace, from its last context switch, or the two that /proc shows of a sleeping thread.
+ * `thread_id` is its pthread_t, which is where FS points with glibc and musl. False when they are not available with this
+ * method. Those of a sleeping thread are valid if pause_end returns 0. */
 bool pause_regs(struct pauser *ps, struct os_thread *t, const struct pause *p, uint64_t thread_id, struct regs *ret,
                 uint64_t *ret_fs_base);
 

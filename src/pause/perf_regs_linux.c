@@ -96,6 +96,7 @@ int perf_regs_read(const struct perf_regs *s, struct regs *ret)
     if (record.header.type != PERF_RECORD_SAMPLE || record.header.size != sizeof(record) ||
         record.abi != PERF_SAMPLE_REGS_ABI_64)
         return ERR_UNSUPPORTED;
+    ret->unknown = 0;
     for (size_t i = 0; i < N_REGS; i++)
         ret->r[reg_order[i].reg] = record.words[i];
     return 0;

@@ -2,6 +2,7 @@
  * A thread in ptrace-stop does not run, and its registers can be read. One thread at a time, detached after each sample.
  */
 #include "base/clock.h"
+#include "base/deadline.h"
 #include "base/log.h"
 #include "pause/pause_method.h"
 
@@ -13,7 +14,7 @@ static uint64_t stop_timeout_ns(const struct pauser *ps, const struct pause *p)
 {
     uint64_t patience_ns = ps->patience_ns > ps->waited_ns ? ps->patience_ns - ps->waited_ns : 0;
 
-    return p->look.state != 'D' && patience_ns > STOP_TIMEOUT_NS ? patience_ns : STOP_TIMEOUT_NS;
+    return deadline_cap(p->look.state != 'D' && patience_ns > STOP_TIMEOUT_NS ? patience_ns : STOP_TIMEOUT_NS);
 }
 
 static int ptrace_begin(struct pauser *ps, struct os_thread *t, struct pause *p)
@@ -23,6 +24,8 @@ static int ptrace_begin(struct pauser *ps, struct os_thread *t, struct pause *p)
 
     if (ps->nonblocking || ps->ptrace_refused)
         return ERR_PERMISSION;
+    if (!timeout_ns)
+        return ERR_STOP;
     r = tracer_attach(&ps->tracer, t->tid, timeout_ns, p->look.cpu == cpu_affinity_current());
     p->method = PAUSE_PTRACE;
     ps->waited_ns += r == ERR_STOP ? timeout_ns : 0;

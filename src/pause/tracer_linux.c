@@ -248,8 +248,8 @@ int tracer_regs(const struct tracer *s, struct regs *ret, uint64_t *ret_base)
     if (!s->attached || request(PTRACE_GETREGSET, s->attached, (void *)NT_PRSTATUS, &iov) < 0 ||
         iov.iov_len != sizeof(u))
         return ERR_GONE;
-    *ret = (struct regs){{u.rax, u.rdx, u.rcx, u.rbx, u.rsi, u.rdi, u.rbp, u.rsp, u.r8, u.r9, u.r10, u.r11, u.r12,
-                          u.r13, u.r14, u.r15, u.rip}};
+    *ret = (struct regs){.r = {u.rax, u.rdx, u.rcx, u.rbx, u.rsi, u.rdi, u.rbp, u.rsp, u.r8, u.r9, u.r10, u.r11, u.r12,
+                               u.r13, u.r14, u.r15, u.rip}};
     *ret_base = u.fs_base;
     return 0;
 }

@@ -196,8 +196,10 @@ static int build_nodes(struct fold *f)
     f->next.n_nodes = 1;
     for (size_t i = 1; i < p->n_nodes && r == 0; i++) {
         r = map_node(f, &p->nodes[i], &f->map[i]);
-        if (r == 0)
-            f->next.nodes[f->map[i]].self += p->nodes[i].self;
+        if (r < 0)
+            break;
+        f->next.nodes[f->map[i]].self += p->nodes[i].self;
+        f->next.nodes[f->map[i]].samples += p->nodes[i].samples;
     }
     return r;
 }

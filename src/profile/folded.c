@@ -465,6 +465,7 @@ static int add_samples(struct folded *f, size_t n_roots, uint64_t count)
     if (r < 0)
         return r;
     p->nodes[node].self += count;
+    p->nodes[node].samples += count;
     p->samples += count;
     p->total += count;
     return profile_enforce_tree_limits(p);

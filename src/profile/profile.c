@@ -307,48 +307,6 @@ static int profile_descend(struct profile *p, const struct trace *trace, uint32_
     return 0;
 }
 
-/* Moves the nodes that stay to the front and adds the samples of the others to their callers. */
-static void profile_compact(struct profile *p, const uint32_t *map, size_t kept)
-{
-    for (size_t i = 1; i < p->n_nodes; i++) {
-        struct profile_node node = p->nodes[i];
-        bool stays = map[i] != map[node.parent];
-
-        if (!stays)
-            p->nodes[map[i]].self += node.self;
-        else
-            p->nodes[map[i]] = (struct profile_node){map[node.parent], node.frame, node.self};
-    }
-    for (size_t i = 0; i < p->n_threads; i++) {
-        struct profile_thread *t = &p->threads[i];
-
-        t->root = map[t->root];
-        for (size_t k = 0; k < t->n_spans; k++)
-            t->spans[k].node = map[t->spans[k].node];
-    }
-    p->pruned += p->n_nodes - kept;
-    p->n_nodes = kept;
-}
-
-static int profile_prune(struct profile *p)
-{
-    struct profile_index *index = p->index;
-    uint32_t *map = calloc(p->n_nodes, sizeof(*map));
-    size_t kept = map != NULL ? prune_plan(p, map) : 0;
-
-    if (kept == 0) {
-        free(map);
-        return ERR_NOMEM;
-    }
-    profile_compact(p, map, kept);
-    free(map);
-    memset(&index->keys, 0, sizeof(index->keys));
-    hash_table_clear(&index->nodes);
-    for (size_t i = 1; i < p->n_nodes; i++)
-        hash_table_add(&index->nodes, hash_mix(p->nodes[i].parent, p->nodes[i].frame), (uint32_t)i);
-    return 0;
-}
-
 /* Merges spans of each thread in pairs. Halves the number of spans; keeps the number of samples. */
 static void profile_coarsen(struct profile *p)
 {
@@ -400,7 +358,7 @@ int profile_enforce_tree_limits(struct profile *p)
 {
     if (has_too_many_spans(p))
         profile_coarsen(p);
-    return has_too_many_nodes(p) ? profile_prune(p) : 0;
+    return has_too_many_nodes(p) ? prune_rarest(p) : 0;
 }
 
 int profile_enforce_limits(struct profile *p)
@@ -413,7 +371,7 @@ int profile_enforce_limits(struct profile *p)
 int profile_shrink(struct profile *p)
 {
     profile_coarsen(p);
-    return profile_prune(p);
+    return prune_rarest(p);
 }
 
 const struct known_keys *profile_known_keys(const struct profile *p)
@@ -508,6 +466,7 @@ int profile_add(struct profile *p, const struct trace *trace, uint64_t time_ns)
     if (r < 0)
         return r;
     p->nodes[node].self += value;
+    p->nodes[node].samples++;
     thread->total += value;
     p->total += value;
     p->samples++;

@@ -34,8 +34,9 @@ struct profile_options {
 /* Frame `frame` called from node `parent`, which always has a lower index. Node 0 is the root. */
 struct profile_node {
     uint32_t parent;
-    uint32_t frame; /* index into frames; the root has none */
-    uint64_t self;  /* samples, or nanoseconds, whose innermost frame is this node */
+    uint32_t frame;   /* index into frames; the root has none */
+    uint64_t self;    /* samples, or nanoseconds, whose innermost frame is this node */
+    uint64_t samples; /* the number of these samples */
 };
 
 /* A distinct (function, line), or the synthetic root of a process or thread, which has a `label` and no `func`. */
@@ -95,7 +96,7 @@ struct profile *profile_free(struct profile *p);                    /* accepts N
 const struct known_keys *profile_known_keys(const struct profile *p);
 
 /* Adds a stack sampled `time_ns` after the start. Ignores an empty stack. Returns 0, ERR_NOMEM, or ERR_INTERNAL if the
- * trace has no frames and its key is unknown (see profile_knows). */
+ * trace has no frames and its key is unknown (see profile_known_keys). */
 int profile_add(struct profile *p, const struct trace *trace, uint64_t time_ns);
 
 /* True if the tree, the timeline or the number of threads exceeds its limit: call profile_enforce_limits, which takes a

@@ -1,12 +1,15 @@
 /*
- * Chooses which nodes of a call tree to keep: all with at least `threshold` samples, then as many as fit of those with
+ * Removes nodes of a call tree. prune_rarest keeps all with at least `threshold` samples, then as many as fit of those with
  * half as many.
  */
 #include "profile/prune.h"
 
 #include "base/err.h"
+#include "base/hash.h"
+#include "profile/profile_private.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 /* Samples of each node including its callees. A parent's index is lower than its children's. */
 static void sum_totals(const struct profile *p, uint64_t *totals)
@@ -101,7 +104,12 @@ static size_t fill_map(const struct profile *p, const uint64_t *totals, const ui
     return kept;
 }
 
-size_t prune_plan(const struct profile *p, uint32_t *map)
+/*
+ * Keeps at most half of the nodes: those with the most samples, counting their callees. The callers of a kept node are
+ * kept too. Synthetic roots are always kept, and may exceed the half. map[i] is the new index of node i or, if i is
+ * removed, of its nearest caller that is kept. Returns the number of kept nodes, or 0 if out of memory.
+ */
+static size_t plan_rarest(const struct profile *p, uint32_t *map)
 {
     uint64_t *totals = calloc(p->n_nodes, sizeof(*totals));
     uint32_t *depths = calloc(p->n_nodes, sizeof(*depths));
@@ -117,4 +125,81 @@ size_t prune_plan(const struct profile *p, uint32_t *map)
     free(totals);
     free(depths);
     return kept;
+}
+
+/* The same for nodes with fewer than `least` samples, synthetic roots among them. */
+static size_t plan_below(const struct profile *p, uint64_t least, uint32_t *map)
+{
+    uint64_t *totals = calloc(p->n_nodes, sizeof(*totals));
+    size_t kept = 0;
+
+    if (totals == NULL)
+        return 0;
+    sum_totals(p, totals);
+    for (size_t i = 0; i < p->n_nodes; i++)
+        map[i] = i == 0 || totals[i] >= least ? (uint32_t)kept++ : map[p->nodes[i].parent];
+    free(totals);
+    return kept;
+}
+
+/* Moves the nodes that stay to the front and adds the samples of the others to their callers. */
+static void compact(struct profile *p, const uint32_t *map, size_t kept)
+{
+    for (size_t i = 1; i < p->n_nodes; i++) {
+        struct profile_node node = p->nodes[i];
+        bool stays = map[i] != map[node.parent];
+
+        if (stays) {
+            p->nodes[map[i]] = (struct profile_node){map[node.parent], node.frame, node.self, node.samples};
+            continue;
+        }
+        p->nodes[map[i]].self += node.self;
+        p->nodes[map[i]].samples += node.samples;
+    }
+    for (size_t i = 0; i < p->n_threads; i++) {
+        struct profile_thread *t = &p->threads[i];
+
+        t->root = map[t->root];
+        for (size_t k = 0; k < t->n_spans; k++)
+            t->spans[k].node = map[t->spans[k].node];
+    }
+    p->n_nodes = kept;
+}
+
+static void index_nodes(struct profile *p)
+{
+    struct profile_index *index = p->index;
+
+    memset(&index->keys, 0, sizeof(index->keys));
+    hash_table_clear(&index->nodes);
+    for (size_t i = 1; i < p->n_nodes; i++)
+        hash_table_add(&index->nodes, hash_mix(p->nodes[i].parent, p->nodes[i].frame), (uint32_t)i);
+}
+
+/* Removes the rarest nodes, or those with fewer than `least` samples. */
+static int prune(struct profile *p, uint64_t least)
+{
+    uint32_t *map = calloc(p->n_nodes, sizeof(*map));
+    size_t kept = map == NULL ? 0 : least > 0 ? plan_below(p, least, map) : plan_rarest(p, map);
+
+    if (kept > 0) {
+        compact(p, map, kept);
+        index_nodes(p);
+    }
+    free(map);
+    return kept > 0 ? 0 : ERR_NOMEM;
+}
+
+int prune_rarest(struct profile *p)
+{
+    size_t before = p->n_nodes;
+    int r = prune(p, 0);
+
+    p->pruned += before - p->n_nodes;
+    return r;
+}
+
+int prune_below(struct profile *p, uint64_t least)
+{
+    return least > 0 ? prune(p, least) : 0;
 }

@@ -1,16 +1,16 @@
 /*
- * Chooses which nodes of an oversized call tree to keep.
+ * Removes nodes of a call tree and adds their samples to their callers.
  */
 #ifndef PROFILE_PRUNE_H
 #define PROFILE_PRUNE_H
 
 #include "profile/profile.h"
 
-/*
- * Keeps at most half of the nodes: those with the most samples, counting their callees. The callers of a kept node are
- * kept too. Synthetic roots are always kept, and may exceed the half. map[i] is the new index of node i or, if i is
- * removed, of its nearest caller that is kept. Returns the number of kept nodes, or 0 if out of memory.
- */
-size_t prune_plan(const struct profile *p, uint32_t *map);
+/* Halves the tree: removes the nodes with the fewest samples, counting their callees, but no synthetic roots. Counts them in
+ * p->pruned. Renumbers all nodes but 0. 0 or ERR_NOMEM. */
+int prune_rarest(struct profile *p);
+
+/* The same for all nodes with fewer than `least` samples, or nanoseconds. Does not count them. */
+int prune_below(struct profile *p, uint64_t least);
 
 #endif

@@ -28,6 +28,7 @@
  * full by either of the first two, code_cache_round() clears it. */
 #define MAX_CODES      32768
 #define MAX_ROW_BYTES  ((size_t)32 * 1024 * 1024) /* bytes of decoded line tables */
+#define MAX_POSITIONS  ((size_t)1024 * 1024) /* bytes of a line table whose columns are decoded: ten times the size */
 #define MAX_READ_BYTES ((size_t)16 * 1024 * 1024) /* bytes of line tables read per round */
 
 struct code_cache {
@@ -37,12 +38,28 @@ struct code_cache {
     size_t row_bytes, read_bytes;
     uint64_t round;
     uint64_t serial;
+    bool positions;   /* decode columns, too */
     bool short_check; /* this round compares the fields and the name only */
 };
 
-struct code_cache *code_cache_new(void)
+struct code_cache *code_cache_new(bool positions)
 {
-    return calloc(1, sizeof(struct code_cache));
+    struct code_cache *cache = calloc(1, sizeof(*cache));
+
+    if (cache)
+        cache->positions = positions;
+    return cache;
+}
+
+static size_t row_bytes(const struct code *c)
+{
+    return c->lines.cap * sizeof(*c->lines.rows) + c->positions.cap * sizeof(*c->positions.rows);
+}
+
+static void free_rows(struct code *c)
+{
+    lines_free(&c->lines);
+    positions_free(&c->positions);
 }
 
 static void cache_empty(struct code_cache *cache)
@@ -50,7 +67,7 @@ static void cache_empty(struct code_cache *cache)
     if (cache->n)
         log_debug("code", "dropping %zu code objects with %zu KB of lines", cache->n, cache->row_bytes >> 10);
     for (size_t i = 0; i < cache->n; i++) {
-        lines_free(&cache->codes[i]->lines);
+        free_rows(cache->codes[i]);
         free(cache->codes[i]);
     }
     hash_table_clear(&cache->by_addr);
@@ -198,8 +215,8 @@ static int read_lines(struct code_cache *cache, const struct python *py, struct 
     uint64_t len;
     int r;
 
-    cache->row_bytes -= c->lines.cap * sizeof(*c->lines.rows);
-    lines_free(&c->lines);
+    cache->row_bytes -= row_bytes(c);
+    free_rows(c);
     c->lines_len = 0;
     if (mem_read_addr(py->mem, c->lines_at + (addr_t)py->layout.by_size, &len) < 0 || len > PY_MAX_LINES ||
         len > MAX_READ_BYTES - cache->read_bytes || cache->row_bytes > MAX_ROW_BYTES)
@@ -212,7 +229,9 @@ static int read_lines(struct code_cache *cache, const struct python *py, struct 
     if (r == 0) {
         c->lines_len = len;
         r = lines_decode(py->layout.line_kind, bytes, len, c->first_line, &c->lines);
-        cache->row_bytes += c->lines.cap * sizeof(*c->lines.rows);
+        if (r != ERR_NOMEM && cache->positions && len <= MAX_POSITIONS)
+            r = positions_decode(py->layout.line_kind, bytes, len, c->first_line, &c->positions);
+        cache->row_bytes += row_bytes(c);
     }
     free(bytes);
     return r == ERR_NOMEM ? r : 0;
@@ -336,4 +355,9 @@ void code_set_func(const struct code *code, const void *func)
 int code_line(const struct code *code, int64_t at)
 {
     return lines_find(&code->lines, at, code->first_line);
+}
+
+bool code_position(const struct code *code, int64_t at, struct position *ret)
+{
+    return positions_find(&code->positions, at, ret);
 }

@@ -19,6 +19,7 @@ struct code {
     const char *filename;
     int first_line;
     struct line_table lines;
+    struct position_table positions; /* empty unless the cache was created with them */
     const void *func; /* owned by the caller, see code_set_func(); NULL when the code object is new or was reread */
     /* What the fingerprint covers. */
     addr_t name_at, file_at, name_tail_at, file_tail_at, lines_at;
@@ -29,7 +30,8 @@ struct code {
     uint64_t serial;        /* changes each time the code object is read */
 };
 
-struct code_cache *code_cache_new(void);
+/* `positions`: decode columns as well, for code_position(). */
+struct code_cache *code_cache_new(bool positions);
 struct code_cache *code_cache_free(struct code_cache *cache);
 
 /* Starts a round. Each round compares the fingerprint of each code object once. `calm`: the program creates no new
@@ -37,7 +39,7 @@ struct code_cache *code_cache_free(struct code_cache *cache);
 void code_cache_round(struct code_cache *cache, bool calm);
 
 /* Looks up the code objects at `n` addresses; known ones are compared in batches. Sets an entry to NULL if it is
- * unreadable. Pointers are valid until the next call. Returns 0, ERR_NOMEM, or ERR_TOO_MANY_CODES: the entries of those that do
+ * unreadable. Pointers are valid until the next round. Returns 0, ERR_NOMEM, or ERR_TOO_MANY_CODES: the entries of those that do
  * not fit are NULL. */
 int code_cache_get(struct code_cache *cache, const struct python *py, const addr_t *addrs, size_t n,
                    const struct code **ret);
@@ -50,5 +52,8 @@ uint64_t code_cache_reads(const struct code_cache *cache);
 
 /* Line number at byte offset `at` of the bytecode. */
 int code_line(const struct code *code, int64_t at);
+
+/* The same with columns. False if the position is unknown. */
+bool code_position(const struct code *code, int64_t at, struct position *ret);
 
 #endif

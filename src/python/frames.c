@@ -13,6 +13,7 @@
 #include <stdlib.h>
 
 #define CFRAME_BYTES 24
+#define FRAME_BYTES  256                       /* more than fr_size in any version */
 #define STATE_MAX    1024                      /* of PyThreadState in 3.11 and 3.12, with its root _PyCFrame */
 #define CHUNK_HEADER 24                        /* previous, size, top (pystate.h, _stack_chunk) */
 #define COPY_MAX     ((size_t)8 * 1024 * 1024) /* of all chunks; frames in the others are read one by one */
@@ -49,19 +50,24 @@ static int64_t instruction_of(const struct layout *l, const struct raw_frame *ra
     return (int64_t)(raw->instr - (raw->code + (addr_t)l->co_bytecode));
 }
 
-int frames_add(struct frames *f, const struct layout *l, const struct raw_frame *raw)
+struct py_frame frames_make(const struct layout *l, const struct raw_frame *raw)
 {
-    if (f->n == PY_MAX_FRAMES)
-        return ERR_TOO_DEEP;
-    if (grow_array((void **)&f->items, &f->cap, f->n + 1, sizeof(*f->items)) < 0)
-        return ERR_NOMEM;
-    f->items[f->n++] = (struct py_frame){
+    return (struct py_frame){
         .addr = raw->addr,
         .code = raw->code,
         .at = instruction_of(l, raw),
         .is_entry = raw->is_entry,
         .doubled = raw->doubled,
     };
+}
+
+int frames_add(struct frames *f, const struct layout *l, const struct raw_frame *raw)
+{
+    if (f->n == PY_MAX_FRAMES)
+        return ERR_TOO_DEEP;
+    if (grow_array((void **)&f->items, &f->cap, f->n + 1, sizeof(*f->items)) < 0)
+        return ERR_NOMEM;
+    f->items[f->n++] = frames_make(l, raw);
     return 0;
 }
 
@@ -432,6 +438,32 @@ int frames_read(struct frames *f, const struct python *py, struct snapshot *snap
         return ERR_TORN;
     /* 3.6 to 3.10: a frame that has returned, or yielded, has lost its caller. A paused thread's current frame is always executing. */
     return r == 0 && f->n && snapshot_is_twice(snap) && !w.ends_in_executing ? ERR_TORN : r;
+}
+
+int frames_read_chain(struct frames *f, const struct python *py, addr_t frame)
+{
+    const struct layout *l = &py->layout;
+    unsigned char bytes[FRAME_BYTES];
+    struct raw_frame raw = {0};
+    addr_t passed = frame;
+    unsigned long steps = 0, move = 1;
+    struct walk w = {0};
+    int r = 0;
+
+    f->n = f->n_chain = 0;
+    for (addr_t addr = frame; addr && r == 0; addr = raw.back) {
+        if (addr & 7 || (size_t)l->fr_size > sizeof(bytes) || mem_read(py->mem, addr, bytes, (size_t)l->fr_size) < 0)
+            return ERR_TORN;
+        frames_parse(l, addr, bytes, &raw);
+        r = walk_step(f, l, &raw, true, &w);
+        if (r == 0 && (raw.back == passed || steps == FRAMES_CHAIN_MAX))
+            r = raw.back == passed ? ERR_CYCLE : ERR_TOO_DEEP;
+        if (++steps == move) {
+            passed = raw.back;
+            move *= 2;
+        }
+    }
+    return r;
 }
 
 void frames_keep_outermost(struct frames *f, size_t n)

@@ -66,6 +66,10 @@ struct frames {
 int frames_read(struct frames *f, const struct python *py, struct snapshot *snap, addr_t tstate,
                 struct frames_state *state);
 
+/* Reads the frames from the one at `frame` to the outermost, of a stack that no thread runs, from `py->mem`. The caller makes sure that it
+ * does not change meanwhile. ERR_TORN when a frame cannot be read; ERR_TOO_DEEP, ERR_CYCLE, ERR_NOMEM: `f` has the frames before. */
+int frames_read_chain(struct frames *f, const struct python *py, addr_t frame);
+
 /* Reads the stack of a thread that may run meanwhile: two copies in one call, and only what they have in common counts.
  * `ret_sure` is how many of the frames, counted from the outermost, were the same in both; `ret_cut`: there were more. Begins
  * and ends the snapshot itself. */

@@ -32,6 +32,8 @@ static inline addr_t frames_addr_at(const unsigned char *bytes, int at)
 
 /* All but `doubled`. */
 void frames_parse(const struct layout *l, addr_t addr, const unsigned char *bytes, struct raw_frame *ret);
+/* A single frame. */
+struct py_frame frames_make(const struct layout *l, const struct raw_frame *raw);
 int frames_add(struct frames *f, const struct layout *l, const struct raw_frame *raw);
 /* Entered from C: 3.11 marks the frame itself, later versions put one of their own below it. */
 bool frames_is_shim(const struct layout *l, const struct raw_frame *raw);

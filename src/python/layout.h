@@ -73,8 +73,11 @@ struct layout {
     int fr_instr;     /* 3.11+: a pointer into the bytecode */
     int fr_size;      /* bytes that cover the fields above and fr_stacktop */
     int fr_slots;     /* f_localsplus: the local variables */
-    int fr_stacktop; /* 3.11+: the top of the value stack, saved when the frame calls another: an index into fr_slots */
-    bool fr_stacktop_is_pointer; /* 3.14+: it is an address */
+    int fr_stacktop; /* the top of the value stack, saved when the frame calls another: an index into fr_slots or, in 3.10, into the
+                        array that fr_valuestack points to */
+    bool fr_stacktop_is_pointer; /* 3.6 to 3.9, 3.14+: it is an address */
+    int fr_valuestack;           /* 3.10 */
+    int fr_awaited; /* bytes from the top of the value stack back to the object that a suspended frame awaits */
 
     /* PyCodeObject */
     int co_filename, co_name, co_qualname, co_lines, co_firstline, co_bytecode;
@@ -85,6 +88,7 @@ struct layout {
     int co_varnames;              /* names of the local variable slots: co_varnames; from 3.11 on co_localsplusnames */
     int co_cellvars, co_freevars; /* names of the slots that follow: up to 3.10 */
     int co_kinds;                 /* co_localspluskinds: 3.11+ */
+    int co_code;                  /* up to 3.10: the bytes object with the bytecode */
 
     enum line_kind line_kind;
 
@@ -106,7 +110,11 @@ struct layout {
 
     /* functions and generators: the qualified name if there is one */
     int fu_name, ge_name;
-    int ge_frame; /* 3.11+: the frame inside a generator */
+    int fu_closure; /* tuple of cells */
+    int ge_frame;   /* the frame inside a generator; 3.6 to 3.10: a pointer to it */
+    /* 3.11+: a byte, the state of the frame inside a generator, and its values (pycore_frame.h) */
+    int ge_state, ge_created, ge_suspended, ge_executing;
+    int ge_delegates; /* 3.13+: suspended in an await or `yield from`; in 3.11 and 3.12 the same as ge_suspended */
 
     /* int */
     int lo_tag, lo_digits; /* lo_tag NO: ob_size at 16 */
@@ -115,6 +123,13 @@ struct layout {
     int ty_basicsize, ty_dictoffset, ty_flags, ty_cached_keys;
     int ty_name, ty_members, ty_base, ty_dict;
     enum attr_kind attr_kind;
+
+    /* Task and Future of _asyncio (_asynciomodule.c) */
+    int fut_loop, fut_callback0, fut_callbacks, fut_state;
+    int task_waiter, task_coro, task_name;
+    int task_node;          /* 3.14+: its place in the list of a thread or an interpreter */
+    int ts_tasks, in_tasks; /* 3.14+: the heads of these lists */
+    int ts_dict;            /* up to 3.12: PyThreadState_GetDict(), which has the running loop */
 
     int repr_flags; /* set of enum repr_flag */
 };

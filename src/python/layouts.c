@@ -30,10 +30,10 @@
     .co_kinds = NO
 #define VARS_36                                                                                                        \
     .co_argcount = 16, .co_kwonly = 20, .co_flags = 32, .co_varnames = 64, .co_freevars = 72, .co_cellvars = 80,       \
-    .co_kinds = NO
+    .co_kinds = NO, .co_code = 40
 #define VARS_38                                                                                                        \
     .co_argcount = 16, .co_kwonly = 24, .co_flags = 36, .co_varnames = 72, .co_freevars = 80, .co_cellvars = 88,       \
-    .co_kinds = NO
+    .co_kinds = NO, .co_code = 48
 #define VARS_311                                                                                                       \
     .co_argcount = 56, .co_kwonly = 64, .co_flags = 48, .co_varnames = 96, .co_freevars = NO, .co_cellvars = NO,       \
     .co_kinds = 104
@@ -43,10 +43,33 @@
 
 /* names of functions and generators (funcobject.h, genobject.h); a generator of 2.7 has no name of its own */
 #define CALLS_27  .fu_name = 56, .ge_name = NO
-#define CALLS_36  .fu_name = 104, .ge_name = 56
-#define CALLS_310 .fu_name = 40, .ge_name = 48
-#define CALLS_311 .fu_name = 40, .ge_name = 40, .ge_frame = 80
-#define CALLS_312 .fu_name = 40, .ge_name = 32, .ge_frame = 72
+#define CALLS_36  .fu_name = 104, .fu_closure = 48, .ge_name = 56, .ge_frame = 16, .ge_state = NO
+#define CALLS_310 .fu_name = 40, .fu_closure = 72, .ge_name = 48, .ge_frame = 16, .ge_state = NO
+#define CALLS_311 .fu_name = 40, .fu_closure = 72, .ge_name = 40, .ge_frame = 80, .ge_state = 75
+#define CALLS_312 .fu_name = 40, .fu_closure = 72, .ge_name = 32, .ge_frame = 72, .ge_state = 67
+
+/* the states of a generator's frame (genobject.c, pycore_frame.h) */
+#define STATES_311 .ge_created = -2, .ge_suspended = -1, .ge_delegates = -1, .ge_executing = 0
+#define STATES_313 .ge_created = -3, .ge_suspended = -2, .ge_delegates = -1, .ge_executing = 0
+#define STATES_315 .ge_created = 0, .ge_suspended = 1, .ge_delegates = 2, .ge_executing = 4
+
+/* tasks and futures (_asynciomodule.c), and where they are listed (pycore_interp_structs.h, pycore_tstate.h) */
+#define NO_TASKS                                                                                                       \
+    .fut_loop = NO, .fut_callback0 = NO, .fut_callbacks = NO, .fut_state = NO, .task_waiter = NO, .task_coro = NO,     \
+    .task_name = NO, .task_node = NO, .ts_tasks = NO, .in_tasks = NO, .ts_dict = NO
+#define TASKS_WITH(state, waiter, name)                                                                                \
+    .fut_loop = 16, .fut_callback0 = 24, .fut_callbacks = 40, .fut_state = (state), .task_waiter = (waiter),           \
+    .task_coro = (waiter) + 8, .task_name = (name)
+#define NO_TASK_LISTS .task_node = NO, .ts_tasks = NO, .in_tasks = NO
+#define TASKS_37      TASKS_WITH(72, 104, NO), NO_TASK_LISTS, .ts_dict = 152
+#define TASKS_38      TASKS_WITH(72, 104, 120), NO_TASK_LISTS, .ts_dict = 152
+#define TASKS_39      TASKS_WITH(80, 144, 160), NO_TASK_LISTS, .ts_dict = 152
+#define TASKS_310     TASKS_WITH(88, 152, 168), NO_TASK_LISTS, .ts_dict = 152
+#define TASKS_311     TASKS_WITH(88, 128, 144), NO_TASK_LISTS, .ts_dict = 128
+#define TASKS_312     TASKS_WITH(88, 128, 144), NO_TASK_LISTS, .ts_dict = 112
+#define TASKS_313     TASKS_WITH(96, 112, 128), NO_TASK_LISTS, .ts_dict = NO
+#define TASKS_314     TASKS_WITH(104, 120, 136), .task_node = 152, .ts_tasks = 880, .in_tasks = 10880, .ts_dict = NO
+#define TASKS_315     TASKS_WITH(104, 120, 136), .task_node = 152, .ts_tasks = 1048, .in_tasks = 10856, .ts_dict = NO
 
 /* dict keys: 3.6 to 3.10 (dict-common.h), 3.11 and later (pycore_dict.h) */
 #define KEYS_36                                                                                                        \
@@ -114,6 +137,7 @@ static const struct layout rows[] = {
         .se_key = 8,
         .ba_start = 40,
         CALLS_27,
+        NO_TASKS,
         .repr_flags = REPR_PY2 | REPR_ARGS_COMMA | REPR_DELTA_PLAIN | REPR_ORDERED_PAIRS | REPR_ARRAY_QUOTES,
     },
     {
@@ -137,6 +161,9 @@ static const struct layout rows[] = {
         .fr_lasti = 120,
         .fr_size = 136,
         .fr_slots = 376,
+        .fr_stacktop = 72,
+        .fr_stacktop_is_pointer = true,
+        .fr_awaited = 8,
         .co_filename = 96,
         .co_name = 104,
         .co_qualname = NO,
@@ -160,6 +187,7 @@ static const struct layout rows[] = {
         .order_kind = ORDER_OF_KEYS,
         ITEMS_3,
         CALLS_36,
+        NO_TASKS,
         .repr_flags = REPR_ARGS_COMMA | REPR_DELTA_PLAIN | REPR_ORDERED_PAIRS | REPR_ARRAY_QUOTES,
     },
     {
@@ -185,6 +213,9 @@ static const struct layout rows[] = {
         .fr_lasti = 104,
         .fr_size = 120,
         .fr_slots = 360,
+        .fr_stacktop = 72,
+        .fr_stacktop_is_pointer = true,
+        .fr_awaited = 8,
         .co_filename = 96,
         .co_name = 104,
         .co_qualname = NO,
@@ -208,6 +239,7 @@ static const struct layout rows[] = {
         .order_kind = ORDER_OF_KEYS,
         ITEMS_3,
         CALLS_36,
+        TASKS_37,
         .repr_flags = REPR_ORDERED_PAIRS | REPR_ARRAY_QUOTES,
     },
     {
@@ -233,6 +265,9 @@ static const struct layout rows[] = {
         .fr_lasti = 104,
         .fr_size = 120,
         .fr_slots = 360,
+        .fr_stacktop = 72,
+        .fr_stacktop_is_pointer = true,
+        .fr_awaited = 8,
         .co_filename = 104,
         .co_name = 112,
         .co_qualname = NO,
@@ -256,6 +291,7 @@ static const struct layout rows[] = {
         .order_kind = ORDER_OF_KEYS,
         ITEMS_3,
         CALLS_36,
+        TASKS_38,
         .repr_flags = REPR_ORDERED_PAIRS | REPR_ARRAY_QUOTES,
     },
     {
@@ -281,6 +317,9 @@ static const struct layout rows[] = {
         .fr_lasti = 104,
         .fr_size = 120,
         .fr_slots = 360,
+        .fr_stacktop = 72,
+        .fr_stacktop_is_pointer = true,
+        .fr_awaited = 8,
         .co_filename = 104,
         .co_name = 112,
         .co_qualname = NO,
@@ -304,6 +343,7 @@ static const struct layout rows[] = {
         .order_kind = ORDER_OF_KEYS,
         ITEMS_3,
         CALLS_36,
+        TASKS_39,
         .repr_flags = REPR_ORDERED_PAIRS | REPR_ARRAY_QUOTES,
     },
     {
@@ -329,6 +369,9 @@ static const struct layout rows[] = {
         .fr_lasti = 96,
         .fr_size = 112,
         .fr_slots = 352,
+        .fr_stacktop = 80,
+        .fr_valuestack = 64,
+        .fr_awaited = 8,
         .co_filename = 104,
         .co_name = 112,
         .co_qualname = NO,
@@ -352,6 +395,7 @@ static const struct layout rows[] = {
         .order_kind = ORDER_OF_KEYS,
         ITEMS_3,
         CALLS_310,
+        TASKS_310,
         .repr_flags = REPR_ORDERED_PAIRS | REPR_ARRAY_QUOTES,
     },
     {
@@ -382,6 +426,7 @@ static const struct layout rows[] = {
         .fr_size = 72,
         .fr_slots = 72,
         .fr_stacktop = 64,
+        .fr_awaited = 8,
         .co_filename = 112,
         .co_name = 120,
         .co_qualname = 128,
@@ -406,6 +451,8 @@ static const struct layout rows[] = {
         .order_kind = ORDER_BEFORE,
         ITEMS_3,
         CALLS_311,
+        STATES_311,
+        TASKS_311,
         .repr_flags = REPR_ORDERED_PAIRS | REPR_ARRAY_QUOTES,
     },
     {
@@ -438,6 +485,7 @@ static const struct layout rows[] = {
         .fr_size = 72,
         .fr_slots = 72,
         .fr_stacktop = 64,
+        .fr_awaited = 8,
         .co_filename = 112,
         .co_name = 120,
         .co_qualname = 128,
@@ -462,6 +510,8 @@ static const struct layout rows[] = {
         .order_kind = ORDER_BEFORE,
         ITEMS_3,
         CALLS_312,
+        STATES_311,
+        TASKS_312,
         .repr_flags = REPR_ARRAY_QUOTES,
     },
     {
@@ -493,6 +543,7 @@ static const struct layout rows[] = {
         .fr_size = 80,
         .fr_slots = 72,
         .fr_stacktop = 64,
+        .fr_awaited = 8,
         .co_filename = 112,
         .co_name = 120,
         .co_qualname = 128,
@@ -518,6 +569,8 @@ static const struct layout rows[] = {
         .order_kind = ORDER_AFTER,
         ITEMS_3,
         CALLS_312,
+        STATES_313,
+        TASKS_313,
         .repr_flags = REPR_ARRAY_QUOTES,
     },
     {
@@ -550,6 +603,7 @@ static const struct layout rows[] = {
         .fr_slots = 80,
         .fr_stacktop = 64,
         .fr_stacktop_is_pointer = true,
+        .fr_awaited = 8,
         .co_filename = 112,
         .co_name = 120,
         .co_qualname = 128,
@@ -580,6 +634,8 @@ static const struct layout rows[] = {
         .se_key = 0,
         .ba_start = 40,
         CALLS_312,
+        STATES_313,
+        TASKS_314,
         .repr_flags = REPR_TAGGED_LOCALS | REPR_ARRAY_QUOTES,
     },
     {
@@ -612,6 +668,7 @@ static const struct layout rows[] = {
         .fr_slots = 80,
         .fr_stacktop = 64,
         .fr_stacktop_is_pointer = true,
+        .fr_awaited = 16,
         .co_filename = 112,
         .co_name = 120,
         .co_qualname = 128,
@@ -642,6 +699,8 @@ static const struct layout rows[] = {
         .se_key = 0,
         .ba_start = 40,
         CALLS_312,
+        STATES_315,
+        TASKS_315,
         .repr_flags = REPR_TAGGED_LOCALS,
     },
 };

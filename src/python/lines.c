@@ -88,44 +88,62 @@ static bool read_signed_varint(struct cursor *c, int64_t *ret)
     return true;
 }
 
-/* Reads one entry of the 3.11 format after its first byte: the line delta, and whether the entry has no line. */
-static bool read_location(struct cursor *c, unsigned int code, int64_t *ret_delta, bool *ret_none)
-{
-    uint64_t skipped;
-    size_t skip = code < 10 ? 1 : code < 13 ? 2 : 0;
+/* One entry of the 3.11 format. */
+struct location {
+    uint32_t bytes; /* of bytecode that it covers */
+    bool has_line;
+    int64_t line_delta;
+    uint64_t end_line_delta;
+    uint64_t column, end_column; /* plus one; 0: unknown */
+};
 
-    *ret_none = code == 15;
-    *ret_delta = code >= 10 && code <= 12 ? (int64_t)code - 10 : 0;
-    if (code >= 13 && code <= 14 && !read_signed_varint(c, ret_delta))
+/* Codes 0 to 9: the columns are in the code and one byte. 10 to 12: in two bytes. 13: none. 14: varints. 15: not even a line. */
+static bool read_columns(struct cursor *c, unsigned int code, struct location *ret)
+{
+    size_t n = code < 10 ? 1 : code < 13 ? 2 : 0;
+
+    if ((size_t)(c->end - c->p) < n)
         return false;
-    for (int i = 0; code == 14 && i < 3; i++)
-        if (!read_varint(c, &skipped))
-            return false;
-    if ((size_t)(c->end - c->p) < skip)
-        return false;
-    c->p += skip;
+    if (code < 10) {
+        ret->column = code * 8u + (c->p[0] >> 4 & 7) + 1;
+        ret->end_column = ret->column + (c->p[0] & 15);
+    } else if (code < 13) {
+        ret->column = c->p[0] + 1u;
+        ret->end_column = c->p[1] + 1u;
+    } else if (code == 14) {
+        return read_varint(c, &ret->end_line_delta) && read_varint(c, &ret->column) && read_varint(c, &ret->end_column);
+    }
+    c->p += n;
     return true;
 }
 
-/* 3.11 and later: the first byte of an entry is 1, code:4, length-1:3, with the length in two-byte code units. */
+/* The first byte is 1, code:4, length-1:3, with the length in two-byte code units. */
+static bool read_location(struct cursor *c, struct location *ret)
+{
+    unsigned char first = *c->p++;
+    unsigned int code = first >> 3 & 15;
+
+    *ret = (struct location){.bytes = (uint32_t)((first & 7) + 1) * 2,
+                             .has_line = code != 15,
+                             .line_delta = code >= 10 && code <= 12 ? (int64_t)code - 10 : 0};
+    if (!(first & 128) || (code >= 13 && code <= 14 && !read_signed_varint(c, &ret->line_delta)))
+        return false;
+    return read_columns(c, code, ret) && ret->line_delta <= INT32_MAX && ret->line_delta >= INT32_MIN;
+}
+
 static int decode_locations(struct cursor c, int first_line, struct line_table *t)
 {
     uint32_t at = 0;
     int64_t line = first_line;
+    struct location loc;
     int r = 0;
 
     while (r == 0 && c.p < c.end) {
-        unsigned char first = *c.p++;
-        int64_t delta;
-        bool none;
-
-        if (!(first & 128) || !read_location(&c, first >> 3 & 15, &delta, &none))
+        if (!read_location(&c, &loc))
             return ERR_BOUNDS;
-        if (delta > INT32_MAX || delta < INT32_MIN)
-            return ERR_BOUNDS;
-        line += delta;
-        r = row_add(t, at, none ? 0 : line);
-        at += (uint32_t)((first & 7) + 1) * 2;
+        line += loc.line_delta;
+        r = row_add(t, at, loc.has_line ? line : 0);
+        at += loc.bytes;
     }
     return r;
 }
@@ -152,6 +170,64 @@ void lines_free(struct line_table *table)
 {
     free(table->rows);
     *table = (struct line_table){0};
+}
+
+/* Impossible values are unknown ones. */
+static struct position position_of(const struct location *loc, int64_t line)
+{
+    bool has_line = loc->has_line && line > 0 && line <= INT32_MAX;
+    bool has_columns = has_line && loc->column > 0 && loc->column <= INT32_MAX && loc->end_column > 0 &&
+                       loc->end_column <= INT32_MAX && loc->end_line_delta <= (uint64_t)(INT32_MAX - line);
+
+    return (struct position){.line = has_line ? (int32_t)line : 0,
+                             .end_line = has_columns ? (int32_t)(line + (int64_t)loc->end_line_delta) : 0,
+                             .column = has_columns ? (int32_t)loc->column - 1 : -1,
+                             .end_column = has_columns ? (int32_t)loc->end_column - 1 : -1};
+}
+
+int positions_decode(enum line_kind kind, const unsigned char *bytes, size_t len, int first_line,
+                     struct position_table *ret)
+{
+    struct cursor c = {bytes, bytes + len};
+    int64_t line = first_line;
+    uint32_t at = 0;
+    struct location loc;
+
+    *ret = (struct position_table){0};
+    while (kind == LINES_LOCATIONS && c.p < c.end) {
+        if (!read_location(&c, &loc))
+            return ERR_BOUNDS;
+        line += loc.line_delta;
+        if (grow_array((void **)&ret->rows, &ret->cap, ret->n + 1, sizeof(*ret->rows)) < 0)
+            return ERR_NOMEM;
+        ret->rows[ret->n++] = (struct position_row){at, position_of(&loc, line)};
+        at += loc.bytes;
+    }
+    return 0;
+}
+
+void positions_free(struct position_table *table)
+{
+    free(table->rows);
+    *table = (struct position_table){0};
+}
+
+bool positions_find(const struct position_table *table, int64_t at, struct position *ret)
+{
+    size_t lo = 0, hi = table->n;
+
+    while (at >= 0 && lo < hi) {
+        size_t mid = lo + (hi - lo) / 2;
+
+        if (table->rows[mid].start <= (uint64_t)at)
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    if (at < 0 || !lo || !table->rows[lo - 1].position.line)
+        return false;
+    *ret = table->rows[lo - 1].position;
+    return true;
 }
 
 int lines_find(const struct line_table *table, int64_t at, int first_line)

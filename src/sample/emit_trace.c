@@ -4,14 +4,16 @@
 #include "base/clock.h"
 #include "base/grow.h"
 #include "base/hash.h"
+#include "base/log.h"
 #include "sample/process_private.h"
+#include "sample/wait_reason.h"
 #include "sample/wait_state.h"
 
 #define CONTENDED_TICKS 64
 #define YOUNG_NS        (100 * NS_PER_MS) /* of CPU time */
 #define UNSEEN_TICKS    4                 /* add at most this many intervals to one stack */
 
-static const struct func *func_of(struct process *p, const struct code *code)
+const struct func *process_func(struct process *p, const struct code *code)
 {
     const struct func *func = code->func;
     struct func key = {.name = code->name, .filename = code->filename, .first_line = code->first_line};
@@ -47,7 +49,7 @@ static struct trace trace_of(const struct process *p, const struct sampled_threa
  * this time: all stacks, not only the first of each thread, or the beginning of the threads' work would get too much
  * weight.
  */
-static uint64_t unseen_ns(const struct process *p, const struct time_parts *parts)
+static uint64_t unseen_ns(struct process *p, const struct time_parts *parts)
 {
     uint64_t used_ns = native_cpu_python_ns(p), known_ns = p->accounted_ns + parts->run_ns + parts->lost_ns;
     uint64_t unseen = used_ns > known_ns ? used_ns - known_ns : 0;
@@ -139,7 +141,7 @@ static enum trace_state wait_state(const struct process *p, struct sampled_threa
 
     if (p->stack.waits_for_gil)
         return TRACE_WAITING_FOR_GIL;
-    return th->os.tid && (mode == SAMPLER_WALL || mode == SAMPLER_WAIT)
+    return th->os.tid && (mode == SAMPLER_WALL || mode == SAMPLER_WAIT || p->sampler->options.waits)
                ? wait_state_read(&th->os.task, p->stack.kernel_state)
                : TRACE_SLEEPING;
 }
@@ -183,6 +185,26 @@ static const struct func unsure_func = {
 static const struct func truncated_func = {
     .name = "[truncated]", .filename = "not in the core file", .short_filename = "not in the core file"};
 
+/* Stands for the whole stack. */
+static const struct func unread_func = {
+    .name = "[not read in time]", .filename = "deadline passed", .short_filename = "deadline passed"};
+
+int emit_unread(struct process *p, struct sampled_thread *th, process_sink sink, void *arg)
+{
+    struct trace trace = trace_of(p, th);
+    struct frame frame = {.func = sampler_func(p->sampler, &unread_func)};
+    struct task_look look;
+
+    if (!frame.func)
+        return ERR_NOMEM;
+    trace.active = th->os.tid && task_look(&th->os.task, &look) == 0 && look.state == 'R';
+    trace.key = 1;
+    trace.frames = &frame;
+    trace.n_frames = 1;
+    p->sampler->unread++;
+    return sink(&trace, arg);
+}
+
 /* Attaches the variables to their frames. */
 static int add_locals(struct process *p, struct frame *frames)
 {
@@ -201,6 +223,41 @@ static int add_locals(struct process *p, struct frame *frames)
     }
     p->sampler->cut_locals += l->cut;
     return 0;
+}
+
+/* Attaches the positions to their frames. */
+static int add_positions(struct process *p, struct frame *frames)
+{
+    size_t n = p->stack.frames.n;
+
+    if (grow_array((void **)&p->sources, &p->cap_sources, n + 1, sizeof(*p->sources)) < 0)
+        return ERR_NOMEM;
+    for (size_t i = 0; i < n; i++) {
+        struct position at;
+
+        p->sources[i] = (struct frame_source){.column = -1, .end_column = -1};
+        if (code_position(p->stack.codes[i], p->stack.frames.items[i].at, &at) && at.end_line)
+            p->sources[i] =
+                (struct frame_source){.end_line = at.end_line, .column = at.column, .end_column = at.end_column};
+        frames[i].source = &p->sources[i];
+    }
+    return 0;
+}
+
+/* The reason why it waits, if it has not run since its stack was read. A thread that ptrace has stopped goes back to its call. */
+static void add_wait(struct process *p, struct sampled_thread *th, struct trace *trace)
+{
+    struct sched_stats stats;
+    uint64_t sp, pc;
+
+    if (!wait_reason_read(p, th, p->stack.kernel_state, &p->wait))
+        return;
+    if (!th->last.off_cpu && !(th->last.blocked && task_waits_at(&th->os.task, &sp, &pc) == 0 &&
+                               sp == th->last.blocked_sp && pc == th->last.blocked_pc))
+        return;
+    if (th->last.off_cpu && (task_sched_stats(&th->os.task, &stats) < 0 || !sched_stats_equal(&stats, &th->os.stats)))
+        return;
+    trace->wait = &p->wait;
 }
 
 /* Adds the native stack to the key. A receiver that knows the key gets no frames, only their number, so
@@ -233,11 +290,46 @@ static int merge_native(struct process *p, const struct sampled_thread *th, stru
     return 0;
 }
 
+/* The number of frames up to the outermost one of the running task, of those between which native frames were inserted. */
+static size_t frames_of_task(const struct process *p, const struct frame *frames, size_t n, size_t unsure)
+{
+    size_t python = 0, kept = unsure + p->stack.awaiters.kept;
+
+    for (size_t i = 0; i < n; i++)
+        if (python < kept && frames[i].func == p->frames[python].func && ++python == kept)
+            return i + 1;
+    return n;
+}
+
+/* Replaces the frames of the event loop by those of the tasks that wait for the running task. */
+static int add_awaiters(struct process *p, struct trace *trace)
+{
+    const struct awaiters *a = &p->stack.awaiters;
+    bool merged = trace->frames != p->frames;
+    struct frame **items = merged ? &p->merged.items : &p->frames;
+    size_t *cap = merged ? &p->merged.cap : &p->cap_frames;
+    size_t n = frames_of_task(p, trace->frames, trace->n_frames, trace->unsure);
+
+    if (grow_array((void **)items, cap, n + a->n, sizeof(**items)) < 0)
+        return ERR_NOMEM;
+    for (size_t i = 0; i < a->n; i++) {
+        const struct func *func = process_func(p, a->codes[i]);
+
+        if (!func)
+            return ERR_NOMEM;
+        (*items)[n++] = (struct frame){.func = func, .line = code_line(a->codes[i], a->frames[i].at)};
+    }
+    trace->frames = *items;
+    trace->n_frames = n;
+    return 0;
+}
+
 int emit_stack(struct process *p, struct sampled_thread *th, bool active, process_sink sink, void *arg)
 {
     const struct frames *frames = &p->stack.frames;
     struct time_parts parts = take_time(p, th);
     struct trace trace = trace_of(p, th);
+    bool is_marked = !frames->n && !th->tstate && !p->sampler->options.recording; /* its stack is the marker alone */
 
     if (!active)
         th->last.state = wait_state(p, th);
@@ -245,8 +337,10 @@ int emit_stack(struct process *p, struct sampled_thread *th, bool active, proces
     trace.owns_gil = p->stack.owns_gil;
     trace.waits_for_gil = p->stack.waits_for_gil;
     trace.unsure = p->stack.unsure;
+    if (p->sampler->options.waits && !active && !trace.waits_for_gil && !p->core)
+        add_wait(p, th, &trace);
     trace.key = hash_mix(p->stack.key, (uint64_t)(uintptr_t)p->info);
-    trace.n_frames = frames->n;
+    trace.n_frames = stack_frames(&p->stack);
     if (p->sampler->options.native)
         add_native_key(p, th, &trace);
     if (is_known(p, trace.key))
@@ -260,7 +354,7 @@ int emit_stack(struct process *p, struct sampled_thread *th, bool active, proces
             return ERR_NOMEM;
     }
     for (size_t i = 0; i < frames->n; i++) {
-        const struct func *func = func_of(p, p->stack.codes[i]);
+        const struct func *func = process_func(p, p->stack.codes[i]);
 
         if (!func)
             return ERR_NOMEM;
@@ -271,13 +365,17 @@ int emit_stack(struct process *p, struct sampled_thread *th, bool active, proces
     }
     if (p->sampler->options.locals && frames->n && add_locals(p, p->frames + trace.unsure) < 0)
         return ERR_NOMEM;
+    if (p->sampler->options.positions && add_positions(p, p->frames + trace.unsure) < 0)
+        return ERR_NOMEM;
     if (p->stack.truncated) {
         p->frames[trace.n_frames] = (struct frame){.func = sampler_func(p->sampler, &truncated_func)};
         if (!p->frames[trace.n_frames++].func)
             return ERR_NOMEM;
     }
     trace.frames = p->frames;
-    if (p->sampler->options.native && p->native.captured && merge_native(p, th, &trace) < 0)
+    if (p->sampler->options.native && (p->native.captured || is_marked) && merge_native(p, th, &trace) < 0)
+        return ERR_NOMEM;
+    if (p->stack.awaiters.kept && add_awaiters(p, &trace) < 0)
         return ERR_NOMEM;
     return emit(p, th, &trace, &parts, sink, arg);
 }
@@ -293,7 +391,8 @@ int emit_stack(struct process *p, struct sampled_thread *th, bool active, proces
  */
 static bool is_blocked_again(struct process *p, struct sampled_thread *th)
 {
-    struct stack_source src = {.sampler = p->sampler, .py = &p->py, .codes = p->codes, .snapshot = p->snapshot};
+    struct stack_source src = {
+        .sampler = p->sampler, .py = &p->py, .codes = p->codes, .snapshot = p->snapshot, .tasks = p->tasks};
     struct sched_stats stats, after;
     uint64_t sp, pc;
 
@@ -349,6 +448,8 @@ bool emit_unchanged(struct process *p, struct sampled_thread *th, process_sink s
     trace.active = th->last.active;
     if (!th->last.has_stack || p->sampler->options.gil_only || !is_known(p, trace.key))
         return false;
+    log_often(LOG_LEVEL_DEBUG, "sample", th->os.tid, "tid %d: has not run, counts its last stack again",
+              (int)th->os.tid);
     parts = take_time(p, th);
     *ret = emit(p, th, &trace, &parts, sink, arg);
     return true;

@@ -70,6 +70,32 @@ static addr_t search_end(const struct native *n, const struct native_frame *nf)
     return end < n->copy.addr + n->copy.len ? end : n->copy.addr + n->copy.len;
 }
 
+/* True if the function has something of its own in a register whose value is not known: the registers of a sleeping thread are
+ * known only from the frame on whose callee has saved them. */
+static bool lacks_register(const struct native *n, size_t i)
+{
+    const struct native_frame *nf = &n->stack.items[i];
+
+    for (size_t k = 0; k < CPU_CALLEE_SAVED; k++)
+        if (!(nf->known >> k & 1) && is_own_register(nf->pc_entry, k))
+            return true;
+    return false;
+}
+
+bool eval_frames_lack_registers(const struct native *n)
+{
+    bool any_named = false, named = false, other = false;
+
+    for (size_t i = 0; i < n->stack.n; i++) {
+        bool is_named = in_interpreter(n, i) && has_eval_name(n, i);
+
+        any_named |= is_named;
+        named |= is_named && lacks_register(n, i);
+        other |= in_interpreter(n, i) && lacks_register(n, i);
+    }
+    return any_named ? named : other;
+}
+
 static bool holds_address(const struct native *n, size_t i, addr_t frame)
 {
     const struct native_frame *nf = &n->stack.items[i];
@@ -144,17 +170,19 @@ static bool match_one_to_one(const struct eval_frames *ef, const struct native *
     if (ef->n_evals != f->n)
         return false;
     for (size_t i = 0; i < f->n; i++) {
-        if (!holds_address(n, ef->evals[i], f->items[i].addr))
+        if (!holds_address(n, ef->evals[i], f->items[i].addr) && !lacks_register(n, ef->evals[i]))
             return false;
         at[i] = ef->evals[i];
     }
     return true;
 }
 
-/* Starts at the root. An eval frame gets the outermost remaining Python frame whose address it holds. Skips Python
- * frames that no eval frame holds (C code can push one) and eval frames without a Python frame (just entered, or of
- * another coroutine below). Returns the number of matches. */
-static size_t match_by_address(const struct eval_frames *ef, const struct native *n, const struct frames *f, size_t *at)
+/* Starts at the root. An eval frame gets the outermost remaining Python frame whose address it holds. Skips Python frames that
+ * no eval frame holds (C code can push one) and eval frames without a Python frame (just entered, or of another coroutine
+ * below). A frame of what `is_eval`, not only may be the eval function, may hold an address in a register that is not known: it
+ * gets the next Python frame. Returns the number of matches. */
+static size_t match_by_address(const struct eval_frames *ef, const struct native *n, const struct frames *f,
+                               bool is_eval, size_t *at)
 {
     size_t left = f->n, matched = 0;
 
@@ -162,6 +190,8 @@ static size_t match_by_address(const struct eval_frames *ef, const struct native
     for (size_t j = ef->n_evals; j > 0 && left > 0; j--) {
         size_t found = outermost_frame_held(ef, n, f->n, ef->evals[j - 1], left);
 
+        if (found == EVAL_FRAMES_NONE && is_eval && lacks_register(n, ef->evals[j - 1]))
+            found = left - 1;
         if (found == EVAL_FRAMES_NONE)
             continue;
         at[found] = ef->evals[j - 1];
@@ -256,7 +286,7 @@ static int match_by_guess(struct eval_frames *ef, const struct native *n, const 
         if (list_eval_frames(ef, n, place_of(n, i)->row.function) < 0)
             return ERR_NOMEM;
         guesses++;
-        matched = match_by_address(ef, n, f, ef->candidate);
+        matched = match_by_address(ef, n, f, false, ef->candidate);
         if (matched <= best)
             continue;
         best = matched;
@@ -275,7 +305,7 @@ int eval_frames_match(struct eval_frames *ef, const struct native *n, const stru
     if (sort_frames(ef, f) < 0)
         return ERR_NOMEM;
     if (ef->n_evals) {
-        if (!match_by_address(ef, n, f, at))
+        if (!match_by_address(ef, n, f, true, at))
             match_by_count(ef, n, f, at);
     } else if (match_by_guess(ef, n, f, at) < 0) {
         return ERR_NOMEM;

@@ -30,6 +30,8 @@ struct eval_frames {
 
 /* Sets `at` for each of the frames. 0 or ERR_NOMEM. */
 int eval_frames_match(struct eval_frames *ef, const struct native *n, const struct frames *f, size_t *at);
+/* True if a register that may hold the address of a Python frame is not known. */
+bool eval_frames_lack_registers(const struct native *n);
 void eval_frames_free(struct eval_frames *ef);
 
 #endif

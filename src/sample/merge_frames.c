@@ -221,13 +221,13 @@ static int add_marker(struct merged_frames *m, struct sampler *s, const char *na
     return f.func ? add(m, &f) : ERR_NOMEM;
 }
 
-/* True if frames are missing at the root that would be shown: what is outside of the outermost Python frame is mostly the
+/* True if nothing is known of the stack, or if frames are missing at the root that would be shown: what is outside of the outermost Python frame is mostly the
  * interpreter's own, but generated code has callers. */
 static bool misses_shown_frames(const struct native *n)
 {
     bool ends_in_generated_code = n->stack.n && !n->stack.items[n->stack.n - 1].pc_entry->module->is_elf;
 
-    return n->captured && !n->stack.complete && (n->sampler->options.native_all || ends_in_generated_code);
+    return !n->captured || (!n->stack.complete && (n->sampler->options.native_all || ends_in_generated_code));
 }
 
 /* Adds the groups without a native frame, after a marker. */

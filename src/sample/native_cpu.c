@@ -158,14 +158,18 @@ static void add_use(const struct native_cpu *c, struct cpu_use *use)
         use->native_ns += c->items[i].has_python ? 0 : c->items[i].sum_ns;
 }
 
-uint64_t native_cpu_python_ns(const struct process *p)
+uint64_t native_cpu_python_ns(struct process *p)
 {
-    const struct native_cpu *c = &p->native_cpu;
-    uint64_t now_ns = c->begin_ns ? proc_cpu_ns(p->pid) : 0;
+    struct native_cpu *c = &p->native_cpu;
     struct cpu_use use = {0};
 
+    /* Once per tick: the kernel adds up the clocks of all threads, and there can be thousands of young ones. */
+    if (c->clock_at_ns != p->now_ns) {
+        c->clock_at_ns = p->now_ns;
+        c->clock_ns = c->begin_ns ? proc_cpu_ns(p->pid) : 0;
+    }
     add_use(c, &use);
-    use.total_ns = now_ns > c->begin_ns ? now_ns - c->begin_ns : 0;
+    use.total_ns = c->clock_ns > c->begin_ns ? c->clock_ns - c->begin_ns : 0;
     return use.total_ns > use.native_ns ? use.total_ns - use.native_ns : 0;
 }
 

@@ -29,8 +29,10 @@ struct native_cpu {
     size_t n;
     uint64_t ended_ns;           /* CPU time of threads without Python that have ended */
     uint64_t begin_ns, total_ns; /* process CPU clock at the first measurement, and its advance until the last */
-    uint64_t first_ns, due_ns;   /* when the first measurement was; when the next one is due */
-    bool gap;                    /* the last measurement failed: do not count the time since the one before it */
+    uint64_t clock_ns;           /* process CPU clock at the tick `clock_at_ns` */
+    uint64_t clock_at_ns;
+    uint64_t first_ns, due_ns; /* when the first measurement was; when the next one is due */
+    bool gap;                  /* the last measurement failed: do not count the time since the one before it */
 };
 
 struct cpu_use {
@@ -40,9 +42,9 @@ struct cpu_use {
 
 /* Measures if it is due. Call it a few times per second. */
 void native_cpu_update(struct process *p, uint64_t now_ns);
-/* The CPU time of the process up to now that is in threads with Python, as far as that is known; 0 before the first
+/* The CPU time of the process up to this tick that is in threads with Python, as far as that is known; 0 before the first
  * measurement. */
-uint64_t native_cpu_python_ns(const struct process *p);
+uint64_t native_cpu_python_ns(struct process *p);
 /* Measures now, for the end of a recording, and adds what was measured so far to `use`. */
 void native_cpu_finish(struct process *p, struct cpu_use *use);
 /* Adds what was measured so far to `use`, and frees it. */

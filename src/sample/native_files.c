@@ -330,7 +330,8 @@ void native_files_free(struct native_files *f)
 
 static struct helper_about about_of(const struct native_names *names, const struct module *mod)
 {
-    return (struct helper_about){.pid = names->pid, .device = mod->path[0] == '/' ? mod->device : 0, .path = mod->path};
+    return (struct helper_about){
+        .pid = names->pid, .device = mod->path[0] == '/' ? mod->device : 0, .path = mod->path, .names = true};
 }
 
 static void pack_map_file(struct pack *p, pid_t pid, const struct module *mod)
@@ -424,7 +425,7 @@ int native_files_find_symbol(void *arg, const struct module *mod, const char *na
 char *native_files_perf_map(struct native_names *names, size_t *ret_len)
 {
     char path[64], *text;
-    struct helper_about about = {.pid = names->pid, .path = path};
+    struct helper_about about = {.pid = names->pid, .path = path, .names = true};
     struct helper_answer answer;
     struct pack in = {0};
 

@@ -2,6 +2,7 @@
  * Samples threads that have no Python thread state, such as those of libraries (--native-all).
  */
 #include "base/clock.h"
+#include "base/deadline.h"
 #include "base/grow.h"
 #include "sample/process_private.h"
 #include "target/core_file.h"
@@ -130,12 +131,14 @@ static int sample_native_thread(struct process *p, struct sampled_thread *th, pr
     struct stack_source src = {.sampler = p->sampler, .py = &p->py, .native = &p->native};
     int r;
 
+    if (deadline_passed())
+        return emit_unread(p, th, sink, arg);
     if (!th->os.dead && emit_unchanged(p, th, sink, arg, &r))
         return r;
     r = process_read_stack(p, &src, th);
     if (r == STACK_IDLE)
         p->sampler->idle++;
-    if (r == 0 && p->native.captured && process_has_pid(p))
+    if (r == 0 && (p->native.captured || !p->sampler->options.recording) && process_has_pid(p))
         return emit_stack(p, th, p->stack.active, sink, arg);
     if (r != STACK_IDLE)
         emit_unknown(p, th);

@@ -4,6 +4,7 @@
 #include "sample/process_private.h"
 
 #include "base/clock.h"
+#include "base/deadline.h"
 #include "base/log.h"
 #include "base/signame.h"
 #include "python/detect.h"
@@ -37,6 +38,8 @@ struct process *process_free(struct process *p)
     snapshot_free(p->snapshot);
     free(p->frames);
     free(p->locals);
+    free(p->sources);
+    tasks_free(p->tasks);
     native_close(&p->native);
     merge_frames_free(&p->merged);
     native_threads_free(p);
@@ -197,7 +200,7 @@ static int explain_failure(struct process *p, int r, struct err_note *note)
 /* Waits only for what can change: an interpreter that is starting, not a process that runs another program. */
 static int detect_with_patience(struct process *p, uint64_t patience_ns, struct err_note *note)
 {
-    uint64_t deadline = clock_now_ns() + patience_ns;
+    uint64_t deadline = clock_now_ns() + deadline_cap(patience_ns);
 
     for (;;) {
         int r = detect_once(p, note);
@@ -228,8 +231,10 @@ static int open_process(struct process *p, struct err_note *note)
     r = proc_stat_read(p->pid, 0, &st);
     if (r < 0 || st.start_time != p->start_time) /* the pidfd may be another process's */
         return fail(p, ERR_NO_PROCESS, REASON_NO_PID, note);
-    p->codes = code_cache_new();
-    if (!p->codes)
+    p->codes = code_cache_new(p->sampler->options.positions);
+    if (p->sampler->options.await_stacks)
+        p->tasks = tasks_new();
+    if (!p->codes || (p->sampler->options.await_stacks && !p->tasks))
         return ERR_NOMEM;
     r = mem_live_open(p->pid, &p->mem);
     if (r == 0)
@@ -392,7 +397,7 @@ int process_open_core(struct sampler *s, const struct core_file *core, const str
     *p = (struct process){.sampler = s, .pid = core->pid, .pidfd = -1, .core = core, .files = files};
     p->table.core = core;
     p->info = &p->own_info;
-    p->codes = code_cache_new();
+    p->codes = code_cache_new(p->sampler->options.positions);
     r = p->codes ? snapshot_new(mem, false, &p->snapshot) : ERR_NOMEM;
     if (r == 0) {
         p->mem = snapshot_mem(p->snapshot);
@@ -428,7 +433,7 @@ int process_detect_again(struct process *p)
               p->has_execed ? "it has executed another program" : "its threads could not be read");
     code_cache_free(p->codes);
     short_names_free(&p->short_names);
-    p->codes = code_cache_new();
+    p->codes = code_cache_new(p->sampler->options.positions);
     if (!p->codes)
         return ERR_NOMEM;
     process_count_from_now(p);

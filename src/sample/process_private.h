@@ -40,7 +40,11 @@ struct process {
     size_t cap_frames;
     struct local *locals; /* of `frames` */
     size_t cap_locals;
-    struct native native; /* opened at the first stack that needs it */
+    struct frame_source *sources; /* of `frames` */
+    size_t cap_sources;
+    struct tasks *tasks;     /* for the awaiters of running tasks; NULL: not requested */
+    struct wait_reason wait; /* of the current trace */
+    struct native native;    /* opened at the first stack that needs it */
     struct merged_frames merged;
     struct sampled_thread *native_threads; /* all kernel threads; those without Python are sampled (--native-all) */
     size_t n_native_threads, cap_native_threads;
@@ -70,8 +74,16 @@ int process_list_threads(struct process *p, uint64_t now);
  * ERR_NOMEM. */
 int process_read_stack(struct process *p, const struct stack_source *src, struct sampled_thread *th);
 
+/* The function of a code object, with its short file name. NULL if out of memory. */
+const struct func *process_func(struct process *p, const struct code *code);
+
+/* Which part of its line a frame executes: all but the text of the line. */
+void process_position(const struct code *code, int64_t at, struct frame_source *ret);
+
 /* Passes the stack that was just read to the sink, and returns the sink's result or ERR_NOMEM. */
 int emit_stack(struct process *p, struct sampled_thread *th, bool active, process_sink sink, void *arg);
+/* The same for a thread that there is no time to read: a marker takes the place of its stack. */
+int emit_unread(struct process *p, struct sampled_thread *th, process_sink sink, void *arg);
 
 /* Counts the CPU time of a thread since its last stack as lost: its stack cannot be read. */
 void emit_lost(struct process *p, struct sampled_thread *th);

@@ -2,6 +2,7 @@
  * Samples the threads of one process: which threads to read, in which order, and when to list them again.
  */
 #include "base/clock.h"
+#include "base/deadline.h"
 #include "sample/process_private.h"
 #include "target/proc.h"
 
@@ -59,19 +60,50 @@ int process_warm_up(struct process *p)
 }
 
 /* A library that is loaded or unloaded between the capture and the symbol lookup makes the names wrong. Repeat both. */
-int process_read_stack(struct process *p, const struct stack_source *src, struct sampled_thread *th)
+static int read_stack(struct process *p, const struct stack_source *src, struct sampled_thread *th)
 {
-    bool include_idle = p->sampler->options.include_idle;
+    bool include_idle = p->sampler->options.include_idle, was_active = true;
     int r = 0, names = NATIVE_CHANGED;
 
     for (int i = 0; i < NATIVE_TRIES && r == 0 && names > 0; i++) {
         r = th->tstate ? stack_read(&p->stack, src, th, include_idle)
                        : stack_read_native(&p->stack, src, th, include_idle);
+        p->stack.active &= was_active || p->sampler->options.recording; /* ptrace may have woken it up */
+        was_active = p->stack.active;
         names = r == 0 && src->native ? native_unwind(src->native) : 0;
     }
     if (names == NATIVE_CHANGED)
         native_clear(src->native);
     return names < 0 ? names : r;
+}
+
+/* True if a stopped thread may show more than the two registers of a sleeping one did. */
+static bool misses_frames(const struct process *p)
+{
+    const struct native *n = &p->native;
+    const struct pauser *ps = &p->sampler->pauser;
+
+    if (!n->captured || !n->regs.unknown || ps->nonblocking || ps->ptrace_refused)
+        return false;
+    return !n->stack.complete || (p->py.layout.fr_owner == NO && eval_frames_lack_registers(n));
+}
+
+/* A thread that ptrace cannot stop is shown as it was read first. */
+int process_read_stack(struct process *p, const struct stack_source *src, struct sampled_thread *th)
+{
+    struct stack_source stopped = *src;
+    bool was_active;
+    int r = read_stack(p, src, th);
+
+    if (r != 0 || !src->native || !misses_frames(p))
+        return r;
+    was_active = p->stack.active;
+    stopped.stop = true;
+    r = read_stack(p, &stopped, th);
+    if (r < 0 && r != ERR_NOMEM && r != ERR_GONE)
+        r = read_stack(p, src, th);
+    p->stack.active &= was_active;
+    return r;
 }
 
 /* The thread state at position `i` of the list, if it is the same thread in another interpreter; else NULL. */
@@ -142,12 +174,19 @@ static bool is_stack_of(const struct process *p, const struct sampled_thread *th
 static int sample_thread(struct process *p, struct sampled_thread *th, process_sink sink, void *arg)
 {
     struct sampler *s = p->sampler;
-    struct stack_source src = {
-        s, &p->py, p->codes, p->snapshot, p->check_heads ? &p->threads : NULL, s->options.native ? &p->native : NULL};
+    struct stack_source src = {.sampler = s,
+                               .py = &p->py,
+                               .codes = p->codes,
+                               .snapshot = p->snapshot,
+                               .heads = p->check_heads ? &p->threads : NULL,
+                               .native = s->options.native ? &p->native : NULL,
+                               .tasks = p->tasks};
     bool active;
     int r = 0;
 
     th->was_sampled = true;
+    if (deadline_passed())
+        return emit_unread(p, th, sink, arg);
     if (th->os.tid && emit_unchanged(p, th, sink, arg, &r))
         return r;
     if (s->options.gil_only && threads_gil_holder(&p->py, th->interp) != th->tstate) {
@@ -164,6 +203,8 @@ static int sample_thread(struct process *p, struct sampled_thread *th, process_s
     apply_heads_check(p);
     if (r == ERR_NOMEM)
         return r;
+    if (r < 0 && r != ERR_GONE && deadline_passed())
+        return emit_unread(p, th, sink, arg);
     if (r < 0) {
         p->has_execed |= th->os.task.execed;
         p->listed_ns = 0; /* the thread may have ended: list the threads again */

@@ -4,6 +4,7 @@
 #include "sample/sampled_tree.h"
 
 #include "base/clock.h"
+#include "base/deadline.h"
 #include "base/log.h"
 #include "sample/native_cpu.h"
 #include "target/access.h"
@@ -88,7 +89,7 @@ static bool is_starting(const struct tree_entry *e, int r)
 
 int sampled_tree_attach(struct process_tree *t, struct tree_entry *e, uint64_t patience_ns)
 {
-    uint64_t deadline = clock_now_ns() + patience_ns;
+    uint64_t deadline = clock_now_ns() + deadline_cap(patience_ns);
     int r = try_attach(t, e, 0, NULL);
 
     while (is_starting(e, r) && clock_now_ns() < deadline) {

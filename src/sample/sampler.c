@@ -78,6 +78,7 @@ struct sampler *sampler_new(const struct sampler_options *options)
     task_open(&s->self, getpid(), getpid()); /* the main thread samples */
     s->pauser = (struct pauser){.nonblocking = options->nonblocking,
                                 .use_same_core = options->same_core,
+                                .sleeper_regs = options->native && !options->recording,
                                 .want_idle = options->include_idle,
                                 .patience_ns = options->patience_ns,
                                 .affinity.cpu = CPU_AFFINITY_ANY};

@@ -23,6 +23,7 @@ enum sampler_mode {
 struct sampler_options {
     enum sampler_mode mode;
     bool nonblocking;     /* never stop a thread */
+    bool await_stacks;    /* show a running task of asyncio below the tasks that await it */
     bool include_idle;    /* include threads that are not in state R */
     bool gil_only;        /* only threads that hold the GIL */
     bool find_gil_holder; /* report which thread holds the GIL, and which wait for it */
@@ -32,6 +33,8 @@ struct sampler_options {
     bool same_core;       /* read running threads from their own core instead of with ptrace */
     unsigned locals;      /* read local variables: 0 none, 1 short values, 2 and more longer ones */
     bool show_secrets;
+    bool positions; /* the columns of each Python frame, as frame->source */
+    bool waits;     /* why a thread waits, as trace->wait */
     /* Total time to wait for threads that get no CPU to stop on, such as a nice process on a busy machine. 0: do not
      * wait. */
     uint64_t patience_ns;
@@ -50,6 +53,7 @@ struct sampler {
     uint64_t unweighted;             /* skipped because the thread has not run since its last stack */
     uint64_t idle;                   /* skipped because the thread was not in state R */
     uint64_t no_gil;                 /* skipped because the thread did not hold the GIL */
+    uint64_t unread;                 /* emitted without their stacks, since the deadline had passed */
     uint64_t cut_locals;             /* with some variables not read */
     uint64_t unsure;                 /* emitted, but read unpaused while the thread ran */
     uint64_t native_none;            /* without native frames, since no registers could be read */

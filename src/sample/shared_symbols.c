@@ -109,11 +109,9 @@ void shared_symbols_close(struct shared_module *module)
             all->items[i] = all->items[--all->n];
             break;
         }
+    if (all && !all->n) {
+        free(all->items);
+        *all = (struct shared_symbols){0};
+    }
     shared_module_free(module);
-}
-
-void shared_symbols_free(struct shared_symbols *all)
-{
-    free(all->items);
-    *all = (struct shared_symbols){0};
 }

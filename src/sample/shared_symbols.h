@@ -30,6 +30,4 @@ struct shared_module *shared_symbols_open(struct shared_symbols *all, const stru
 /* Closes the symbols when the last process stops using them. */
 void shared_symbols_close(struct shared_module *module);
 
-void shared_symbols_free(struct shared_symbols *all);
-
 #endif

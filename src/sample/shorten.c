@@ -49,6 +49,7 @@ static const char *cut_directories(const struct files *files, const char *filena
     struct helper_answer answer;
     struct pack in = {0};
 
+    about.names = true;
     files_pack(&in, files);
     pack_text(&in, filename);
     if (helper_call(run_shorten, &in, &about, &answer) == 0) {

@@ -69,7 +69,9 @@ static void make_key(struct stack *st, const struct sampled_thread *th)
 
     for (size_t i = 0; i < st->frames.n; i++)
         key = hash_mix(hash_mix(key, st->codes[i]->serial), (uint64_t)st->frames.items[i].at);
-    key = hash_mix(key, st->unsure);
+    key = hash_mix(hash_mix(key, st->unsure), st->awaiters.kept);
+    for (size_t i = 0; i < st->awaiters.n; i++)
+        key = hash_mix(hash_mix(key, st->awaiters.codes[i]->serial), (uint64_t)st->awaiters.frames[i].at);
     st->key = key ? key : 1;
 }
 
@@ -173,6 +175,28 @@ static int read_locals(struct stack *st, const struct stack_source *src, const s
     return r;
 }
 
+static int read_awaiters(struct stack *st, const struct stack_source *src, struct sampled_thread *th, uint64_t now)
+{
+    tasks_begin(src->tasks, src->py, src->codes);
+    return awaiters_read(&st->awaiters, src->tasks, th->interp, th->tstate, &st->frames, now);
+}
+
+/* Unpaused, two equal readings in a row count. */
+static int add_awaiters(struct stack *st, const struct stack_source *src, struct sampled_thread *th,
+                        const struct pause *p)
+{
+    uint64_t key;
+    int r = read_awaiters(st, src, th, p->since_ns);
+
+    if (r < 0 || p->method != PAUSE_UNPAUSED)
+        return r;
+    make_key(st, th);
+    key = st->key;
+    r = read_awaiters(st, src, th, p->since_ns);
+    make_key(st, th);
+    return r < 0 || st->key == key ? r : ERR_TORN;
+}
+
 /* The code of a frame that Python tracebacks hide. From 3.13 on, a specialized call of a class pushes one below __init__
  * (_Py_InitCleanup in Python/specialize.c). Its name and file name are the same string, and it has no line. 3.12 has one in each
  * entry frame, which a torn read may not recognize as such (Python/pylifecycle.c). */
@@ -234,6 +258,7 @@ static int read_once(struct stack *st, const struct stack_source *src, struct sa
     int r;
 
     st->unsure = st->truncated = false;
+    st->awaiters.kept = st->awaiters.n = 0;
     if (p->method == PAUSE_DEAD) {
         r = read_dead(st, src, th, p->since_ns);
     } else if (p->method == PAUSE_UNPAUSED) {
@@ -247,6 +272,8 @@ static int read_once(struct stack *st, const struct stack_source *src, struct sa
         return r;
     th->entry = innermost_entry(st, src->py, th);
     drop_internal(st);
+    if (src->tasks && (r = add_awaiters(st, src, th, p)) < 0)
+        return r;
     if (src->heads) {
         st->heads_same = threads_heads_same(src->py, src->heads);
         st->heads_checked = true;
@@ -272,7 +299,7 @@ static void save_last_stack(struct sampled_thread *th, const struct stack *st, c
     th->os.stats = p->stats;
     th->last.has_stack = true;
     th->last.key = st->key;
-    th->last.n_frames = st->frames.n;
+    th->last.n_frames = stack_frames(st);
     th->last.owns_gil = st->owns_gil;
     th->last.waits_for_gil = st->waits_for_gil;
 }
@@ -405,15 +432,25 @@ static int skip_idle(struct sampled_thread *th, const struct stack_source *src, 
     return STACK_IDLE;
 }
 
+/* True if the thread was read without its registers, and ptrace was not tried. */
+static bool misses_regs(const struct stack_source *src, const struct pause *p, enum pause_need need)
+{
+    const struct pauser *ps = &src->sampler->pauser;
+
+    if (p->method == PAUSE_DEAD || ps->ptrace_refused || ps->nonblocking)
+        return false;
+    return need == PAUSE_ANY || (need == PAUSE_REGS && ps->sleeper_regs && p->method == PAUSE_ASLEEP);
+}
+
 /* One try. 0: the stack is consistent, or st->unsure is set. */
 static int try_read(struct stack *st, const struct stack_source *src, struct sampled_thread *th, bool include_idle,
-                    bool need_ptrace)
+                    enum pause_need need)
 {
     struct pauser *pauser = &src->sampler->pauser;
     /* rseq(2), glibc 2.35 and later: the kernel stores the CPU number there before it resumes the thread. */
     addr_t cpu_word = src->py->cpu_word != NO ? th->thread_id + (addr_t)(int64_t)src->py->cpu_word : 0;
     struct pause pause;
-    int r = pause_begin(pauser, &th->os, need_ptrace, cpu_word, &pause);
+    int r = pause_begin(pauser, &th->os, need, cpu_word, &pause);
 
     th->last.has_stack = th->last.off_cpu = th->last.blocked = false;
     if (r < 0)
@@ -423,11 +460,10 @@ static int try_read(struct stack *st, const struct stack_source *src, struct sam
     if (!st->active && !include_idle)
         return skip_idle(th, src, &pause);
     r = read_and_end_pause(st, src, th, &pause);
-    if (r == 0 && !need_ptrace && src->native && !src->native->captured && pause.method != PAUSE_DEAD &&
-        !pauser->ptrace_refused && !src->sampler->options.nonblocking) {
+    if (r == 0 && src->native && !src->native->captured && misses_regs(src, &pause, need)) {
         /* There is no perf context-switch record. If the thread is running, there will be one in a moment. */
         r = ERR_TORN;
-        st->need_ptrace = pause.method == PAUSE_ASLEEP || !th->os.perf_regs.ring;
+        st->need = pause.method == PAUSE_ASLEEP || !th->os.perf_regs.ring ? PAUSE_STOP : PAUSE_ANY;
     }
     pauser->reads[pause.method] += r == 0;
     if (r == 0)
@@ -452,7 +488,9 @@ static int read_with_retries(struct stack *st, const struct stack_source *src, s
     int r = ERR_TORN, gentle = src->sampler->options.locals ? 1 : GENTLE_TRIES;
 
     st->owns_gil = st->waits_for_gil = st->unsure = st->heads_checked = false;
-    st->need_ptrace = src->native && !src->sampler->pauser.ptrace_refused && !may_use_perf_regs(src, th);
+    st->need = PAUSE_ANY;
+    if (src->native && !src->sampler->pauser.ptrace_refused && !may_use_perf_regs(src, th))
+        st->need = src->stop ? PAUSE_STOP : PAUSE_REGS;
     for (int i = 0; i < MAX_TRIES && is_transient(r); i++) {
         /* Let the thread run past the inconsistent state. On our own core it only runs while we sleep. */
         if (i && src->sampler->pauser.affinity.cpu >= 0)
@@ -460,11 +498,11 @@ static int read_with_retries(struct stack *st, const struct stack_source *src, s
         else if (i)
             sched_yield();
         st->retry_at_once = false;
-        r = try_read(st, src, th, include_idle, st->need_ptrace || i >= gentle);
+        r = try_read(st, src, th, include_idle, i < gentle ? st->need : PAUSE_STOP);
         if (r == ERR_TORN && st->retry_at_once) {
             /* Check the code objects again, so that the read plan for the next sample includes them. */
             st->checked_ns = 0;
-            r = try_read(st, src, th, include_idle, st->need_ptrace || i >= gentle);
+            r = try_read(st, src, th, include_idle, i < gentle ? st->need : PAUSE_STOP);
         }
         if (r < 0)
             log_often(LOG_LEVEL_DEBUG, "sample", -r, "tid %d: attempt %d: %s", (int)th->os.tid, i + 1, err_name(r));
@@ -502,14 +540,12 @@ int stack_read(struct stack *st, const struct stack_source *src, struct sampled_
     return read_with_retries(st, src, th, include_idle);
 }
 
-int stack_read_native(struct stack *st, const struct stack_source *src, struct sampled_thread *th, bool include_idle)
+static int try_read_native(struct stack *st, const struct stack_source *src, struct sampled_thread *th,
+                           bool include_idle, enum pause_need need)
 {
     struct pause pause;
-    int r = pause_begin(&src->sampler->pauser, &th->os, true, 0, &pause);
+    int r = pause_begin(&src->sampler->pauser, &th->os, need, 0, &pause), end;
 
-    st->frames.n = 0;
-    st->owns_gil = st->waits_for_gil = st->unsure = st->truncated = false;
-    st->key = hash_mix(1, (uint64_t)th->os.tid);
     th->last.has_stack = th->last.off_cpu = th->last.blocked = false;
     if (r < 0)
         return r;
@@ -518,10 +554,30 @@ int stack_read_native(struct stack *st, const struct stack_source *src, struct s
     if (!st->active && !include_idle)
         return skip_idle(th, src, &pause);
     capture_native(src, th, &pause);
-    th->last.on_cpu = pause_end(&src->sampler->pauser, &th->os, &pause) < 0 || was_on_cpu(src, th, &pause);
+    end = pause_end(&src->sampler->pauser, &th->os, &pause);
+    th->last.on_cpu = end < 0 || was_on_cpu(src, th, &pause);
+    if (src->native->captured ? end < 0 : misses_regs(src, &pause, need)) {
+        src->native->captured = false;
+        return ERR_TORN;
+    }
     save_last_stack(th, st, &pause);
     save_blocked_syscall(th, src->native, &pause);
     return 0;
+}
+
+int stack_read_native(struct stack *st, const struct stack_source *src, struct sampled_thread *th, bool include_idle)
+{
+    int r = ERR_TORN;
+
+    st->frames.n = st->awaiters.kept = st->awaiters.n = 0;
+    st->owns_gil = st->waits_for_gil = st->unsure = st->truncated = false;
+    st->key = hash_mix(1, (uint64_t)th->os.tid);
+    for (int i = 0; i < MAX_TRIES && r == ERR_TORN; i++) {
+        if (i)
+            sched_yield();
+        r = try_read_native(st, src, th, include_idle, src->stop || i >= GENTLE_TRIES ? PAUSE_STOP : PAUSE_REGS);
+    }
+    return r == ERR_TORN ? 0 : r; /* it wakes up too often: without its stack */
 }
 
 bool stack_is_same(struct stack *st, const struct stack_source *src, struct sampled_thread *th)
@@ -536,8 +592,14 @@ bool stack_is_same(struct stack *st, const struct stack_source *src, struct samp
     return r == 0 && st->key == th->last.key;
 }
 
+size_t stack_frames(const struct stack *st)
+{
+    return st->awaiters.kept ? st->awaiters.kept + st->awaiters.n : st->frames.n;
+}
+
 void stack_free(struct stack *st)
 {
+    awaiters_free(&st->awaiters);
     frames_free(&st->frames);
     locals_free(&st->locals);
     free(st->addrs);

@@ -4,6 +4,7 @@
 #ifndef SAMPLE_STACK_H
 #define SAMPLE_STACK_H
 
+#include "python/awaiters.h"
 #include "python/code.h"
 #include "python/frames.h"
 #include "python/repr/locals.h"
@@ -16,6 +17,7 @@ struct stack {
     struct locals locals; /* of `frames`, if requested */
     addr_t *addrs;
     const struct code **codes; /* one per frame */
+    struct awaiters awaiters;  /* --async: they replace the event loop */
     size_t cap_addrs, cap_codes;
     uint64_t key;         /* equal for equal stacks */
     uint64_t checked_ns;  /* when the code objects were last checked for changes */
@@ -23,7 +25,7 @@ struct stack {
     uint64_t new_code_ns; /* when code_cache_reads() last increased */
     char kernel_state;    /* of task_look */
     bool active;          /* the thread was in state R, or has woken up since */
-    bool need_ptrace;     /* the next try must use ptrace */
+    enum pause_need need; /* of the next try */
     bool retry_at_once;   /* the last try checked the run count only afterwards: see pause.check_after */
     bool owns_gil;
     bool waits_for_gil;             /* it was asleep, waiting for the GIL */
@@ -41,6 +43,8 @@ struct stack_source {
     struct snapshot *snapshot;      /* the memory that `py` reads */
     const struct py_threads *heads; /* not NULL: also check whether threads have started */
     struct native *native;          /* not NULL: also capture the native stack */
+    bool stop;                      /* with all registers, so stop the thread */
+    struct tasks *tasks;            /* not NULL: also read who awaits the running task */
 };
 
 /* Reads the stack of `th`. 0; STACK_IDLE when the thread is not in state R and `include_idle` is false; ERR_GONE when it
@@ -51,6 +55,9 @@ int stack_read_native(struct stack *st, const struct stack_source *src, struct s
 /* True if the Python frames of `th` are those of its last stack. It does not pause the thread: the caller checks that
  * the thread is asleep and does not run meanwhile. */
 bool stack_is_same(struct stack *st, const struct stack_source *src, struct sampled_thread *th);
+/* The number of Python frames that are shown: those of the thread, or with --async those of the running task and the tasks that
+ * wait for it. */
+size_t stack_frames(const struct stack *st);
 void stack_free(struct stack *st);
 
 /* Not an error: the thread is not in state R, and its stack was not requested. */

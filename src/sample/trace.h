@@ -30,13 +30,21 @@ struct local {
     bool is_arg;
 };
 
+/* The line that a frame is in, and the part of it that is being executed: `dump --source` only. */
+struct frame_source {
+    const char *text;       /* the line without its newline, shortened if it is long; NULL: not available */
+    int end_line;           /* where the part ends; 0: unknown, and so are the columns */
+    int column, end_column; /* UTF-8 byte offsets, as in co_positions() */
+};
+
 struct frame {
     const struct func *func;
     int line; /* the current line; 0 when unknown */
     bool is_entry;
     bool is_shim_entry;
     size_t n_locals;
-    const struct local *locals; /* arguments first; valid as long as the trace; NULL: not requested */
+    const struct local *locals;        /* arguments first; valid as long as the trace; NULL: not requested */
+    const struct frame_source *source; /* valid as long as the trace; NULL: not requested */
 };
 
 /* The signal that killed a process, from its core file. */
@@ -82,6 +90,46 @@ enum trace_state {
     TRACE_STATES
 };
 
+/* A process that a thread waits for. */
+struct awaited_process {
+    pid_t pid;
+    char state;          /* as in /proc: R, S, D, T, t, Z; 0: unknown */
+    const char *command; /* NULL: unknown */
+};
+
+#define AWAITED_OTHERS_MAX 4
+
+/* A descriptor that a thread waits for. */
+struct awaited_file {
+    int fd;
+    const char *
+        kind; /* "file", "pipe", "TCP", "UDP", "Unix", "socket", or the kernel's word, such as "eventfd"; NULL: unknown */
+    const char *name;                                  /* path; NULL: none */
+    const char *state;                                 /* "ESTABLISHED", …; NULL: none */
+    const char *local, *peer;                          /* addresses; NULL: none */
+    struct awaited_process others[AWAITED_OTHERS_MAX]; /* processes that have the other end open */
+    size_t n_others;
+    bool no_others; /* nobody has it open */
+};
+
+#define AWAITED_FILES_MAX     8
+#define AWAITED_PROCESSES_MAX 8
+
+/* What a thread that sleeps in the kernel waits for: `dump` only. */
+struct wait_reason {
+    enum trace_state state;
+    const char *call;            /* "recvfrom"; NULL: unknown */
+    const char *kernel_function; /* of a thread in state D: where it waits in the kernel; NULL: unknown */
+    bool has_left, has_limit;
+    uint64_t left_ns;  /* until the call ends by itself, if its end is a point in time */
+    uint64_t limit_ns; /* the longest time that the call takes, if it is given as a duration */
+    struct awaited_file files[AWAITED_FILES_MAX];
+    size_t n_files; /* may be more than the array has room for */
+    /* The child processes that it waits for, or the holder of a lock on a file. */
+    struct awaited_process processes[AWAITED_PROCESSES_MAX];
+    size_t n_processes; /* the same */
+};
+
 /* What the sampler knows of the time between the last trace of the thread and this one. */
 enum trace_order {
     TRACE_BY_TIME, /* unknown: too long a time is a gap */
@@ -101,7 +149,8 @@ struct trace {
     bool waits_for_gil; /* asleep, waiting for the GIL; not active */
     bool unsure;        /* read unpaused while the thread ran: the innermost frames are missing */
     enum trace_state state;
-    uint64_t weight_ns; /* the time that it covers; 0: one sampling interval */
+    struct wait_reason *wait; /* NULL: not requested, or it does not wait; valid as long as the trace */
+    uint64_t weight_ns;       /* the time that it covers; 0: one sampling interval */
     enum trace_order order;
     uint64_t key; /* equal for equal stacks of one thread; never 0 */
     size_t n_frames;

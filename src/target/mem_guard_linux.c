@@ -209,7 +209,7 @@ bool mem_live_answers(pid_t pid, const struct proc_maps *maps)
     pack_number(&in, 1);
     r = helper_call(run_read, &in, &(struct helper_about){.pid = pid}, NULL);
     pack_free(&in);
-    return r != HELPER_STUCK;
+    return r != HELPER_STUCK && r != HELPER_LATE;
 }
 
 /* In the helper: reads a part of a file, so that it is in the page cache. */
@@ -280,5 +280,5 @@ enum mem_guard_result mem_guard_read(struct mem_guard *g, const struct mem_span 
     pack_free(&in);
     if (r == 0)
         return bytes && len == span->len ? MEM_GUARD_DONE : MEM_GUARD_FAILED;
-    return r == HELPER_STUCK || r == HELPER_DIED ? MEM_GUARD_FAILED : touch(g, range, span);
+    return r == HELPER_STUCK || r == HELPER_DIED || r == HELPER_LATE ? MEM_GUARD_FAILED : touch(g, range, span);
 }

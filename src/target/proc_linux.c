@@ -560,7 +560,7 @@ int proc_read_memory_file(pid_t pid, const char *name, size_t max, char **ret_te
     r = helper_call(run_read_file, &in, &(struct helper_about){.pid = pid}, &answer);
     pack_free(&in);
     if (r < 0)
-        return r == HELPER_STUCK || r == HELPER_DIED ? ERR_IO : r;
+        return r == HELPER_STUCK || r == HELPER_DIED || r == HELPER_LATE ? ERR_IO : r;
     bytes = unpack_bytes(&answer.out, &len);
     text = malloc(len + 1);
     if (text) {

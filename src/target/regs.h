@@ -24,6 +24,7 @@ enum reg {
 
 struct regs {
     uint64_t r[REGS_N_];
+    uint32_t unknown; /* bit i is set if r[i] is not known */
 };
 
 #endif

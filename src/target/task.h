@@ -37,12 +37,11 @@ void task_close(struct task *t);
 /* ERR_NO_PROCESS if the thread has exited, or its process has called exec. */
 int task_look(struct task *t, struct task_look *ret);
 
-/* If the run count is equal at two times, the thread was not put on a CPU in between; if it was off-CPU at the first
- * time, it did not run at all. ERR_UNSUPPORTED if the kernel has no schedstat. */
+/* ERR_UNSUPPORTED if the kernel has no schedstat. To find out whether a thread ran, see sched_stats_equal. */
 int task_sched_stats(struct task *t, struct sched_stats *ret);
 
-/* True if the thread did not run between two readings. The run count alone is not enough: a thread in state S may be about to
- * call schedule(), find that its wait is over, and run on without a context switch. */
+/* True if the thread, which was off-CPU at the first reading, did not run between the two. The run count alone is not enough: a
+ * thread in state S may be about to call schedule(), find that its wait is over, and run on without a context switch. */
 static inline bool sched_stats_equal(const struct sched_stats *a, const struct sched_stats *b)
 {
     return a->run_count == b->run_count && a->run_ns == b->run_ns;
@@ -58,11 +57,12 @@ struct task_run {
 /* ERR_UNSUPPORTED if the kernel has no /proc/PID/task/TID/sched. */
 int task_last_run(struct task *t, struct task_run *ret);
 
-/* Stack pointer and program counter of a thread that sleeps in a system call. */
+/* Stack pointer and program counter of a thread that is not in state R: in user space, where it called the kernel, or where the
+ * kernel interrupted it. ERR_UNSUPPORTED if it is running, or if we may not know. */
 int task_waits_at(struct task *t, uint64_t *ret_sp, uint64_t *ret_pc);
 
-/* The number of the system call that a thread sleeps in, and its first argument. -1 if it is awake, or if we may not know. */
-long task_syscall(struct task *t, uint64_t *ret_argument);
+/* The text of /proc/PID/task/TID/syscall. ERR_UNSUPPORTED if we may not read it. */
+int task_syscall_text(struct task *t, char *buf, size_t size);
 
 /* The address of the futex that a thread sleeps on, and its stack pointer. ERR_TORN if it is awake; ERR_UNSUPPORTED if it
  * sleeps for another reason, or if we may not know: this needs the same permission as reading the memory. */

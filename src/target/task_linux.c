@@ -164,8 +164,8 @@ int task_last_run(struct task *t, struct task_run *ret)
                : ERR_UNSUPPORTED;
 }
 
-/* "NR ARG1 … ARG6 SP PC", or "running": proc_pid_syscall(5). */
-static int read_syscall(struct task *t, char *buf, size_t size)
+/* "NR ARG1 … ARG6 SP PC"; "-1 SP PC" outside of a system call, as in a page fault; or "running": proc_pid_syscall(5). */
+int task_syscall_text(struct task *t, char *buf, size_t size)
 {
     ssize_t got;
 
@@ -184,24 +184,14 @@ int task_waits_at(struct task *t, uint64_t *ret_sp, uint64_t *ret_pc)
     const char *last;
     uint64_t sp, pc;
 
-    if (read_syscall(t, buf, sizeof(buf)) < 0)
+    if (task_syscall_text(t, buf, sizeof(buf)) < 0)
         return ERR_UNSUPPORTED;
-    last = skip_fields(buf, 7);
+    last = skip_fields(buf, strncmp(buf, "-1 ", 3) == 0 ? 1 : 7);
     if (!last || sscanf(last, "%" SCNx64 " %" SCNx64, &sp, &pc) != 2)
         return ERR_UNSUPPORTED;
     *ret_sp = sp;
     *ret_pc = pc;
     return 0;
-}
-
-long task_syscall(struct task *t, uint64_t *ret_argument)
-{
-    char buf[256];
-    long number;
-
-    if (read_syscall(t, buf, sizeof(buf)) < 0 || sscanf(buf, "%ld %" SCNx64, &number, ret_argument) != 2)
-        return -1;
-    return number;
 }
 
 /* restart_syscall(2) resumes a futex call with a timeout that a signal or ptrace has interrupted. The registers still
@@ -213,7 +203,7 @@ int task_sleeps_on(struct task *t, uint64_t *ret_futex, uint64_t *ret_sp)
     uint64_t futex, sp;
     long number;
 
-    if (read_syscall(t, buf, sizeof(buf)) < 0)
+    if (task_syscall_text(t, buf, sizeof(buf)) < 0)
         return ERR_UNSUPPORTED;
     if (strncmp(buf, "running", 7) == 0)
         return ERR_TORN;

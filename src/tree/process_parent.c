@@ -9,33 +9,45 @@
 
 #include <unistd.h>
 
-void process_parent_init(struct process_tree *t)
+static bool is_ancestor(const struct process_tree *t, pid_t pid)
 {
-    const struct tree_entry *root = &t->items[0];
+    for (size_t i = 0; i < t->n_ancestors; i++)
+        if (t->ancestors[i] == pid)
+            return true;
+    return false;
+}
+
+static void add_ancestors(struct process_tree *t, const struct tree_entry *root)
+{
     struct proc_stat st;
     pid_t pid = root->pid;
 
-    t->n_ancestors = 0;
-    while (t->n_ancestors < PROCESS_TREE_ANCESTORS && proc_stat_read(pid, 0, &st) == 0 && st.parent > 0) {
+    for (int step = 0; step < PROCESS_TREE_ANCESTORS; step++) {
+        if (proc_stat_read(pid, 0, &st) < 0 || st.parent <= 0)
+            break;
         /* The root was forked by a server that runs the same program and may fork others. */
         if (pid != root->pid && st.image == root->image)
             t->image_is_shared = true;
         pid = st.parent;
-        t->ancestors[t->n_ancestors++] = pid;
+        if (t->n_ancestors < PROCESS_TREE_ANCESTORS && !is_ancestor(t, pid))
+            t->ancestors[t->n_ancestors++] = pid;
     }
     if (!proc_is_randomized(root->pid))
         t->image_is_shared = true;
 }
 
+void process_parent_init(struct process_tree *t)
+{
+    t->n_ancestors = 0;
+    for (size_t i = 0; i < t->n; i++)
+        if (!t->items[i].node->up)
+            add_ancestors(t, &t->items[i]);
+}
+
 /* The kernel reparents orphans to init or to the nearest subreaper among their ancestors. */
 static bool may_adopt_orphans(const struct process_tree *t, pid_t pid)
 {
-    if (pid <= 1 || (t->is_subreaper && pid == getpid()))
-        return true;
-    for (size_t i = 0; i < t->n_ancestors; i++)
-        if (t->ancestors[i] == pid)
-            return true;
-    return false;
+    return pid <= 1 || (t->is_subreaper && pid == getpid()) || is_ancestor(t, pid);
 }
 
 struct process_node *process_parent_lookup(const struct process_tree *t, pid_t pid)

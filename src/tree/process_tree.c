@@ -169,7 +169,7 @@ bool process_tree_is_our_ancestor(const struct process_tree *t, const struct tre
 {
     const struct tree_entry *us = process_tree_find(t, getpid());
 
-    for (const struct process_node *node = us ? us->node : NULL; node && node != t->items[0].node; node = node->up)
+    for (const struct process_node *node = us ? us->node : NULL; node && node->up; node = node->up)
         if (node == e->node)
             return !e->process;
     return false;

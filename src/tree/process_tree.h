@@ -1,6 +1,6 @@
 /*
- * The processes to sample: one process, or a process with all its descendants. A process keeps its place in the tree
- * after its parent has ended. sample/sampled_tree.h attaches to the processes and samples them.
+ * The processes to sample: one or several, the roots, or these with all their descendants. A process keeps its place in
+ * the tree after its parent has ended. sample/sampled_tree.h attaches to the processes and samples them.
  */
 #ifndef TREE_PROCESS_TREE_H
 #define TREE_PROCESS_TREE_H
@@ -78,16 +78,16 @@ struct process_tree {
     size_t next_cpu;                 /* index of the entry whose CPU time to measure first in the next refresh */
     struct past_process past[PROCESS_TREE_PAST];
     size_t n_past;
-    pid_t ancestors[PROCESS_TREE_ANCESTORS]; /* of the root, its parent first: they may adopt its orphans */
+    pid_t ancestors[PROCESS_TREE_ANCESTORS]; /* of the roots, parents first: they may adopt their orphans */
     size_t n_ancestors;
-    bool image_is_shared; /* processes outside of the tree may have the root's image */
+    bool image_is_shared; /* processes outside of the tree may have the image of a root */
 };
 
 /* Reports processes that are created from now on. Call it before starting the root: a process that the root forks at
  * once and orphans can only be found this way. Otherwise the first refresh calls it. 0 or ERR_NOMEM. */
 int process_tree_watch(struct process_tree *t);
 
-/* Adds a process below `parent`, which is NULL for the root. 0, ERR_NOMEM, or ERR_BOUNDS when there are too many. */
+/* Adds a process below `parent`, which is NULL for a root. 0, ERR_NOMEM, or ERR_BOUNDS when there are too many. */
 int process_tree_insert(struct process_tree *t, pid_t pid, const struct proc_stat *st, struct process_node *parent);
 
 /* Adds new processes, drops processes that have ended, and notices execs. 0 or ERR_NOMEM. */
@@ -96,7 +96,7 @@ int process_tree_refresh(struct process_tree *t);
 /* NULL when the pid is not in the tree. Valid until the tree changes. */
 struct tree_entry *process_tree_find(const struct process_tree *t, pid_t pid);
 
-/* True while the root process exists. */
+/* True while the root process exists; of several, the first one, which stays in the list when it has ended. */
 bool process_tree_root_alive(const struct process_tree *t);
 /* True when the tree is one readable process and subprocesses are not followed. */
 bool process_tree_is_single(const struct process_tree *t);

@@ -15,17 +15,17 @@
 
 #define MAX_ENTRIES 4000000 /* FDEs of one module, when scanned */
 
-static struct cfi_bytes reader_for(const struct cfi_section *s)
+static struct dwarf_bytes reader_for(const struct cfi_section *s)
 {
-    return (struct cfi_bytes){.start = s->bytes, .end = s->len, .addr = s->addr};
+    return (struct dwarf_bytes){.start = s->bytes, .end = s->len, .addr = s->addr};
 }
 
 uint64_t cfi_header_frame(const struct cfi_section *header)
 {
-    struct cfi_bytes b = reader_for(header);
-    uint64_t version = cfi_bytes_fixed(&b, 1), encoding = cfi_bytes_fixed(&b, 1), at;
+    struct dwarf_bytes b = reader_for(header);
+    uint64_t version = dwarf_bytes_fixed(&b, 1), encoding = dwarf_bytes_fixed(&b, 1), at;
 
-    cfi_bytes_skip(&b, 2);
+    dwarf_bytes_skip(&b, 2);
     at = version == 1 ? cfi_bytes_pointer(&b, (unsigned)encoding, header->addr) : 0;
     return b.bad ? 0 : at;
 }
@@ -33,9 +33,9 @@ uint64_t cfi_header_frame(const struct cfi_section *header)
 /* Accepts only the encoding that linkers write: pairs of 4-byte values relative to the header. */
 static bool parse_hdr(struct cfi_table *t)
 {
-    struct cfi_bytes b = reader_for(&t->header);
-    uint64_t version = cfi_bytes_fixed(&b, 1), frame_enc = cfi_bytes_fixed(&b, 1), count_enc = cfi_bytes_fixed(&b, 1),
-             table_enc = cfi_bytes_fixed(&b, 1), n;
+    struct dwarf_bytes b = reader_for(&t->header);
+    uint64_t version = dwarf_bytes_fixed(&b, 1), frame_enc = dwarf_bytes_fixed(&b, 1),
+             count_enc = dwarf_bytes_fixed(&b, 1), table_enc = dwarf_bytes_fixed(&b, 1), n;
 
     cfi_bytes_pointer(&b, (unsigned)frame_enc, t->header.addr);
     n = cfi_bytes_pointer(&b, (unsigned)count_enc, t->header.addr);

@@ -15,7 +15,7 @@ struct expr {
     uint64_t stack[MAX_DEPTH];
     size_t n;
     size_t start; /* position of the expression in the section */
-    struct cfi_bytes b;
+    struct dwarf_bytes b;
     const struct cfi_expr_env *env;
     bool bad;
 };
@@ -66,7 +66,7 @@ static void push_deref(struct expr *e, uint64_t size)
 /* DW_OP_skip and DW_OP_bra. MAX_STEPS ends a loop. */
 static void jump(struct expr *e, bool taken)
 {
-    int64_t by = (int16_t)cfi_bytes_fixed(&e->b, 2), to = (int64_t)e->b.pos + by;
+    int64_t by = (int16_t)dwarf_bytes_fixed(&e->b, 2), to = (int64_t)e->b.pos + by;
 
     if (!taken || e->b.bad)
         return;
@@ -132,7 +132,7 @@ static uint64_t compute(struct expr *e, uint64_t op, uint64_t a, uint64_t b)
 static void step_constant(struct expr *e, uint64_t op)
 {
     static const uint8_t size[] = {1, 1, 2, 2, 4, 4, 8, 8}; /* DW_OP_const1u to DW_OP_const8s */
-    uint64_t value = cfi_bytes_fixed(&e->b, op == DW_OP_addr ? 8 : size[op - DW_OP_const1u]);
+    uint64_t value = dwarf_bytes_fixed(&e->b, op == DW_OP_addr ? 8 : size[op - DW_OP_const1u]);
 
     if (op == DW_OP_const1s)
         value = (uint64_t)(int64_t)(int8_t)value;
@@ -158,7 +158,7 @@ static void step_stack(struct expr *e, uint64_t op)
         push_nth(e, 1);
         break;
     case DW_OP_pick:
-        push_nth(e, cfi_bytes_fixed(&e->b, 1));
+        push_nth(e, dwarf_bytes_fixed(&e->b, 1));
         break;
     case DW_OP_swap:
         a = pop(e);
@@ -192,7 +192,7 @@ static void step_compute(struct expr *e, uint64_t op)
         push(e, ~a);
         break;
     case DW_OP_plus_uconst:
-        push(e, a + cfi_bytes_uleb(&e->b));
+        push(e, a + dwarf_bytes_uleb(&e->b));
         break;
     case DW_OP_bra:
         jump(e, a != 0);
@@ -204,25 +204,25 @@ static void step_compute(struct expr *e, uint64_t op)
 
 static void step(struct expr *e)
 {
-    uint64_t op = cfi_bytes_fixed(&e->b, 1), reg;
+    uint64_t op = dwarf_bytes_fixed(&e->b, 1), reg;
 
     if (op >= DW_OP_lit0 && op <= DW_OP_lit31) {
         push(e, op - DW_OP_lit0);
     } else if (op >= DW_OP_breg0 && op <= DW_OP_breg31) {
-        push_reg(e, op - DW_OP_breg0, cfi_bytes_sleb(&e->b));
+        push_reg(e, op - DW_OP_breg0, dwarf_bytes_sleb(&e->b));
     } else if (op == DW_OP_bregx) {
-        reg = cfi_bytes_uleb(&e->b);
-        push_reg(e, reg, cfi_bytes_sleb(&e->b));
+        reg = dwarf_bytes_uleb(&e->b);
+        push_reg(e, reg, dwarf_bytes_sleb(&e->b));
     } else if (op == DW_OP_deref) {
         push_deref(e, 8);
     } else if (op == DW_OP_deref_size) {
-        push_deref(e, cfi_bytes_fixed(&e->b, 1));
+        push_deref(e, dwarf_bytes_fixed(&e->b, 1));
     } else if (op == DW_OP_addr || (op >= DW_OP_const1u && op <= DW_OP_const8s)) {
         step_constant(e, op);
     } else if (op == DW_OP_constu) {
-        push(e, cfi_bytes_uleb(&e->b));
+        push(e, dwarf_bytes_uleb(&e->b));
     } else if (op == DW_OP_consts) {
-        push(e, (uint64_t)cfi_bytes_sleb(&e->b));
+        push(e, (uint64_t)dwarf_bytes_sleb(&e->b));
     } else if (op >= DW_OP_dup && op <= DW_OP_rot) {
         step_stack(e, op);
     } else if (op == DW_OP_skip) {
@@ -239,7 +239,7 @@ int cfi_expr_eval(const struct cfi_section *s, const struct cfi_rule *rule, cons
 
     if (rule->value < 0 || (size_t)rule->value > s->len || rule->expr_len > s->len - (size_t)rule->value)
         return ERR_READ;
-    e.b = (struct cfi_bytes){
+    e.b = (struct dwarf_bytes){
         .start = s->bytes, .pos = (size_t)rule->value, .end = (size_t)rule->value + rule->expr_len, .addr = s->addr};
     e.start = e.b.pos;
     if (first)

@@ -25,19 +25,19 @@ static bool load(const struct cfi_section *s, size_t pos, size_t len)
     return !s->load || s->load(s->arg, pos, len);
 }
 
-static bool open_entry(const struct cfi_table *t, uint64_t offset, struct cfi_bytes *b, struct entry_header *ret)
+static bool open_entry(const struct cfi_table *t, uint64_t offset, struct dwarf_bytes *b, struct entry_header *ret)
 {
     uint64_t len;
     size_t id_size = 4;
 
-    *b = (struct cfi_bytes){
+    *b = (struct dwarf_bytes){
         .start = t->frame.bytes, .pos = offset > t->frame.len ? t->frame.len : offset, .end = t->frame.len};
     b->addr = t->frame.addr;
     if (!load(&t->frame, b->pos, 12))
         return false;
-    len = cfi_bytes_fixed(b, 4);
+    len = dwarf_bytes_fixed(b, 4);
     if (len == 0xffffffff) {
-        len = cfi_bytes_fixed(b, 8);
+        len = dwarf_bytes_fixed(b, 8);
         id_size = t->is_debug_frame ? 8 : 4; /* Linux Standard Base: 4 bytes in .eh_frame even with a 64-bit length */
     }
     if (b->bad || len < id_size || len > b->end - b->pos || len > MAX_ENTRY)
@@ -46,14 +46,14 @@ static bool open_entry(const struct cfi_table *t, uint64_t offset, struct cfi_by
         return false;
     b->end = b->pos + len;
     ret->id_pos = b->pos;
-    ret->id = cfi_bytes_fixed(b, id_size);
+    ret->id = dwarf_bytes_fixed(b, id_size);
     ret->is_cie = t->is_debug_frame ? ret->id == (id_size == 8 ? UINT64_MAX : UINT32_MAX) : ret->id == 0;
     return !b->bad;
 }
 
 bool cfi_fde_next(const struct cfi_table *t, size_t offset, size_t *ret)
 {
-    struct cfi_bytes b;
+    struct dwarf_bytes b;
     struct entry_header h;
 
     if (!open_entry(t, offset, &b, &h))
@@ -62,9 +62,9 @@ bool cfi_fde_next(const struct cfi_table *t, size_t offset, size_t *ret)
     return true;
 }
 
-static void read_augmentation_data(struct cfi_cie *c, struct cfi_bytes *b, const char *text)
+static void read_augmentation_data(struct cfi_cie *c, struct dwarf_bytes *b, const char *text)
 {
-    uint64_t len = cfi_bytes_uleb(b);
+    uint64_t len = dwarf_bytes_uleb(b);
     size_t end;
 
     if (b->bad || len > b->end - b->pos) {
@@ -75,11 +75,11 @@ static void read_augmentation_data(struct cfi_cie *c, struct cfi_bytes *b, const
     end = b->pos + len;
     for (text++; *text && !b->bad; text++) {
         if (*text == 'R')
-            c->pointer_encoding = (unsigned)cfi_bytes_fixed(b, 1);
+            c->pointer_encoding = (unsigned)dwarf_bytes_fixed(b, 1);
         else if (*text == 'P')
-            cfi_bytes_pointer(b, (unsigned)cfi_bytes_fixed(b, 1), 0);
+            cfi_bytes_pointer(b, (unsigned)dwarf_bytes_fixed(b, 1), 0);
         else if (*text == 'L')
-            cfi_bytes_fixed(b, 1);
+            dwarf_bytes_fixed(b, 1);
         else if (*text == 'S')
             c->is_signal = true;
         else if (*text != 'B')
@@ -90,18 +90,18 @@ static void read_augmentation_data(struct cfi_cie *c, struct cfi_bytes *b, const
 }
 
 /* The augmentation string of a CIE; NULL if it is not terminated. */
-static const char *read_augmentation_string(struct cfi_bytes *b)
+static const char *read_augmentation_string(struct dwarf_bytes *b)
 {
     const char *text = (const char *)b->start + b->pos;
     size_t room = b->end - b->pos, len = strnlen(text, room < MAX_AUGMENTATION ? room : MAX_AUGMENTATION);
 
-    cfi_bytes_skip(b, len + 1);
+    dwarf_bytes_skip(b, len + 1);
     return b->bad || text[len] ? NULL : text;
 }
 
 static bool cie_read(const struct cfi_table *t, uint64_t offset, struct cfi_cie *ret)
 {
-    struct cfi_bytes b;
+    struct dwarf_bytes b;
     struct entry_header h;
     const char *augmentation;
     uint64_t version, ra;
@@ -109,18 +109,18 @@ static bool cie_read(const struct cfi_table *t, uint64_t offset, struct cfi_cie 
     if (!open_entry(t, offset, &b, &h) || !h.is_cie)
         return false;
     *ret = (struct cfi_cie){0};
-    version = cfi_bytes_fixed(&b, 1);
+    version = dwarf_bytes_fixed(&b, 1);
     augmentation = b.bad || !version || version > 5 ? NULL : read_augmentation_string(&b);
     if (!augmentation || (*augmentation && *augmentation != 'z' && strcmp(augmentation, "eh") != 0))
         return false;
     if (*augmentation == 'e')
-        cfi_bytes_skip(&b, 8); /* GCC 2: "eh" adds a pointer */
+        dwarf_bytes_skip(&b, 8); /* GCC 2: "eh" adds a pointer */
     /* The address size must be 8 and the segment selector size 0. */
-    if (version >= 4 && cfi_bytes_fixed(&b, 2) != 8)
+    if (version >= 4 && dwarf_bytes_fixed(&b, 2) != 8)
         return false;
-    ret->code_align = cfi_bytes_uleb(&b);
-    ret->data_align = cfi_bytes_sleb(&b);
-    ra = version == 1 ? cfi_bytes_fixed(&b, 1) : cfi_bytes_uleb(&b);
+    ret->code_align = dwarf_bytes_uleb(&b);
+    ret->data_align = dwarf_bytes_sleb(&b);
+    ra = version == 1 ? dwarf_bytes_fixed(&b, 1) : dwarf_bytes_uleb(&b);
     if (*augmentation == 'z')
         read_augmentation_data(ret, &b, augmentation);
     ret->program = b.pos;
@@ -128,11 +128,11 @@ static bool cie_read(const struct cfi_table *t, uint64_t offset, struct cfi_cie 
     return !b.bad && ra == CFI_RA;
 }
 
-static void read_range(const struct cfi_table *t, struct cfi_bytes *b, struct cfi_fde *ret)
+static void read_range(const struct cfi_table *t, struct dwarf_bytes *b, struct cfi_fde *ret)
 {
     if (t->is_debug_frame) {
-        ret->start = cfi_bytes_fixed(b, 8);
-        ret->size = cfi_bytes_fixed(b, 8);
+        ret->start = dwarf_bytes_fixed(b, 8);
+        ret->size = dwarf_bytes_fixed(b, 8);
         /* The linker sets the start of discarded functions to 0 or to a value near the maximum. */
         if (ret->start == 0 || ret->start >= UINT64_MAX - 1)
             b->bad = true;
@@ -147,7 +147,7 @@ static void read_range(const struct cfi_table *t, struct cfi_bytes *b, struct cf
 
 bool cfi_fde_read(const struct cfi_table *t, uint64_t offset, struct cfi_fde *ret)
 {
-    struct cfi_bytes b;
+    struct dwarf_bytes b;
     struct entry_header h;
 
     if (!open_entry(t, offset, &b, &h) || h.is_cie || (!t->is_debug_frame && h.id > h.id_pos))
@@ -156,7 +156,7 @@ bool cfi_fde_read(const struct cfi_table *t, uint64_t offset, struct cfi_fde *re
         return false;
     read_range(t, &b, ret);
     if (ret->cie.has_augmentation_data)
-        cfi_bytes_skip(&b, cfi_bytes_uleb(&b));
+        dwarf_bytes_skip(&b, dwarf_bytes_uleb(&b));
     ret->bias = t->bias;
     ret->program = b.pos;
     ret->end = b.end;

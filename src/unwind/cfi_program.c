@@ -19,7 +19,7 @@ struct state {
 
 struct machine {
     const struct cfi_cie *cie;
-    struct cfi_bytes *b;
+    struct dwarf_bytes *b;
     struct state now, initial, saved[MAX_SAVED];
     size_t n_saved;
     uint64_t bias;
@@ -60,18 +60,18 @@ static void restore_rule(struct machine *m, uint64_t reg)
 
 static struct cfi_rule read_expr_rule(struct machine *m, enum cfi_rule_kind kind)
 {
-    uint64_t len = cfi_bytes_uleb(m->b);
+    uint64_t len = dwarf_bytes_uleb(m->b);
     struct cfi_rule rule = {.kind = (uint8_t)kind, .expr_len = (uint16_t)len, .value = (int32_t)m->b->pos};
 
     if (len > UINT16_MAX || m->b->pos > INT32_MAX)
         m->b->bad = true;
-    cfi_bytes_skip(m->b, len);
+    dwarf_bytes_skip(m->b, len);
     return rule;
 }
 
 static void set_expr(struct machine *m, enum cfi_rule_kind kind)
 {
-    uint64_t reg = cfi_bytes_uleb(m->b);
+    uint64_t reg = dwarf_bytes_uleb(m->b);
     struct cfi_rule rule = read_expr_rule(m, kind);
 
     if (reg < CFI_REGS)
@@ -121,21 +121,21 @@ static void step_cfa(struct machine *m, uint64_t op)
 
     switch (op) {
     case DW_CFA_def_cfa:
-        reg = cfi_bytes_uleb(m->b);
-        set_cfa(m, reg, cfi_bytes_uleb(m->b));
+        reg = dwarf_bytes_uleb(m->b);
+        set_cfa(m, reg, dwarf_bytes_uleb(m->b));
         break;
     case DW_CFA_def_cfa_sf:
-        reg = cfi_bytes_uleb(m->b);
-        set_cfa(m, reg, scaled(m, (uint64_t)cfi_bytes_sleb(m->b)));
+        reg = dwarf_bytes_uleb(m->b);
+        set_cfa(m, reg, scaled(m, (uint64_t)dwarf_bytes_sleb(m->b)));
         break;
     case DW_CFA_def_cfa_register:
-        change_cfa(m, cfi_bytes_uleb(m->b), (uint64_t)(int64_t)m->now.cfa.value);
+        change_cfa(m, dwarf_bytes_uleb(m->b), (uint64_t)(int64_t)m->now.cfa.value);
         break;
     case DW_CFA_def_cfa_offset:
-        change_cfa(m, m->now.cfa.reg, cfi_bytes_uleb(m->b));
+        change_cfa(m, m->now.cfa.reg, dwarf_bytes_uleb(m->b));
         break;
     case DW_CFA_def_cfa_offset_sf:
-        change_cfa(m, m->now.cfa.reg, scaled(m, (uint64_t)cfi_bytes_sleb(m->b)));
+        change_cfa(m, m->now.cfa.reg, scaled(m, (uint64_t)dwarf_bytes_sleb(m->b)));
         break;
     default: /* DW_CFA_def_cfa_expression */
         m->now.cfa = read_expr_rule(m, CFI_VAL_EXPRESSION);
@@ -144,11 +144,11 @@ static void step_cfa(struct machine *m, uint64_t op)
 
 static void step_reg(struct machine *m, uint64_t op)
 {
-    uint64_t reg = cfi_bytes_uleb(m->b);
+    uint64_t reg = dwarf_bytes_uleb(m->b);
 
     switch (op) {
     case DW_CFA_offset_extended:
-        set_rule(m, reg, CFI_OFFSET, scaled(m, cfi_bytes_uleb(m->b)));
+        set_rule(m, reg, CFI_OFFSET, scaled(m, dwarf_bytes_uleb(m->b)));
         break;
     case DW_CFA_restore_extended:
         restore_rule(m, reg);
@@ -160,19 +160,19 @@ static void step_reg(struct machine *m, uint64_t op)
         set_rule(m, reg, CFI_SAME_VALUE, 0);
         break;
     case DW_CFA_register:
-        set_in_reg(m, reg, cfi_bytes_uleb(m->b));
+        set_in_reg(m, reg, dwarf_bytes_uleb(m->b));
         break;
     case DW_CFA_offset_extended_sf:
-        set_rule(m, reg, CFI_OFFSET, scaled(m, (uint64_t)cfi_bytes_sleb(m->b)));
+        set_rule(m, reg, CFI_OFFSET, scaled(m, (uint64_t)dwarf_bytes_sleb(m->b)));
         break;
     case DW_CFA_val_offset:
-        set_rule(m, reg, CFI_VAL_OFFSET, scaled(m, cfi_bytes_uleb(m->b)));
+        set_rule(m, reg, CFI_VAL_OFFSET, scaled(m, dwarf_bytes_uleb(m->b)));
         break;
     case DW_CFA_val_offset_sf:
-        set_rule(m, reg, CFI_VAL_OFFSET, scaled(m, (uint64_t)cfi_bytes_sleb(m->b)));
+        set_rule(m, reg, CFI_VAL_OFFSET, scaled(m, (uint64_t)dwarf_bytes_sleb(m->b)));
         break;
     default: /* DW_CFA_GNU_negative_offset_extended */
-        set_rule(m, reg, CFI_OFFSET, 0 - scaled(m, cfi_bytes_uleb(m->b)));
+        set_rule(m, reg, CFI_OFFSET, 0 - scaled(m, dwarf_bytes_uleb(m->b)));
     }
 }
 
@@ -187,10 +187,10 @@ static void step_low(struct machine *m, uint64_t op)
     case DW_CFA_advance_loc1:
     case DW_CFA_advance_loc2:
     case DW_CFA_advance_loc4:
-        advance(m, cfi_bytes_fixed(m->b, (size_t)1 << (op - DW_CFA_advance_loc1)));
+        advance(m, dwarf_bytes_fixed(m->b, (size_t)1 << (op - DW_CFA_advance_loc1)));
         break;
     case DW_CFA_MIPS_advance_loc8: /* not specific to MIPS */
-        advance(m, cfi_bytes_fixed(m->b, 8));
+        advance(m, dwarf_bytes_fixed(m->b, 8));
         break;
     case DW_CFA_remember_state:
         if (m->n_saved == MAX_SAVED)
@@ -211,7 +211,7 @@ static void step_low(struct machine *m, uint64_t op)
         set_expr(m, CFI_VAL_EXPRESSION);
         break;
     case DW_CFA_GNU_args_size:
-        cfi_bytes_uleb(m->b);
+        dwarf_bytes_uleb(m->b);
         break;
     case DW_CFA_def_cfa:
     case DW_CFA_def_cfa_register:
@@ -239,14 +239,14 @@ static void step_low(struct machine *m, uint64_t op)
 
 static void step(struct machine *m)
 {
-    uint64_t op = cfi_bytes_fixed(m->b, 1), low = op & 0x3f;
+    uint64_t op = dwarf_bytes_fixed(m->b, 1), low = op & 0x3f;
 
     switch (op >> 6) {
     case DW_CFA_advance_loc >> 6:
         advance(m, low);
         break;
     case DW_CFA_offset >> 6:
-        set_rule(m, low, CFI_OFFSET, scaled(m, cfi_bytes_uleb(m->b)));
+        set_rule(m, low, CFI_OFFSET, scaled(m, dwarf_bytes_uleb(m->b)));
         break;
     case DW_CFA_restore >> 6:
         restore_rule(m, low);
@@ -259,7 +259,7 @@ static void step(struct machine *m)
 /* Executes the instructions in [from, to). Returns false if they are invalid or too many. */
 static bool run(struct machine *m, const struct cfi_section *s, size_t from, size_t to)
 {
-    struct cfi_bytes b = {.start = s->bytes, .pos = from, .end = to, .addr = s->addr};
+    struct dwarf_bytes b = {.start = s->bytes, .pos = from, .end = to, .addr = s->addr};
 
     m->b = &b;
     for (int i = 0; i < MAX_STEPS && !m->done && !b.bad && b.pos < b.end; i++)

@@ -35,7 +35,8 @@ bool cpu_is_return_address(const struct cpu_guess *g, uint64_t pc);
 int cpu_follow_frame_pointer(const struct cpu_guess *g, struct cfi_expr_env *env, uint64_t *ret_cfa);
 
 /* Finds the caller of a function of a program or library without unwind tables: by the frame pointer, else by the
- * nearest word on the stack that looks like a return address. Returns 0 or ERR_READ. */
+ * nearest word on the stack that looks like a return address. Returns 0 or ERR_READ, which it also does if the register of the
+ * frame pointer is not known. */
 int cpu_guess_caller(const struct cpu_guess *g, struct cfi_expr_env *env, uint64_t *ret_cfa);
 
 /* Finds the caller of generated code without unwind tables, at the start or the end of a function: there the
@@ -46,6 +47,10 @@ int cpu_unwind_generated_code(const struct cpu_guess *g, struct cfi_expr_env *en
  * Returns 0 or ERR_READ. */
 int cpu_unwind_by_prologue(const struct cpu_guess *g, struct cfi_expr_env *env, uint64_t start, bool pc_is_exact,
                            uint64_t *ret_cfa);
+
+/* Computes the frame pointer of a function whose row is based on it, from what its first instructions do to the stack pointer,
+ * and makes it known. For a register set that lacks it. Returns 0, or ERR_READ unless a return address is where it must be. */
+int cpu_find_frame_pointer(const struct cpu_guess *g, struct cfi_expr_env *env, const struct cfi_row *row);
 
 /* True if the instructions before `pc` set up a frame pointer. */
 bool cpu_has_frame_pointer(struct mem *m, uint64_t pc);

@@ -83,6 +83,9 @@ int cpu_guess_caller(const struct cpu_guess *g, struct cfi_expr_env *env, uint64
 
     if (cpu_follow_frame_pointer(g, env, ret_cfa) == 0)
         return 0;
+    if (!(env->known >> REGS_BP &
+          1)) /* there may be a frame pointer: the search could find the return address of an old call */
+        return ERR_READ;
     /* In a stub or without frame pointers, the return address is at the top of the stack or a few words above. */
     for (uint64_t i = 0; i < SCAN_WORDS; i++)
         if (env->read_word(env->arg, sp + 8 * i, &pc) == 0 && cpu_is_return_address(g, pc))

@@ -275,9 +275,13 @@ int cpu_unwind_by_prologue(const struct cpu_guess *g, struct cfi_expr_env *env, 
     at = p.has_fp ? env->regs[REGS_BP] + 8 : env->regs[REGS_SP] + p.depth; /* of the return address */
     if (at < env->regs[REGS_SP])
         return ERR_READ;
-    for (unsigned reg = 0; reg < REGS_N_; reg++)
-        if (p.saved[reg] && from.read_word(from.arg, at - p.saved[reg], &from.regs[reg]) < 0)
+    for (unsigned reg = 0; reg < REGS_N_; reg++) {
+        if (!p.saved[reg])
+            continue;
+        if (from.read_word(from.arg, at - p.saved[reg], &from.regs[reg]) < 0)
             return ERR_READ;
+        from.known |= 1u << reg;
+    }
     from.regs[REGS_SP] = at;
     if (return_to_caller(g, &from, &next, ret_cfa) < 0)
         return ERR_READ;
@@ -285,6 +289,52 @@ int cpu_unwind_by_prologue(const struct cpu_guess *g, struct cfi_expr_env *env, 
     if (!p.depth && (!pc_is_exact || !calls_function(g->mem, next.regs[REGS_PC], start)))
         return ERR_READ;
     *env = next;
+    return 0;
+}
+
+/* The bytes that `sub $imm, %rsp` in the first instructions of a function reserves; 0 if there is none. */
+static uint64_t reserved_bytes(const unsigned char *code, const unsigned char *end)
+{
+    for (const unsigned char *at = code; at + 7 <= end; at++) {
+        if (STARTS_WITH(at, end, "\x48\x83\xec") && signed_byte(at + 3) > 0)
+            return (uint64_t)signed_byte(at + 3);
+        if (STARTS_WITH(at, end, "\x48\x81\xec") && signed_word(at + 3) > 0)
+            return (uint64_t)signed_word(at + 3);
+    }
+    return 0;
+}
+
+/* True if a frame that ends at `cfa` has a return address. */
+static bool ends_frame(const struct cpu_guess *g, const struct cfi_expr_env *env, uint64_t cfa)
+{
+    uint64_t pc;
+
+    return !(cfa & 15) && env->read_word(env->arg, cfa - 8, &pc) == 0 && cpu_is_return_address(g, pc);
+}
+
+/* Compilers push the other registers before they reserve the rest of the frame, or move them into it. Where a function pushes
+ * arguments or calls alloca, the return address is not where it is expected. */
+int cpu_find_frame_pointer(const struct cpu_guess *g, struct cfi_expr_env *env, const struct cfi_row *row)
+{
+    const struct cfi_rule *saved = &row->regs[REGS_BP];
+    uint64_t room = env->regs[REGS_PC] - row->function, pushed, moved;
+    unsigned char code[EPILOGUE_BYTES];
+    int64_t lowest = 0;
+
+    if (row->cfa.value != 16 || saved->kind != CFI_OFFSET || saved->value != -16 ||
+        !read_code(g->mem, row->function, code))
+        return ERR_READ;
+    for (unsigned reg = 0; reg < CFI_REGS; reg++)
+        if (row->regs[reg].kind == CFI_OFFSET && row->regs[reg].value < lowest)
+            lowest = row->regs[reg].value;
+    moved = env->regs[REGS_SP] + reserved_bytes(code, code + (room < EPILOGUE_BYTES ? room : EPILOGUE_BYTES)) + 16;
+    pushed = moved - 16 - (uint64_t)lowest;
+    if (moved != pushed && ends_frame(g, env, moved) == ends_frame(g, env, pushed))
+        return ERR_READ;
+    if (!ends_frame(g, env, moved) && !ends_frame(g, env, pushed))
+        return ERR_READ;
+    env->regs[REGS_BP] = (ends_frame(g, env, moved) ? moved : pushed) - 16;
+    env->known |= 1u << REGS_BP;
     return 0;
 }
 

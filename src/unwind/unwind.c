@@ -218,28 +218,6 @@ static int restore_reg(const struct walk *w, const struct pc_entry *p, unsigned 
     }
 }
 
-/* Steps to the caller by the rules of the row. */
-static int step_by_row(struct walk *w, const struct pc_entry *p, uint64_t *ret_cfa)
-{
-    struct cfi_expr_env next = w->env;
-    uint64_t cfa;
-    int r = compute_cfa(w, p, &cfa);
-
-    if (r < 0 || cfa <= w->env.regs[REGS_SP])
-        return ERR_READ;
-    next.known = 0;
-    for (unsigned reg = 0; reg < CFI_REGS; reg++)
-        if (cpu_is_callee_saved(reg) && restore_reg(w, p, reg, cfa, &next.regs[reg]) == 0)
-            next.known |= 1u << reg;
-    next.regs[REGS_SP] = cfa;
-    next.known |= 1u << REGS_SP;
-    if (!is_known(&next, CFI_RA))
-        return ERR_READ;
-    w->env = next;
-    *ret_cfa = cfa;
-    return 0;
-}
-
 static bool is_code(void *arg, uint64_t pc)
 {
     struct walk *w = arg;
@@ -258,6 +236,40 @@ static bool is_signal_return(void *arg, uint64_t pc)
 static struct cpu_guess make_guess(struct walk *w)
 {
     return (struct cpu_guess){.is_code = is_code, .is_signal_return = is_signal_return, .arg = w, .mem = w->m};
+}
+
+/* True if the row is based on the frame pointer, which is not known: nothing has saved it since the thread called the kernel. */
+static bool needs_frame_pointer(const struct walk *w, const struct pc_entry *p)
+{
+    return p->row.cfa.kind == CFI_CFA_REG_OFFSET && p->row.cfa.reg == REGS_BP && !is_known(&w->env, REGS_BP);
+}
+
+/* Steps to the caller by the rules of the row. */
+static int step_by_row(struct walk *w, const struct pc_entry *p, uint64_t *ret_cfa)
+{
+    struct cpu_guess guess = make_guess(w);
+    struct cfi_expr_env next;
+    uint64_t cfa;
+    int r;
+
+    if (needs_frame_pointer(w, p) && cpu_find_frame_pointer(&guess, &w->env, &p->row) < 0)
+        return ERR_READ;
+    next = w->env;
+    r = compute_cfa(w, p, &cfa);
+
+    if (r < 0 || cfa <= w->env.regs[REGS_SP])
+        return ERR_READ;
+    next.known = 0;
+    for (unsigned reg = 0; reg < CFI_REGS; reg++)
+        if (cpu_is_callee_saved(reg) && restore_reg(w, p, reg, cfa, &next.regs[reg]) == 0)
+            next.known |= 1u << reg;
+    next.regs[REGS_SP] = cfa;
+    next.known |= 1u << REGS_SP;
+    if (!is_known(&next, CFI_RA))
+        return ERR_READ;
+    w->env = next;
+    *ret_cfa = cfa;
+    return 0;
 }
 
 /* Many programs crash in a call through a bad function pointer: go on from its caller. The pc may also be in code that
@@ -339,8 +351,10 @@ static int walk_frames(struct walk *w, struct native_stack *s)
         f = &s->items[s->n++];
         *f = (struct native_frame){.pc_entry = p, .sp = w->env.regs[REGS_SP]};
         for (size_t i = 0; i < CPU_CALLEE_SAVED; i++)
-            if (is_known(&w->env, cpu_callee_saved_reg(i)))
+            if (is_known(&w->env, cpu_callee_saved_reg(i))) {
                 f->saved[i] = w->env.regs[cpu_callee_saved_reg(i)];
+                f->known |= 1u << i;
+            }
         if (is_outermost(p)) {
             f->cfa = w->copy->addr + w->copy->len;
             s->complete = true;
@@ -364,7 +378,8 @@ int unwind_stack(struct unwind *u, struct mem *m, const struct regs *regs, const
 
     if (u->n > MAX_ENTRIES)
         entries_clear(u);
-    w.env = (struct cfi_expr_env){.known = (1u << CFI_REGS) - 1, .read_word = read_stack_word, .arg = &mine};
+    w.env = (struct cfi_expr_env){
+        .known = ((1u << CFI_REGS) - 1) & ~regs->unknown, .read_word = read_stack_word, .arg = &mine};
     memcpy(w.env.regs, regs->r, sizeof(w.env.regs));
     ret->n = 0;
     ret->complete = ret->unknown_pc = false;

@@ -44,6 +44,7 @@ struct native_frame {
     struct pc_entry *pc_entry;        /* valid until the next unwind_update or unwind_stack */
     addr_t sp, cfa;                   /* the bounds of the frame */
     uint64_t saved[CPU_CALLEE_SAVED]; /* values of the callee-saved registers in this frame; 0 if unknown */
+    uint32_t known;                   /* bit i is set if saved[i] is known */
 };
 
 struct native_stack {

@@ -41,10 +41,15 @@ static void read_codes(struct reading *r)
     code_cache_round(r->cache, false);
     if (code_cache_get(r->cache, &r->py, addrs, n, codes) < 0)
         abort();
-    for (size_t i = 0; i < n; i++)
+    for (size_t i = 0; i < n; i++) {
+        struct position at;
+
+        if (codes[i] && code_position(codes[i], r->frames.items[i].at, &at) && at.line <= 0)
+            abort();
         if (codes[i] && (code_line(codes[i], r->frames.items[i].at) < 0 || strlen(codes[i]->name) > 5 * PY_MAX_NAME ||
                          strlen(codes[i]->filename) > 5 * PY_MAX_NAME))
             abort();
+    }
 }
 
 static void read_locals(struct reading *r)
@@ -112,7 +117,7 @@ static void read_once(struct reading *r)
 size_t read_process(struct mem *m, const struct proc_maps *maps, const struct files *files, bool locals)
 {
     struct intern *names = intern_new();
-    struct reading r = {.cache = code_cache_new(), .with_locals = locals};
+    struct reading r = {.cache = code_cache_new(true), .with_locals = locals};
     struct err_note note = {0};
 
     if (!names || !r.cache)

@@ -50,8 +50,7 @@ class Cluster:
                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.log, env=self.env,
                                        start_new_session=True)
         self.processes.append(self.driver)
-        while not select.select([self.driver.stdout], [], [], 1)[0]:
-            self.start_late_nodes_again()
+        wait_until(self.driver_answers, "the driver", 1500)  # a node that is late takes 30 s, and is started again
         self.facts = self.read_answer()
         return self
 
@@ -90,6 +89,10 @@ class Cluster:
             return True
         except OSError:
             return False
+
+    def driver_answers(self):
+        self.start_late_nodes_again()
+        return select.select([self.driver.stdout], [], [], 0)[0]
 
     def read_answer(self):
         ready, _, _ = select.select([self.driver.stdout], [], [], WAIT)

@@ -11,6 +11,7 @@ import sys
 import tempfile
 
 TRACE = "sample/trace.h"
+TASKS = "sample/task_set.h"
 MAY = {
     "base": [],
     "elf": ["base"],
@@ -22,7 +23,7 @@ MAY = {
     "tree": ["base", "elf", "target", TRACE],
     "sample": ["base", "elf", "target", "pause", "snapshot", "unwind", "python", "tree"],
     "profile": ["base", TRACE],
-    "out": ["base", "profile", TRACE],
+    "out": ["base", "profile", TRACE, TASKS],
     "ui": ["base", "profile", "out", TRACE],
     "cmd": ["base", "elf", "target", "pause", "snapshot", "unwind", "python", "tree", "sample", "profile", "out", "ui"],
     "main.c": ["base", "out", "cmd", "target/setuid_guard.h"],

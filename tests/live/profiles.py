@@ -64,8 +64,9 @@ def read_speedscope(text):
             total += weight if sample else 0
             for name in {frames[i]["name"] for i in sample}:
                 counts[name] += weight
+    py_spy = data["exporter"].startswith("py-spy")
     for frame in frames:
-        assert set(frame) == {"name", "file", "line"}
+        assert set(frame) == {"name", "file", "line"} | ({"col"} if py_spy else set())
     return counts, total
 
 

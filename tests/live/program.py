@@ -1,9 +1,11 @@
 """Runs the program under test: $SPYGLASS (default: build/spyglass; `py-spy` must be in the same directory)."""
 import os
 import pathlib
+import pty
 import signal
 import subprocess
 import time
+import tty
 
 from pythons import ROOT
 
@@ -49,6 +51,24 @@ class Result(str):
         assert self.status == status, self
         assert "Sanitizer" not in self.err and "runtime error" not in self.err, self
         return self
+
+
+def on_terminal(*args, program=SPYGLASS, **env):
+    """What it writes to a terminal, standard error too."""
+    leader, follower = pty.openpty()
+    tty.setraw(follower)  # a newline stays a newline
+    process = subprocess.Popen([str(program), *map(str, args)], stdin=follower, stdout=follower, stderr=follower, env=clean_env(**env))
+    os.close(follower)
+    written = b""
+    try:
+        while True:
+            written += os.read(leader, 65536)
+    except OSError:  # EIO: it has exited
+        pass
+    finally:
+        os.close(leader)
+    assert process.wait(WAIT) >= 0, written
+    return written.decode()
 
 
 def run(*args, program=SPYGLASS, timeout=WAIT, **options):

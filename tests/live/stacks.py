@@ -14,7 +14,11 @@ RULE = re.compile(r"^-{3,}$")
 def parse_text(text):
     """The processes of a text dump, as dicts: pid, command, version, program, parent, threads."""
     processes = []
+    in_tasks = False
     for line in text.split("\n"):
+        in_tasks = bool(re.match(r"(Event loop|Greenlets) of ", line)) or (in_tasks and not line.startswith("Process "))
+        if in_tasks:
+            continue
         if line.startswith("Process "):
             pid, _, command = line[len("Process "):].partition(": ")
             processes.append({"pid": int(pid), "command": command, "parent": None, "threads": []})
@@ -32,6 +36,8 @@ def parse_text(text):
         elif line.startswith("Thread "):
             os_id, status, name = THREAD.match(line).groups()
             processes[-1]["threads"].append({"os_id": int(os_id), "status": status, "name": name, "frames": []})
+        elif re.match("  [a-z]", line):
+            processes[-1]["threads"][-1]["wait"] = line[2:]
         elif line.startswith("    "):
             processes[-1]["threads"][-1]["frames"].append(parse_frame(line[4:]))
         else:
@@ -53,7 +59,7 @@ def parse_json(text):
     """Parses a JSON dump into the same dicts as parse_text; checks the keys that callers rely on."""
     threads = json.loads(text)
     for thread in threads:
-        assert set(thread) - {"container"} == {"pid", "thread_id", "thread_name", "os_thread_id", "active", "owns_gil", "state",
+        assert set(thread) - {"container", "waits_for", "event_loops", "greenlets"} == {"pid", "thread_id", "thread_name", "os_thread_id", "active", "owns_gil", "state",
                                "process_info", "frames"}, thread.keys()
         for frame in thread["frames"]:
             assert set(frame) == {"name", "filename", "module", "short_filename", "line", "locals", "is_entry",

@@ -3,13 +3,16 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 
 import pytest
 from native_stacks import directory
-from profiles import READ, WORK_UNTIL_INPUT, Recording, raw_stacks, read_raw, run_enough, seen, seen_in_place, some_samples, wait_samples
-from program import PY_SPY, finish, run, start
+from processes import at_rest, process_state
+from profiles import READ, WORK, WORK_UNTIL_INPUT, Recording, raw_stacks, read_raw, run_enough, seen, seen_in_place, some_samples, wait_samples
+from program import PY_SPY, SPYGLASS, WAIT, clean_env, finish, run, start
 from pythons import DEBIAN, PYTHONS
+from stacks import parse_json, parse_text
 
 
 def call(*args, **options):
@@ -103,6 +106,62 @@ def test_dagster(script, tmp_path):
     Recording(out, process=process).until(seen("works", format="speedscope"))
     finish(process).check()
     assert seen("works", format="speedscope")(out.read_text())
+
+
+@pytest.mark.parametrize("flags, kept", [([], ()), (["--capture"], ()), (["--wait"], (9,))], ids=str)
+def test_program_ends_with_the_recording(tmp_path, flags, kept):
+    """Callers wait until the pipes of a launched program are closed. --wait, which py-spy does not have, still waits. A program
+    that we end has not failed: --capture shows nothing."""
+    code = ("import os, sys\nos.write(1, b'output\\n')\nopen(sys.argv[1], 'w').write(str(os.getpid()))\n"
+            + (WORK % 1 + "sys.exit(9)" if kept else WORK_UNTIL_INPUT.replace("[0]", "[]", 1)))
+    pid, out, seconds = tmp_path / "pid", tmp_path / "out", 0.5
+    while not pid.exists():  # on a busy machine the program may be ended before its first line
+        result = call("record", "-d", seconds, "-f", "raw", "-o", out, *flags, "--", *DEBIAN.command, "-c", code, pid).check()
+        seconds *= 2
+        assert seconds < 300, result
+    assert process_state(int(pid.read_text())) is None and out.exists()
+    assert "still running" not in result.messages and ("output" in result.messages) == (not flags or bool(kept)), result
+
+
+def test_program_ends_with_its_process_group_alive(tmp_path):
+    """Only the program itself is ended, as py-spy does; a process that it has started goes on."""
+    code = ("import os, subprocess, sys\nchild = subprocess.Popen(['sleep', '1000'], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)\n"
+            "open(sys.argv[1], 'w').write(str(child.pid))\n" + WORK_UNTIL_INPUT.replace("[0]", "[]", 1))
+    pid, seconds = tmp_path / "pid", 0.5
+    while not pid.exists() or not pid.read_text():
+        call("record", "-d", seconds, "-f", "raw", "-o", tmp_path / "x", "--", *DEBIAN.command, "-c", code, pid).check()
+        seconds *= 2
+    assert process_state(int(pid.read_text())) == "S"
+    os.kill(int(pid.read_text()), signal.SIGKILL)
+
+
+def read_entries(text):
+    """The entries of all threads, and whether two equal ones are next to each other."""
+    entries, repeated = 0, False
+    for profile in json.loads(text)["profiles"]:
+        samples, weights = profile["samples"], profile["weights"]
+        assert len(samples) == len(weights) and min(weights) > 0
+        assert abs(sum(weights) - profile["endValue"]) < 1e-6
+        entries += len(samples)
+        repeated |= any(map(list.__eq__, samples, samples[1:]))
+    return entries, repeated
+
+
+def lasts(text):
+    return any(profile["endValue"] > 0.1 for profile in json.loads(text)["profiles"])
+
+
+def test_one_entry_per_sample(spawn, tmp_path):
+    """Programs count the entries of a speedscope file. Under our own name, equal samples in a row share an entry."""
+    target = spawn(DEBIAN, "situations.py", "plain")  # it sleeps: all samples of a thread are equal
+    out = tmp_path / "x.json"
+    args = ("record", "-p", target.pid, "--idle", "-f", "speedscope", "-o", out, "-d", "SECONDS")
+    for program in (PY_SPY, SPYGLASS):
+        text, result = run_enough(lasts, out, *args, program=program)
+        samples = int(re.search(r"Samples: (\d+)", result.messages).group(1))
+        entries, repeated = read_entries(text)
+        assert repeated == (program is PY_SPY) and (program is SPYGLASS or entries == samples), result
+        assert ("col" in json.loads(text)["shared"]["frames"][0]) == (program is PY_SPY)
 
 
 @pytest.mark.parametrize("short", ["d", "du", "dum", "dump"])
@@ -200,3 +259,51 @@ def test_concurrent_profilers_of_nice_process(spawn, tmp_path):
     for result, o in zip(records, out):
         assert "ould not pause" not in result.out and "no native frames" not in result.out, result
         assert "__libc_start_main" in o.read_text(), result
+
+
+def through_shell(line, **options):
+    """What a caller gets that runs a line in a shell, with our directory first in PATH."""
+    env = clean_env(PATH="%s:%s" % (PY_SPY.parent, os.environ["PATH"]))
+    return subprocess.run(["sh", "-c", line], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env, timeout=WAIT, **options)
+
+
+@pytest.mark.parametrize("boxes", ["--nonblocking", "--native --nonblocking", "--subprocesses --nonblocking",
+                                   "--native --subprocesses --nonblocking", "--native --subprocesses"])
+def test_pytorch(spawn, boxes):
+    """torch.distributed.debug: popen() in each rank. The page shows the text, or HTTP 500 if the status is not 0."""
+    target = spawn(DEBIAN, "native_c.py", directory(DEBIAN, "spy_c"), "spy_c", "alternate")
+    done = through_shell("py-spy dump --pid %d %s 2>&1" % (at_rest(target.pid), boxes))
+    text = done.stdout.decode()
+    assert done.returncode == 0 and not done.stderr, text
+    process, = parse_text(text)  # nothing but the dump: no note
+    names = [f["name"] for f in process["threads"][0]["frames"]]
+    assert process["pid"] == target.pid and names[-1] == "<module>" and ("spin_here" in names) == ("--native" in boxes), text
+
+
+@pytest.mark.parametrize("flags", ["", "--threads", "--threads --native", "--native-all", "--nonblocking",
+                                   "--threads --native --native-all --nonblocking"])
+def test_monarch(spawn, flags):
+    """Monarch reads the JSON from standard output, and fails if it lacks a field."""
+    target = spawn(DEBIAN, "native_c.py", directory(DEBIAN, "spy_c"), "spy_c", "thread")
+    done = through_shell("py-spy dump --pid %d --json %s" % (at_rest(target.pid), flags))
+    assert done.returncode == 0, done
+    threads = parse_json(done.stdout.decode())
+    for thread in threads:
+        assert {type(thread[key]) for key in ("pid", "thread_id", "os_thread_id")} == {int}, thread
+        assert type(thread["active"]) is type(thread["owns_gil"]) is bool and type(thread["thread_name"]) in (str, type(None))
+        for frame in thread["frames"]:
+            assert type(frame["name"]) is type(frame["filename"]) is str and type(frame["line"]) is int, frame
+    names = {frame["name"] for thread in threads for frame in thread["frames"]}
+    assert ("spin_here" in names) == ("--native" in flags) and ("worker_wait" in names) == ("--native-all" in flags), names
+
+
+def test_sglang(launch):
+    """SGLang's watchdog runs it from a child of the server that hangs, and logs the text."""
+    code = ("import json, os, subprocess\ndef hangs():\n"
+            "    command = ['py-spy', 'dump', '--native', '--pid', str(os.getpid())]\n"
+            "    done = subprocess.run(command, check=True, stdout=subprocess.PIPE)\n"
+            "    print(json.dumps(done.stdout.decode()), flush=True)\n    os.read(0, 1)\nhangs()\n")
+    target = launch([*DEBIAN.command, "-c", code], env={"PATH": "%s:%s" % (PY_SPY.parent, os.environ["PATH"])})
+    process, = parse_text(target.truth)
+    names = [f["name"] for f in process["threads"][0]["frames"]]
+    assert process["pid"] == target.pid and "hangs" in names and names[0] != "hangs", names

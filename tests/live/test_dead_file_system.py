@@ -63,7 +63,7 @@ def check_note(files, err):
     assert len(lines) == 1 and re.search(r"%s .*%s/\S+" % (files.path, files.path), lines[0]), err
 
 
-@pytest.mark.parametrize("options", [[], ["--native"], ["--locals"], ["--json"]], ids=lambda o: "".join(o) or "plain")
+@pytest.mark.parametrize("options", [[], ["--native"], ["--locals"], ["--source"], ["--json"]], ids=lambda o: "".join(o) or "plain")
 def test_dump(dead, python, options):
     target, files = dead(python)
     result = files.run("dump", "--pid", target.pid, *options).check()
@@ -74,7 +74,7 @@ def test_dump(dead, python, options):
 
 
 @by_gcore
-@pytest.mark.parametrize("options", [[], ["--native"]], ids=lambda o: "".join(o) or "plain")
+@pytest.mark.parametrize("options", [[], ["--native"], ["--source"]], ids=lambda o: "".join(o) or "plain")
 def test_core(spawn, remote, how, scratch, options):
     """The core file of a process with such files."""
     files = remote(DEBIAN)

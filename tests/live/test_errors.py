@@ -104,16 +104,16 @@ def test_bad_arguments(program, args):
 def test_nothing_to_profile(program, command):
     """Neither a PID nor a program, and no terminal."""
     result = run(command, program=program)
-    assert result.status == 2 and "--pid" in result.err, result
+    assert result.status == 2 and "no process given; use %sPID" % ("--pid " if program == PY_SPY else "") in result.err, result
 
 
 def test_script_without_python(tmp_path):
-    """The file exists, so "No such file or directory" alone would be no help."""
+    """The file exists, so "No such file or directory" alone would be no help. spyglass itself runs scripts of Python."""
     (tmp_path / "x.py").write_text("pass")
     (tmp_path / "tool").write_text("#!/bin/sh\n")
-    for name, hint in (("x.py", "record -- python3 x.py"), ("./x.py", "record -- python3 ./x.py"),
-                       ("tool", "record -- ./tool")):
-        result = run("record", name, cwd=tmp_path).check(1)
+    for program, name, hint in ((PY_SPY, "x.py", "record -- python3 x.py"), (PY_SPY, "./x.py", "record -- python3 ./x.py"),
+                                (SPYGLASS, "tool", "record -- ./tool")):
+        result = run("record", name, cwd=tmp_path, program=program).check(1)
         assert hint in result.err, result
 
 

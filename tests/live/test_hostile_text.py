@@ -2,17 +2,15 @@
 arguments, the environment, files that are read. Files that spyglass writes keep the names, and stay valid."""
 import json
 import os
-import pty
 import shutil
 import subprocess
 import sys
-import tty
 import unicodedata
 
 import pytest
 from core_files import by_gcore
 from profiles import FORMATS, READ, WORK
-from program import PY_SPY, SANITIZED, SPYGLASS, TARGETS, WAIT, clean_env
+from program import PY_SPY, SANITIZED, SPYGLASS, TARGETS, WAIT, clean_env, on_terminal
 from pythons import DEBIAN, ROOT
 
 # Everything that may not be shown as it is. No slash and no NUL, so it can be the name of a file.
@@ -60,7 +58,7 @@ def nasty_target(launch, nasty_place):
 
 @pytest.mark.parametrize("flags", [
     [], ["--full-filenames"], ["--locals"], ["-ll", "--show-secrets"], ["--json", "-l"], ["--subprocesses"], ["--native"],
-    ["--nonblocking"], ["--log-level", "debug"]], ids=" ".join)
+    ["--source"], ["--nonblocking"], ["--log-level", "debug"]], ids=" ".join)
 @pytest.mark.parametrize("program", [SPYGLASS, PY_SPY], ids=["spyglass", "py-spy"])
 def test_dump(nasty_target, flags, program):
     done = show("dump", "--pid", nasty_target.pid, *flags, program=program)
@@ -91,29 +89,11 @@ def test_doctor(nasty_target):
         assert b"dump" in show("doctor", "--pid", nasty_target.pid, *flags).stdout
 
 
-def on_terminal(*args, **options):
-    """What it writes to a terminal."""
-    leader, follower = pty.openpty()
-    tty.setraw(follower)  # a newline stays a newline
-    process = subprocess.Popen([str(SPYGLASS), *args], stdin=follower, stdout=follower, stderr=follower, env=clean_env(**options))
-    os.close(follower)
-    written = b""
-    try:
-        while True:
-            written += os.read(leader, 65536)
-    except OSError:  # EIO: it has exited
-        pass
-    finally:
-        os.close(leader)
-    process.wait(WAIT)
-    return written
-
-
 def test_list_of_processes(nasty_target):
     """dump without a PID lists them."""
     written = on_terminal("dump")
-    check_shown(written)
-    assert b"%d  3." % nasty_target.pid in written, written
+    check_shown(written.encode())
+    assert "%d  3." % nasty_target.pid in written, written
 
 
 @by_gcore

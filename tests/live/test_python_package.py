@@ -127,6 +127,32 @@ wait(name, **{name: name})
 """
 
 
+SOURCE = """
+# coding: utf-8
+import os
+def wait(fd):
+\tnames = ["gr\xf6\xdfe", "\u6f22\x1b\u202e", os.read	(fd, 1), "e\u0301"]; return names
+def several(fd): return list(
+    wait(fd) for _ in "x")
+print(1, flush=True)
+result = [several(0), 1]
+"""
+
+
+def test_source(launch, tmp_path):
+    """str(thread) is what the command line prints; the fields have what is underlined there."""
+    (tmp_path / "app.py").write_text(SOURCE, encoding="utf-8")
+    target = launch([DEBIAN.command[0], tmp_path / "app.py"])
+    printed = run("dump", "--source", "--pid", at_rest(target.pid)).check().out.partition("\n\n")[2]
+    thread, = spyglass.dump(target.pid, source=True)
+    assert "%s\n" % thread == printed and printed.count("^\n") == 4, printed
+    frame = thread.frames[0]
+    assert frame.source is not None and frame.source.encode()[frame.column:frame.end_column] == b"os.read\t(fd, 1)"
+    assert frame.end_line == frame.line
+    plain = spyglass.dump(target.pid)[0].frames[0]
+    assert plain.source is plain.end_line is plain.column is plain.end_column is None
+
+
 @pytest.mark.parametrize("level", [0, 1, 2])
 def test_text_of_a_thread(launch, level):
     """str(thread) is what the command line prints, also with variables, and as well escaped."""

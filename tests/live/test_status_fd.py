@@ -225,7 +225,7 @@ def test_codes(reader, launch, tmp_path):
              ("gone", 3, ("record", "-o", tmp_path / "x.svg", "--", "sh", "-c", soon)),
              ("core", 1, ("dump", "--core", "/etc/passwd")),
              ("usage", 2, ("record", "--rate", "-1")), ("usage", 2, ("record",)), ("usage", 2, ("dump", "--bogus")),
-             ("usage", 2, ("dump", "--native", "--nonblocking", "--pid", target.pid))]
+             ("usage", 2, ("dump", "--deadline", "x", "--pid", target.pid))]
     for code, status, (command, *args) in cases:
         one = Reader()
         result, events = run_with(one, command, *args)

@@ -3,6 +3,7 @@
 Everything runs without a package index: the build backend needs none.
 """
 import hashlib
+import os
 import pathlib
 import re
 import shutil
@@ -300,6 +301,20 @@ def share(tmp_path_factory):
     return place
 
 
+def test_make_install(tmp_path):
+    """`make install PREFIX=...`; without permission, one clear line says what to type."""
+    install = ["sh", ROOT / "tools" / "install", SPYGLASS.parent]
+    call(*install, tmp_path, env=clean_env())
+    for name in ("spyglass", "py-spy"):
+        assert run("--version", program=tmp_path / "bin" / name).check().out.startswith(name)
+        for file in (name + ".1", name + ".bash", "_" + name, name + ".fish"):
+            assert len(list(tmp_path.glob("share/**/" + file))) == 1, file
+    if os.getuid() == 0:
+        done = subprocess.run(["/usr/bin/setpriv", "--reuid", "65534", "--clear-groups", *install, tmp_path], env=clean_env(),
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        assert done.returncode == 1 and re.match(rb"install: no permission to write to .*make install PREFIX=\S+\n$", done.stderr), done
+
+
 def help_flags(*args):
     return set(re.findall(r"^ {2}(?:-\w, | {4})--([\w-]+)", run(*args, "--help").check().out, re.M))
 
@@ -340,7 +355,7 @@ def complete(share, *words):
 
 def test_completion_of_merge(share):
     assert complete(share, "spyglass", "me") == {"merge"}
-    assert complete(share, "spyglass", "merge", "--t") == {"--title"}
+    assert complete(share, "spyglass", "merge", "--t") == {"--thread", "--title"}
     assert complete(share, "spyglass", "merge", "-f", "s") == {"speedscope"}
     assert complete(share, "spyglass", "merge", "a") == set()  # files: bash's own completion
 

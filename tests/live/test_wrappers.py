@@ -296,9 +296,14 @@ def test_foreign_proc(spawn, tmp_path, program):
     target = spawn(DEBIAN, "situations.py", "plain")
     for args in (["dump", "--pid", target.pid], ["record", "--pid", target.pid], ["record", "-o", tmp_path / "x", "--", PY, "-c", ""]):
         result = run("--fork", "--pid", program, *args, program="unshare").check(1)
-        assert "/proc belongs to another PID namespace" in result.err and "--mount-proc" in result.err, result
+        assert "/proc belongs to a different PID namespace" in result.err and "--mount-proc" in result.err, result
     result = run("--fork", "--pid", program, "doctor", program="unshare").check(1)
-    assert "/proc belongs to another PID namespace" in result.out, result
+    assert "/proc belongs to a different PID namespace" in result.out, result
     if not SANITIZED:  # the leak sanitizer needs /proc
-        result = run("--mount", "sh", "-c", "mount -t tmpfs none /proc; exec \"$@\"", "sh", program, "dump", "--pid", "1", program="unshare").check(1)
-        assert "/proc is not mounted" in result.err, result
+        unmounted = ["--mount", "sh", "-c", "mount -t tmpfs none /proc; exec \"$@\"", "sh", program]
+        for args in (["dump", "--pid", "1"], ["record", "--pid", "1"], ["list"], ["list", "--json"]):
+            result = run(*unmounted, *args, program="unshare").check(1)
+            assert "/proc is not mounted" in result.err and not result.out, result
+        result = run(*unmounted, "doctor", program="unshare").check(1)
+        assert "/proc is not mounted" in result.out, result
+        assert "namespaces" not in result.out and "yama" not in result.out, result  # they are facts from /proc

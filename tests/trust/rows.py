@@ -50,7 +50,7 @@ ROWS = [
         "strace of `dump` and `record`: no process_vm_writev, no writable /proc/PID/mem, no POKE, no SETREGS, no SIGSTOP.",
         costs.never_writes),
     row(7, "It can run for a long time.", "Soak at 100 Hz. After the warm-up, ≤ 5 MB more memory and no more descriptors. "
-        "Known fault: with `--native --subprocesses`, some runs exceed this; the cause is not known.", costs.soak,
+        "With `--subprocesses`, 2 KB more for each process, since each has a root in the profile.", costs.soak,
         beside=True),
     row(8, "Its memory is bounded, however many distinct stacks there are.", "1,000,000 distinct stacks. ≤ 256 MB; it says when it prunes.",
         costs.distinct_stacks),

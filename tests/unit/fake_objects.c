@@ -207,8 +207,7 @@ addr_t fake_code(struct fake_python *p, const char *name, const char *file, int 
     return fake_code_of(p, fake_str(p, name), fake_str(p, file), first_line, fake_bytes(p, table, len));
 }
 
-/* Where an instance keeps its attributes depends on the version. */
-static addr_t instance_make(struct fake_python *p, const addr_t *keys, const addr_t *values, size_t n)
+addr_t fake_instance(struct fake_python *p, const addr_t *keys, const addr_t *values, size_t n)
 {
     const struct layout *l = &p->py.layout;
     addr_t type = fake_alloc(p, TYPE_SIZE), object = fake_alloc(p, 256) + 32, apart;
@@ -238,7 +237,7 @@ addr_t fake_thread_object(struct fake_python *p, const char *name)
                       fake_str(p, "_daemonic")};
     addr_t values[3] = {p->none, fake_str(p, name), p->none};
 
-    return instance_make(p, keys, values, 3);
+    return fake_instance(p, keys, values, 3);
 }
 
 void fake_threading(struct fake_python *p, addr_t interp, const uint64_t *ids, const char *const *names, size_t n)

@@ -73,6 +73,8 @@ addr_t fake_bytes(struct fake_python *p, const void *bytes, size_t len);
 addr_t fake_int(struct fake_python *p, uint64_t value);
 /* With `are_str`, the dict has the form for keys that are all str (3.11+). */
 addr_t fake_dict(struct fake_python *p, const addr_t *keys, const addr_t *values, size_t n, bool are_str);
+/* An object with these attributes, which are where the version keeps them. */
+addr_t fake_instance(struct fake_python *p, const addr_t *keys, const addr_t *values, size_t n);
 /* A code object whose instructions 0, 4, 8 … are on the lines first, first + 1, first + 2 … */
 addr_t fake_code(struct fake_python *p, const char *name, const char *file, int first_line);
 addr_t fake_code_of(struct fake_python *p, addr_t name, addr_t file, int first_line, addr_t table);

@@ -229,6 +229,10 @@ static void test_duration(void)
     CHECK(parse("spyglass r -d unlimited")->o.duration == 0);
     CHECK(parse("spyglass r -d Unlimited")->o.duration == 0);
     CHECK(parse("spyglass r -d 99999999999")->o.duration == 0);
+    CHECK(parse("spyglass d -p 1")->o.deadline == -1);
+    CHECK(parse("spyglass d -p 1 -t --deadline 0.25")->o.deadline == 0.25);
+    CHECK(parse("spyglass d -p 1 --threads --deadline unlimited")->o.deadline == 0);
+    check_error("spyglass d --core x --deadline 1", "--deadline and --core cannot be combined", "");
     check_error("spyglass r -d 0", "the duration must be greater than 0 seconds, not 0", "");
     check_error("spyglass r -d -1", "the duration must be greater than 0 seconds, not -1", "");
     check_error("spyglass r -d nan", "'nan' is not a duration: use a number of seconds, or 'unlimited'", "");
@@ -309,6 +313,33 @@ static void test_booleans(void)
     CHECK_INT(parse("spyglass record -s -s --subprocesses")->r, 0);
 }
 
+static void test_filters(void)
+{
+    struct options o =
+        parse("spyglass record --include json.* --exclude=a --include b --only-mine --min-percent 0.5")->o;
+    char line[512] = "spyglass merge a.txt";
+
+    CHECK_INT(o.filter.include.n, 2);
+    CHECK_STR(o.filter.include.items[0], "json.*");
+    CHECK_STR(o.filter.include.items[1], "b");
+    CHECK_STR(o.filter.exclude.items[0], "a");
+    CHECK(o.filter.only_mine && o.filter.min_percent > 0.49 && o.filter.min_percent < 0.51 && o.filter.thread.n == 0);
+    CHECK_STR(parse("spyglass dump --thread worker* --thread 12")->o.filter.thread.items[1], "12");
+    CHECK_INT(parse("py-spy record --thread a --threads -p 1")->r, 0);
+    check_error("spyglass record --min-percent 101",
+                "'101' is not a percentage: use a number from 0 to 100, such as 0.5", "");
+    check_error("spyglass record --min-percent -1", "'-1' is not a percentage: use a number from 0 to 100, such as 0.5",
+                "");
+    check_error("spyglass record --min-percent 5%", "'5%' is not a percentage: use a number from 0 to 100, such as 0.5",
+                "");
+    check_error("spyglass record --include=", "--include requires a value: --include PATTERN", "");
+    check_error("spyglass dump --min-percent 5", "dump does not accept the flag '--min-percent'",
+                "For the flags it accepts, run: spyglass dump --help");
+    for (int i = 0; i < 8; i++)
+        strcat(line, " --thread=x");
+    CHECK_INT(parse(line)->o.filter.thread.n, 8);
+}
+
 static void test_clusters(void)
 {
     struct options o = parse("spyglass record -sn")->o;
@@ -356,10 +387,77 @@ static void test_program(void)
     check_error("spyglass dump -p 5 -c file", "--pid and --core cannot be combined", "");
     check_error("spyglass dump -p 5 --root /", "--root requires --core FILE", "");
     check_error("spyglass dump --exe python", "--exe requires --core FILE", "");
-    check_error("spyglass dump 1234", "unexpected argument '1234'",
-                "To dump the process with that ID, run: spyglass dump --pid 1234");
-    check_error("spyglass dump python", "unexpected argument 'python'", "");
+    check_error("py-spy dump 1234", "unexpected argument '1234'",
+                "To dump the process with that ID, run: py-spy dump --pid 1234");
+    check_error("py-spy dump python", "unexpected argument 'python'", "");
+    check_error("py-spy doctor 5", "unexpected argument '5'",
+                "To dump the process with that ID, run: py-spy dump --pid 5");
     check_error("spyglass -", "unexpected argument '-'", "");
+}
+
+/* Words instead of --pid and a program. Under the name py-spy there are none. */
+static int count_pid(pid_t pid, void *arg)
+{
+    *(size_t *)arg += pid == 5 || pid == 6;
+    return 0;
+}
+
+static void test_words(void)
+{
+    struct parsed *p = parse("spyglass 1234 --native");
+
+    CHECK_INT(p->r, 0);
+    CHECK_INT(p->o.command, ARGS_DUMP);
+    CHECK(p->o.pid == 1234 && p->o.native && p->o.word == 1);
+    CHECK_INT(parse("spyglass 0x10")->o.pid, 16);
+    CHECK_INT(parse("spyglass dump -l 5 -j")->o.pid, 5);
+    CHECK_INT(parse("spyglass doctor 5")->o.pid, 5);
+    static const char *const several[] = {"spyglass 5 6", "spyglass 5,6", "spyglass dump 5 --pid 6",
+                                          "spyglass dump --pid 5 6", "spyglass record 5 6"};
+    for (size_t i = 0; i < sizeof(several) / sizeof(several[0]); i++) {
+        size_t n = 0;
+
+        p = parse(several[i]);
+        CHECK(p->r == 0 && p->o.pid == 5 && p->o.several_pids);
+        CHECK_INT(args_each_pid(&p->o, count_pid, &n), 0);
+        CHECK_INT(n, 2);
+    }
+    p = parse("spyglass record -r 50 5 -d 2");
+    CHECK(p->r == 0 && p->o.pid == 5 && p->o.duration == 2 && !p->o.program && p->o.word == 4);
+    p = parse("spyglass dump -s worker -l");
+    CHECK(p->r == 0 && p->o.pid == 0 && p->o.locals == 1 && p->o.word == 3);
+    CHECK_STR(p->o.name, "worker");
+    p = parse("spyglass record -s script.py -l 5");
+    CHECK(p->r == 0 && p->o.word == 3 && p->o.program == &p->argv[3] && !p->o.name);
+    CHECK_INT(parse("spyglass record -- script.py")->o.word, 0);
+    for (int joined = 0; joined < 2; joined++) {
+        p = parse(joined ? "spyglass record -t -mhttp.server -d 5" : "spyglass record -t -m http.server -d 5");
+        CHECK(p->r == 0 && p->o.duration == 0 && p->o.threads && p->o.word == 0);
+        CHECK_STR(p->o.module, "http.server");
+        CHECK_STR(p->o.program[0], "-d");
+    }
+    p = parse("spyglass record --module x");
+    CHECK(p->r == 0 && p->o.program && !p->o.program[0]);
+
+    check_error("spyglass 0", "process ID 0 is out of range", "");
+    check_error("spyglass 12x", "unknown command '12x'",
+                "Available commands: record, dump, list, merge, ray, doctor, completions, help.");
+    check_error("spyglass dump 5 worker", "unexpected argument 'worker'", "");
+    check_error("spyglass dump worker 5", "unexpected argument 'worker'", "");
+    check_error("spyglass dump worker --pid 5", "unexpected argument 'worker'", "");
+    check_error("spyglass dump worker -c core", "unexpected argument 'worker'", "");
+    check_error("spyglass dump 5,,6", "'5,,6' is not a list of process IDs",
+                "Separate process IDs with commas, without spaces: --pid 12,34");
+    check_error("spyglass dump 5 -c core", "--pid and --core cannot be combined", "");
+    check_error("spyglass record 5 python", "--pid cannot be combined with a program to launch ('python')",
+                "Use one or the other.");
+    check_error("spyglass record 5 -m x", "--pid cannot be combined with a program to launch ('x')",
+                "Use one or the other.");
+    check_error("spyglass record -m", "--module requires a value: --module MODULE", "");
+    check_error("spyglass a/b.py", "unknown command 'a/b.py'", "To record this script, run: spyglass record a/b.py");
+    check_error("py-spy b.py", "unknown command 'b.py'", "To record this script, run: py-spy record -- python3 b.py");
+    check_error("py-spy 1234", "unknown command '1234'",
+                "To dump the process with that ID, run: py-spy dump --pid 1234");
 }
 
 static int collect(const char *word, void *arg)
@@ -395,6 +493,65 @@ static void test_files(void)
     CHECK(parse("spyglass merge -h")->o.show_help);
 }
 
+static int collect_pid(pid_t pid, void *arg)
+{
+    char word[32];
+
+    snprintf(word, sizeof(word), "%d|", (int)pid);
+    strcat(arg, word);
+    return pid == 9 ? 7 : 0;
+}
+
+static void check_list(const char *value)
+{
+    char line[64], what[96];
+
+    snprintf(line, sizeof(line), "spyglass record -p %s", value);
+    snprintf(what, sizeof(what), "'%s' is not a list of process IDs", value);
+    check_error(line, what, "Separate process IDs with commas, without spaces: --pid 12,34");
+}
+
+static void test_several_processes(void)
+{
+    struct parsed *p = parse("py-spy dump -p 5,0x10 --name app --pid=7 -l -p 5 --name *w?rker");
+    char all[256] = "";
+
+    CHECK_INT(p->r, 0);
+    CHECK_INT(p->o.pid, 5);
+    CHECK(p->o.several_pids && p->o.names && args_choose_process(&p->o) && args_choose_several(&p->o));
+    CHECK_INT(args_each_pid(&p->o, collect_pid, all), 0);
+    CHECK_STR(all, "5|16|7|5|");
+    all[0] = '\0';
+    CHECK_INT(args_each_name(&p->o, collect, all), 0);
+    CHECK_STR(all, "app|*w?rker|");
+    all[0] = '\0';
+    p = parse("spyglass dump -p 8,9,10");
+    CHECK_INT(args_each_pid(&p->o, collect_pid, all), 7);
+    CHECK_STR(all, "8|9|");
+    p = parse("spyglass record -p 5,5 -p 5");
+    CHECK(p->r == 0 && p->o.pid == 5 && !args_choose_several(&p->o));
+    p = parse("spyglass record --all");
+    CHECK(p->r == 0 && p->o.all && args_choose_process(&p->o) && args_choose_several(&p->o));
+    p = parse("spyglass record -- x -p 5,6 --all");
+    CHECK(p->r == 0 && !args_choose_process(&p->o));
+    check_list("1,,2");
+    check_list("1,x");
+    check_list(",1");
+    check_list("1,");
+    check_list(",");
+    check_list("1,00000000000000000000000000000000002x");
+    check_error("spyglass dump -p 1,0", "process ID 0 is out of range", "");
+    check_error("spyglass dump -p 1,2147483648", "process ID 2147483648 is out of range", "");
+    check_error("spyglass doctor -p 1,2", "doctor accepts only one process ID", "");
+    check_error("spyglass dump --name", "--name requires a value: --name PATTERN", "");
+    check_error("spyglass dump --name x -c f", "--name and --core cannot be combined", "");
+    check_error("spyglass dump --all -c f", "--all and --core cannot be combined", "");
+    check_error("spyglass dump --all -p 1", "--all and --pid cannot be combined", "Remove one of the two flags.");
+    check_error("spyglass dump --all --name x", "--all and --name cannot be combined", "Remove one of the two flags.");
+    check_error("spyglass record --all x", "--all cannot be combined with a program to launch ('x')",
+                "Use one or the other.");
+}
+
 static void test_values_missing(void)
 {
     check_error("spyglass dump -p", "--pid requires a value: --pid PID", "");
@@ -407,7 +564,7 @@ static void test_values_missing(void)
     check_error("spyglass record -d --idle", "--duration requires a value, but the next argument is '--idle'",
                 "To pass a value that begins with a dash, write: --duration=--idle");
     check_error("spyglass dump --json=yes", "--json takes no value, but got 'yes'", "");
-    check_error("spyglass record -p 1 -p 1", "--pid may be given only once", "");
+    check_error("spyglass record --with-parent 1 --with-parent 1", "--with-parent may be given only once", "");
     check_error("spyglass record -o a --output=b", "--output may be given only once", "");
 }
 
@@ -469,7 +626,7 @@ static void test_long_words_are_cut(void)
 
     memset(word, 'x', sizeof(word) - 1);
     word[sizeof(word) - 1] = '\0';
-    snprintf(line, sizeof(line), "spyglass dump %s", word);
+    snprintf(line, sizeof(line), "spyglass doctor %s", word);
     struct parsed *p = parse(line);
     CHECK_INT(p->r, ERR_USAGE);
     CHECK(strlen(p->text.what) < 400 && strstr(p->text.what, "...'"));
@@ -575,9 +732,12 @@ int main(int argc, char **argv)
     TEST_RUN(test_extension);
     TEST_RUN(test_text);
     TEST_RUN(test_booleans);
+    TEST_RUN(test_filters);
     TEST_RUN(test_clusters);
     TEST_RUN(test_program);
+    TEST_RUN(test_words);
     TEST_RUN(test_files);
+    TEST_RUN(test_several_processes);
     TEST_RUN(test_values_missing);
     TEST_RUN(test_unknown_flags);
     TEST_RUN(test_unknown_words);

@@ -579,7 +579,7 @@ static void test_numbers(void)
     static const uint64_t plain[] = {0, 1, 127, 128, 16383, 16384, UINT32_MAX, INT64_MAX, UINT64_MAX};
     static const int64_t with_sign[] = {0, 1, -1, 63, 64, -64, -65, 8191, -8192, INT64_MAX, INT64_MIN};
     struct fake_cfi f = {0};
-    struct cfi_bytes b = {.start = f.bytes};
+    struct dwarf_bytes b = {.start = f.bytes};
 
     for (size_t i = 0; i < sizeof(plain) / sizeof(plain[0]); i++)
         fake_cfi_uleb(&f, plain[i]);
@@ -588,12 +588,12 @@ static void test_numbers(void)
     fake_cfi_bytes(&f, "\x81\x80\x80\x00\xff\xff\x7f", 7); /* longer than necessary */
     b.end = f.len;
     for (size_t i = 0; i < sizeof(plain) / sizeof(plain[0]); i++)
-        CHECK(cfi_bytes_uleb(&b) == plain[i]);
+        CHECK(dwarf_bytes_uleb(&b) == plain[i]);
     for (size_t i = 0; i < sizeof(with_sign) / sizeof(with_sign[0]); i++)
-        CHECK(cfi_bytes_sleb(&b) == with_sign[i]);
-    CHECK(cfi_bytes_uleb(&b) == 1 && cfi_bytes_sleb(&b) == -1 && !b.bad);
-    CHECK(cfi_bytes_uleb(&b) == 0 && b.bad);
-    CHECK(cfi_bytes_fixed(&b, 1) == 0 && cfi_bytes_sleb(&b) == 0 && cfi_bytes_pointer(&b, 0, 0) == 0);
+        CHECK(dwarf_bytes_sleb(&b) == with_sign[i]);
+    CHECK(dwarf_bytes_uleb(&b) == 1 && dwarf_bytes_sleb(&b) == -1 && !b.bad);
+    CHECK(dwarf_bytes_uleb(&b) == 0 && b.bad);
+    CHECK(dwarf_bytes_fixed(&b, 1) == 0 && dwarf_bytes_sleb(&b) == 0 && cfi_bytes_pointer(&b, 0, 0) == 0);
 }
 
 int main(int argc, char **argv)

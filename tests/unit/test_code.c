@@ -26,7 +26,7 @@ static void test_many_tables(void)
 {
     const size_t len = 4 << 20;
     struct fake_python p;
-    struct code_cache *cache = code_cache_new();
+    struct code_cache *cache = code_cache_new(false);
     const struct code *ret[64];
     addr_t addrs[64], name, file, big = 0x7f4400000000;
     double begin;
@@ -58,7 +58,7 @@ static void test_many_tables(void)
 static void test_code(void)
 {
     for (size_t i = 0; i < N_VERSIONS; i++) {
-        struct code_cache *cache = code_cache_new();
+        struct code_cache *cache = code_cache_new(false);
         struct fake_python p;
         const struct code *code, *both[3];
         addr_t addrs[3];
@@ -92,7 +92,7 @@ static void test_code(void)
 static void test_reuse(void)
 {
     for (size_t i = 0; i < N_VERSIONS; i++) {
-        struct code_cache *cache = code_cache_new();
+        struct code_cache *cache = code_cache_new(false);
         struct fake_python p;
         const struct layout *l = &p.py.layout;
         const struct code *code;
@@ -132,7 +132,7 @@ static void test_reuse(void)
 static void test_unreadable(void)
 {
     for (size_t i = 0; i < N_VERSIONS; i++) {
-        struct code_cache *cache = code_cache_new();
+        struct code_cache *cache = code_cache_new(false);
         struct fake_python p;
         const struct layout *l = &p.py.layout;
         const struct code *got[3];
@@ -165,7 +165,7 @@ static void test_unreadable(void)
 /* An unreadable code object in many frames of one stack is read once. */
 static void test_unreadable_once(void)
 {
-    struct code_cache *cache = code_cache_new();
+    struct code_cache *cache = code_cache_new(false);
     struct fake_python p;
     const struct code *got[200];
     addr_t addrs[200], file;
@@ -191,7 +191,7 @@ static void test_huge_table(void)
 {
     const size_t len = 40 << 20;
     struct fake_python p;
-    struct code_cache *cache = code_cache_new();
+    struct code_cache *cache = code_cache_new(false);
     const struct code *code;
     addr_t addr, big = 0x7f4400000000;
 
@@ -212,7 +212,7 @@ static void test_large_table(void)
 {
     const size_t n = 100000;
     struct fake_python p;
-    struct code_cache *cache = code_cache_new();
+    struct code_cache *cache = code_cache_new(false);
     const struct code *code;
     unsigned char *table = malloc(n * 3);
 
@@ -228,12 +228,49 @@ static void test_large_table(void)
     fake_python_free(&p);
 }
 
+/* Columns, if the cache is to have them. Those of a huge table are left out, its lines are not. */
+static void test_positions(void)
+{
+    static const unsigned char table[] = {0xd8, 4, 9, 0xe8,
+                                          2}; /* line + 1, columns 4 to 9; then line + 1, no columns */
+    const size_t large = 3 << 19;
+    unsigned char *bytes = malloc(large);
+    struct fake_python p;
+    const struct code *code;
+    struct position at;
+
+    if (!bytes)
+        abort();
+    for (size_t i = 0; i < large; i++)
+        bytes[i] = table[i % 3];
+    fake_python_init(&p, 3, 13, 4 << 20);
+    for (int with = 0; with < 2; with++) {
+        struct code_cache *cache = code_cache_new(with);
+        addr_t name = fake_str(&p, "f"), file = fake_str(&p, "/a.py");
+
+        code = get(cache, &p, fake_code_of(&p, name, file, 10, fake_bytes(&p, table, sizeof(table))));
+        CHECK_INT(code ? code_line(code, 0) : 0, 11);
+        CHECK_INT(code && code_position(code, 0, &at), with);
+        if (with) {
+            CHECK(at.line == 11 && at.end_line == 11 && at.column == 4 && at.end_column == 9);
+            CHECK(code && code_position(code, 2, &at) && at.line == 12 && at.end_line == 0 && at.column == -1);
+            CHECK(code && !code_position(code, -2, &at));
+        }
+        code = get(cache, &p, fake_code_of(&p, name, file, 10, fake_bytes(&p, bytes, large)));
+        CHECK_INT(code ? code_line(code, 2) : 0, 12);
+        CHECK(code && !code_position(code, 2, &at));
+        code_cache_free(cache);
+    }
+    free(bytes);
+    fake_python_free(&p);
+}
+
 /* More code objects than fit in a batch, and more than the initial table holds. */
 static void test_many_codes(void)
 {
     const size_t n = 3000;
     struct fake_python p;
-    struct code_cache *cache = code_cache_new();
+    struct code_cache *cache = code_cache_new(false);
     const struct code *ret[3000];
     addr_t addrs[3000];
     char name[32];
@@ -261,7 +298,7 @@ static void test_too_many_codes(void)
 {
     const size_t n = 40000;
     struct fake_python p;
-    struct code_cache *cache = code_cache_new();
+    struct code_cache *cache = code_cache_new(false);
     const struct code **ret = calloc(n, sizeof(*ret));
     addr_t *addrs = calloc(n, sizeof(*addrs));
 
@@ -413,6 +450,7 @@ int main(int argc, char **argv)
     TEST_RUN(test_unreadable_once);
     TEST_RUN(test_huge_table);
     TEST_RUN(test_large_table);
+    TEST_RUN(test_positions);
     TEST_RUN(test_many_codes);
     TEST_RUN(test_too_many_codes);
     TEST_RUN(test_strings);

@@ -26,7 +26,7 @@ static int print_error(int code, const struct error_text *text, char *to, size_t
 
 static void test_codes(void)
 {
-    struct error_text text = {{0}, {0}}, *filled = &text;
+    struct error_text text = {0}, *filled = &text;
     char printed[4096], long_text[2000];
 
     for (int code = ERR_NOMEM; code < ERR_END_; code++) {
@@ -55,6 +55,9 @@ static void test_codes(void)
     CHECK_STR(text.hint, "kill \\u202e");
     error_text_explain(filled, ERR_CORE, &(struct err_facts){.reason = REASON_CORE_EMPTY, .path = "\x1b[31m\xff"});
     CHECK_STR(text.what, "\\x1b[31m\\xff is empty");
+    text.command = "record";
+    error_text_explain(filled, ERR_PERMISSION, &(struct err_facts){.reason = REASON_PROC_HIDDEN, .pid = 7});
+    CHECK_STR(text.hint, "Run as root: sudo env \"PATH=$PATH\" test_error_text record --pid 7");
     error_text_what(filled, ERR_GONE, "%s", long_text); /* cut, not overrun */
     error_text_hint(filled, "%s", long_text);
     CHECK(strlen(text.what) == sizeof(text.what) - 1 && strlen(text.hint) == sizeof(text.hint) - 1);
@@ -62,7 +65,7 @@ static void test_codes(void)
 
 static void check_text(const struct err_facts *facts, const char *what, const char *hint)
 {
-    struct error_text text = {"old", "old"};
+    struct error_text text = {.what = "old", .hint = "old"};
 
     CHECK_INT(error_text_explain(&text, ERR_PERMISSION, facts), ERR_PERMISSION);
     CHECK_STR(text.what, what);
@@ -197,7 +200,7 @@ static void test_every_reason(void)
 {
     char longest[sizeof(((struct err_note *)0)->path)];
     struct err_note note;
-    struct error_text text = {"mine", "too"};
+    struct error_text text = {.what = "mine", .hint = "too"};
 
     memset(longest, 'y', sizeof(longest) - 1);
     longest[sizeof(longest) - 1] = '\0';

@@ -78,6 +78,7 @@ static size_t add(struct fake *f, enum kind kind, addr_t holds)
     nf->pc_entry = p;
     nf->sp = STACK + 8 * WORDS * i;
     nf->cfa = nf->sp + 8 * WORDS;
+    nf->known = (1u << CPU_CALLEE_SAVED) - 1;
     p->module = kind == IS_LIBRARY ? &f->library : &f->python;
     p->has_row = true;
     p->row.function = function_of(kind);
@@ -268,6 +269,27 @@ static void test_matched_by_count(void)
     fake_free(f);
 }
 
+/* Of a sleeping thread, the registers are not known in the innermost frames. */
+static void test_unknown_register(void)
+{
+    struct fake *f = fake_new(true);
+
+    add(f, IS_LIBRARY, 0);
+    add(f, IS_LOOP, 0);
+    add(f, IS_LOOP, FRAME(1));
+    CHECK(!eval_frames_lack_registers(&f->native));
+    f->items[0].known = f->items[1].known = 1;
+    CHECK(eval_frames_lack_registers(&f->native));
+    place(f, 2);
+    CHECK_PLACE(f, 0, 1);
+    CHECK_PLACE(f, 1, 2);
+    place(f, 3); /* the third has no loop, and the first one that a loop may hold is the one next to it */
+    CHECK_PLACE(f, 0, 1);
+    CHECK_PLACE(f, 1, 2);
+    CHECK_PLACE(f, 2, EVAL_FRAMES_NONE);
+    fake_free(f);
+}
+
 static void test_nothing(void)
 {
     struct fake *f = fake_new(false);
@@ -313,6 +335,7 @@ int main(int argc, char **argv)
     TEST_RUN(test_cold_part);
     TEST_RUN(test_truncated);
     TEST_RUN(test_matched_by_count);
+    TEST_RUN(test_unknown_register);
     TEST_RUN(test_nothing);
     TEST_RUN(test_odd_bounds);
     return test_finish("test_eval_frames");

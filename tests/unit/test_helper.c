@@ -1,9 +1,10 @@
 /*
  * Functions that run in a helper process: answers, errors, and helpers that die or hang.
  */
+#include "base/clock.h"
+#include "base/deadline.h"
 #include "base/helper.h"
 
-#include "base/clock.h"
 #include "base/err.h"
 #include "base/mounts.h"
 #include "test.h"
@@ -227,6 +228,33 @@ static void test_hang(void)
     CHECK(!helper_skips_device(0) && !helper_skips_device(1));
 }
 
+/* After the deadline nothing is waited for. Names are given up before it. */
+static void test_deadline(void)
+{
+    const struct helper_about names = {.path = "/names", .names = true};
+    const struct helper_loss *losses;
+    struct pack in = {0};
+    size_t before = helper_losses(&losses);
+    pid_t pid = (pid_t)call_number(run_pid);
+
+    CHECK(!deadline_passed() && deadline_cap(5) == 5 && deadline_cap(UINT64_MAX) == UINT64_MAX);
+    deadline_set(100 * NS_PER_MS);
+    CHECK(deadline_cap(UINT64_MAX) <= 100 * NS_PER_MS);
+    CHECK_INT(call(run_hang, NULL), HELPER_LATE); /* sooner than a hang is noticed */
+    CHECK(deadline_passed() && deadline_passed_for_names() && deadline_cap(UINT64_MAX) == 0);
+    CHECK_INT(call(run_echo, NULL), HELPER_LATE);
+    deadline_set(1000 * NS_PER_S);
+    CHECK(!deadline_passed() && !deadline_passed_for_names());
+    CHECK((pid_t)call_number(run_pid) != pid);
+    deadline_set(2);
+    CHECK_INT(helper_call(run_echo, &in, &names, NULL), HELPER_LATE);
+    deadline_set(0);
+    CHECK(helper_call(run_echo, &in, &names, NULL) != HELPER_LATE);
+    CHECK_INT(helper_losses(&losses), before + 2);
+    CHECK_INT(losses[before].kind, HELPER_LOST_TIME);
+    CHECK_STR(losses[before + 1].path, "/names");
+}
+
 /* Nothing is left, not even a zombie. The next call starts another helper. */
 static void test_end(void)
 {
@@ -282,6 +310,7 @@ int main(int argc, char **argv)
     TEST_RUN(test_isolation);
     TEST_RUN(test_death);
     TEST_RUN(test_hang);
+    TEST_RUN(test_deadline);
     TEST_RUN(test_end);
     TEST_RUN(test_mounts);
     return test_finish("test_helper");

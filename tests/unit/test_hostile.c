@@ -45,7 +45,7 @@ static void build(struct hostile *h, int major, int minor)
     uint64_t ids[N_THREADS];
     addr_t interp[2];
 
-    *h = (struct hostile){.random = 0x9e3779b97f4a7c15ull, .cache = code_cache_new()};
+    *h = (struct hostile){.random = 0x9e3779b97f4a7c15ull, .cache = code_cache_new(true)};
     fake_python_init(p, major, minor, ROOM);
     interp[0] = fake_interp_add(p);
     interp[1] = fake_interp_add(p);
@@ -71,7 +71,7 @@ static void reader_reset(struct hostile *h)
         stack_reader_free(&h->readers[i]);
     frames_free(&h->frames);
     code_cache_free(h->cache);
-    h->cache = code_cache_new();
+    h->cache = code_cache_new(true);
     threads_free(&h->list);
     free(h->names.items);
     h->names = (struct thread_names){0};

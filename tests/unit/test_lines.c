@@ -3,6 +3,7 @@
  */
 #include "base/err.h"
 #include "line_vectors.h"
+#include "position_vectors.h"
 #include "python/lines.h"
 #include "test.h"
 
@@ -187,6 +188,89 @@ static void test_real(void)
         CHECK(vector_matches(&line_vectors[i]));
 }
 
+static bool same_position(const struct position *a, const struct position *b)
+{
+    return a->line == b->line && a->end_line == b->end_line && a->column == b->column && a->end_column == b->end_column;
+}
+
+static bool position_vector_matches(const struct position_vector *v)
+{
+    struct position_table t;
+    size_t row = 0, wrong = 0;
+
+    if (positions_decode(LINES_LOCATIONS, (const unsigned char *)v->table, v->len, v->first_line, &t) < 0)
+        wrong++;
+    for (size_t at = 0; at < v->code_len; at += 2) {
+        struct position got = {.column = -1, .end_column = -1};
+
+        while (row + 1 < v->n && v->rows[row + 1].start <= at)
+            row++;
+        positions_find(&t, (int64_t)at, &got);
+        if (!same_position(&got, &v->rows[row].position) && wrong++ == 0)
+            fprintf(stderr, "%s: at %zu got %d-%d, %d-%d\n", v->name, at, got.line, got.end_line, got.column,
+                    got.end_column);
+    }
+    positions_free(&t);
+    return wrong == 0;
+}
+
+static void test_real_positions(void)
+{
+    for (size_t i = 0; i < sizeof(position_vectors) / sizeof(position_vectors[0]); i++)
+        CHECK(position_vector_matches(&position_vectors[i]));
+}
+
+/* Decodes one entry, from a copy, so that a sanitizer detects a read past the end. */
+static int position_at(const unsigned char *bytes, size_t len, int first_line, int64_t at, struct position *ret)
+{
+    unsigned char *copy = malloc(len ? len : 1);
+    struct position_table t;
+    int r;
+
+    if (!copy)
+        abort();
+    memcpy(copy, bytes, len);
+    r = positions_decode(LINES_LOCATIONS, copy, len, first_line, &t);
+    *ret = (struct position){-9, -9, -9, -9};
+    if (r == 0 && !positions_find(&t, at, ret))
+        r = 1; /* unknown */
+    positions_free(&t);
+    free(copy);
+    return r;
+}
+
+static void test_hostile_positions(void)
+{
+    static const unsigned char good[] = {ENTRY(14, 1), 2, 3, 5, 9};
+    static const unsigned char no_start[] = {ENTRY(14, 1), 2, 3, 0, 9}, no_end[] = {ENTRY(14, 1), 2, 3, 5, 0};
+    static const unsigned char far[] = {ENTRY(14, 1), 0, 0x7f, 0x7f, 0x7f, 0x7f, 0x7f, 0x7f, 0x3f, 1, 1};
+    static const unsigned char wide[] = {ENTRY(14, 1), 0, 0, 1, 0x7f, 0x7f, 0x7f, 0x7f, 0x7f, 0x7f, 0x3f};
+    struct position got;
+    struct position_table t;
+
+    CHECK_INT(position_at(good, sizeof(good), 5, 0, &got), 0);
+    CHECK(same_position(&got, &(struct position){6, 9, 4, 8}));
+    CHECK_INT(position_at(good, sizeof(good), 5, -2, &got), 1);
+    CHECK_INT(position_at(good, sizeof(good), 5, INT64_MAX, &got), 0);
+    CHECK_INT(position_at(good, sizeof(good), -6, 0, &got), 1); /* line 0 */
+    CHECK_INT(position_at(good, 0, 5, 0, &got), 1);
+    for (size_t len = 1; len < sizeof(good); len++)
+        CHECK_INT(position_at(good, len, 5, 0, &got), ERR_BOUNDS);
+    /* Half a position, and numbers that do not fit: the line alone. */
+    CHECK_INT(position_at(no_start, sizeof(no_start), 5, 0, &got), 0);
+    CHECK(same_position(&got, &(struct position){6, 0, -1, -1}));
+    CHECK_INT(position_at(no_end, sizeof(no_end), 5, 0, &got), 0);
+    CHECK(same_position(&got, &(struct position){6, 0, -1, -1}));
+    CHECK_INT(position_at(far, sizeof(far), 5, 0, &got), 0);
+    CHECK(same_position(&got, &(struct position){5, 0, -1, -1}));
+    CHECK_INT(position_at(wide, sizeof(wide), 5, 0, &got), 0);
+    CHECK(same_position(&got, &(struct position){5, 0, -1, -1}));
+    /* Only location tables have columns. */
+    CHECK_INT(positions_decode(LINES_RANGES, good, sizeof(good), 5, &t), 0);
+    CHECK(!positions_find(&t, 0, &got));
+    positions_free(&t);
+}
+
 int main(int argc, char **argv)
 {
     test_start(argc, argv);
@@ -199,5 +283,7 @@ int main(int argc, char **argv)
     TEST_RUN(test_empty);
     TEST_RUN(test_edges);
     TEST_RUN(test_real);
+    TEST_RUN(test_real_positions);
+    TEST_RUN(test_hostile_positions);
     return test_finish("test_lines");
 }

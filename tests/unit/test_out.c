@@ -273,6 +273,11 @@ static void test_text_fit(void)
     CHECK_INT(text_fit("abcd", 3), 3);
     CHECK_INT(text_fit("\xe6\xbc\xa2\xe6\xbc\xa2", 3), 3); /* two wide characters */
     CHECK_INT(text_fit("", 3), 0);
+    CHECK_INT(text_safe_columns("abc", 2), 2);
+    CHECK_INT(text_safe_columns("a\xe6\xbc\xa2", 4), 3);
+    CHECK_INT(text_safe_columns("e\xcc\x81x", 4), 2); /* a combining mark */
+    CHECK_INT(text_safe_columns("\x1b[", 2), 5);      /* as \x1b */
+    CHECK_INT(text_safe_columns("ab", 9), 2);
 }
 
 /* Every two-byte string: the output has no control byte and is valid UTF-8. */
@@ -359,13 +364,15 @@ static void test_lookups(void)
 static void test_goldens(void)
 {
     struct profile *p = make_profile((struct profile_options){.timeline = true});
-    struct out_options full = plain;
+    struct out_options full = plain, each = plain;
 
+    each.each_sample = true;
     full.full_filenames = true;
     full.show_lines = false;
     check_format("raw", p, &plain, "plain.raw");
     check_format("raw", p, &full, "full.raw");
     check_format("speedscope", p, &plain, "plain.speedscope.json");
+    check_format("speedscope", p, &each, "each.speedscope.json");
     check_format("chrometrace", p, &plain, "plain.trace.json");
     check_format("flamegraph", p, &plain, "plain.svg");
     profile_free(p);
@@ -429,6 +436,25 @@ static void test_raw_rounds(void)
     profile_free(p);
 }
 
+/* Of stacks with so little time that every count is rounded to 0, the one with the most time is written. */
+static void test_raw_is_not_empty(void)
+{
+    struct profile *p = profile_new(&(struct profile_options){.interval_ns = 10 * MS, .measure = "CPU time"});
+    struct frame frame = {.func = &funcs[1]};
+    struct trace trace = {.process = &server, .frames = &frame, .n_frames = 1};
+    char *text;
+
+    for (frame.line = 1; frame.line <= 5; frame.line++) {
+        trace.weight_ns = frame.line == 3 ? 3 : 1;
+        CHECK_INT(profile_add(p, &trace, 10 * MS), 0);
+    }
+    text = write_format("raw", p, &plain, 0);
+    CHECK(strstr(text, ":3) 1\n") != NULL);
+    CHECK(strchr(text, '\n') == strrchr(text, '\n'));
+    free(text);
+    profile_free(p);
+}
+
 /* No order in the output comes from a hash table. */
 static void test_goldens_with_seeds(void)
 {
@@ -481,6 +507,30 @@ static void test_pruned_with_seeds(void)
         free(one);
         free(other);
     }
+}
+
+/* One entry per sample: equal samples in a row have one each, and the weights add up to the same end, without a remainder. */
+static void test_speedscope_each_sample(void)
+{
+    struct profile *p = profile_new(&(struct profile_options){.interval_ns = 10 * MS, .timeline = true});
+    struct frame frame = {.func = &funcs[0], .line = 1};
+    struct trace trace = {.process = &server, .frames = &frame, .n_frames = 1, .weight_ns = 10 * MS};
+    struct out_options options = plain;
+    char *text;
+
+    CHECK_INT(profile_add(p, &trace, 0), 0);
+    trace.weight_ns = 10 * MS + 1;
+    CHECK_INT(profile_add(p, &trace, 10 * MS), 0);
+    CHECK_INT(profile_add(p, &trace, 20 * MS), 0);
+    text = write_format("speedscope", p, &options, 0);
+    CHECK(strstr(text, "\"endValue\":0.030000002,\"samples\":[[0]],\"weights\":[0.030000002]") != NULL);
+    free(text);
+    options.each_sample = true;
+    text = write_format("speedscope", p, &options, 0);
+    CHECK(strstr(text, "\"endValue\":0.030000002,\"samples\":[[0],[0],[0]],"
+                       "\"weights\":[0.01,0.01,0.010000002]") != NULL);
+    free(text);
+    profile_free(p);
 }
 
 static void test_nothing_sampled(void)
@@ -547,17 +597,77 @@ static void test_dump_text(void)
     free(w.text);
 }
 
+/* Source lines and what is underlined: in text, in JSON, and with colors. */
+static const struct frame_source sources[] = {
+    {.text = "    total = add(a) + add(b)", .end_line = 7, .column = 12, .end_column = 18},
+    {.text = "\t\tx =\t{\"gr\xc3\xb6\xc3\x9f"
+             "e\": '\xe6\xbc\xa2'}[\xc3\xb6]  # \xe6\xbc\xa2",
+     .end_line = 7,
+     .column = 24,
+     .end_column = 28},
+    {.text = "    return call(", .end_line = 9, .column = 11, .end_column = 5},
+    {.text = "    the_whole_line()", .end_line = 7, .column = 4, .end_column = 20},
+    {.text = "a" ESC "[31m" BIDI "b(c)", .end_line = 7, .column = 9, .end_column = 13},
+    {.text = "'e\xcc\x81' + f()", .end_line = 7, .column = 8, .end_column = 11},
+    {.text = "latin \xef\xbf\xbd and f()", .end_line = 7, .column = 12, .end_column = 15},
+    {.text = "    no_columns() or f()", .column = -1, .end_column = -1},
+    {.text = "short", .end_line = 7, .column = 40, .end_column = 60},
+    {.text = "   ", .end_line = 7, .column = 0, .end_column = 2},
+    {.text = NULL, .end_line = 7, .column = 4, .end_column = 8},
+    {.text = "backwards = f()", .end_line = 6, .column = 12, .end_column = 15},
+    {.text = "inside \xe6\xbc\xa2 and f()", .end_line = 7, .column = 8, .end_column = 9},
+};
+
+static void test_dump_source(void)
+{
+    struct frame frames[N_ELEMENTS(sources)];
+    struct trace shown[3];
+    struct written w;
+
+    for (size_t i = 0; i < N_ELEMENTS(sources); i++)
+        frames[i] = (struct frame){.func = &funcs[1], .line = 7, .source = &sources[i]};
+    for (size_t i = 0; i < N_ELEMENTS(shown); i++)
+        shown[i] = (struct trace){.process = &server, .os_thread_id = 100, .active = i == 0, .waits_for_gil = i == 2};
+    shown[0].frames = frames;
+    shown[0].n_frames = N_ELEMENTS(frames);
+    written_open(&w);
+    dump_text(&server, shown, 1, &(struct dump_options){0}, true, w.file);
+    written_close(&w);
+    check_golden("source.txt", w.text);
+    free(w.text);
+    written_open(&w);
+    dump_text(&server, shown, N_ELEMENTS(shown), &(struct dump_options){.color = true}, true, w.file);
+    shown[0].owns_gil = true;
+    shown[0].n_frames = 0;
+    dump_text(&server, shown, 1, &(struct dump_options){.color = true}, true, w.file);
+    written_close(&w);
+    check_golden("source.color.txt", w.text);
+    free(w.text);
+    shown[0].n_frames = N_ELEMENTS(frames);
+    written_open(&w);
+    dump_json(shown, 1, NULL, 0, false, w.file);
+    written_close(&w);
+    check_golden("source.json", w.text);
+    free(w.text);
+}
+
 static void test_dump_json(void)
 {
     struct written w;
 
     written_open(&w);
-    dump_json(traces, N_ELEMENTS(traces), w.file);
+    dump_json(traces, N_ELEMENTS(traces), NULL, 0, false, w.file);
     written_close(&w);
     check_golden("dump.json", w.text);
     free(w.text);
     written_open(&w);
-    dump_json(NULL, 0, w.file);
+    dump_json(traces, 1, NULL, 0, true, w.file); /* of several processes */
+    written_close(&w);
+    CHECK(strstr(w.text, "\"process_info\": {\n      \"pid\": ") &&
+          strstr(w.text, "\"parent\": null\n    }\n  }\n]\n"));
+    free(w.text);
+    written_open(&w);
+    dump_json(NULL, 0, NULL, 0, false, w.file);
     written_close(&w);
     CHECK_STR(w.text, "[]\n");
     free(w.text);
@@ -702,9 +812,30 @@ static void test_limit(void)
         check_limit(p, formats[f]);
         profile_free(p);
     }
-    CHECK_INT(size_limit_of(&(struct options){.output = "raw_1_cpu_profiling.txt"}), 0);
+    CHECK(size_limit_of(&(struct options){.output = "raw_1_cpu_profiling.txt"}) >
+          0); /* Ray with docs/patches/ray.patch */
     CHECK_INT(size_limit_of(&(struct options){.as_py_spy = true, .output = "x.txt"}), 0);
     CHECK_INT(size_limit_of(&(struct options){.as_py_spy = true}), 0);
+}
+
+/* A limit that one entry per sample would exceed: equal samples share an entry, and nothing is left out. */
+static void test_limit_each_sample(void)
+{
+    struct profile *p = profile_new(&(struct profile_options){.interval_ns = 10 * MS, .timeline = true});
+    struct frame frame = {.func = &funcs[0], .line = 1};
+    struct trace trace = {.process = &server, .frames = &frame, .n_frames = 1};
+    struct out_options options = plain;
+    struct written w;
+
+    options.each_sample = true;
+    for (uint64_t i = 0; i < 1000; i++)
+        CHECK_INT(profile_add(p, &trace, i * 10 * MS), 0);
+    written_open(&w);
+    CHECK_INT(size_limit_write(format_by_name("speedscope"), p, &options, 2000, w.file), 0);
+    written_close(&w);
+    CHECK(strstr(w.text, "\"endValue\":10.0,\"samples\":[[0]],\"weights\":[10.0]") && !strstr(w.text, "reduced"));
+    free(w.text);
+    profile_free(p);
 }
 
 /* A dump within a limit: the innermost and outermost frames of each thread stay, and the gap is shown. */
@@ -768,17 +899,21 @@ int main(int argc, char **argv)
     TEST_RUN(test_goldens_with_roots);
     TEST_RUN(test_goldens_of_time);
     TEST_RUN(test_raw_rounds);
+    TEST_RUN(test_raw_is_not_empty);
     TEST_RUN(test_goldens_with_seeds);
     TEST_RUN(test_pruned_with_seeds);
+    TEST_RUN(test_speedscope_each_sample);
     TEST_RUN(test_nothing_sampled);
     TEST_RUN(test_nothing_sampled_remark);
     TEST_RUN(test_dump_text);
     TEST_RUN(test_dump_json);
+    TEST_RUN(test_dump_source);
     TEST_RUN(test_assets);
     TEST_RUN(test_svg_hostile);
     TEST_RUN(test_svg_one_sample);
     TEST_RUN(test_deep_stack);
     TEST_RUN(test_limit);
+    TEST_RUN(test_limit_each_sample);
     TEST_RUN(test_limit_dump);
     TEST_RUN(test_many_stacks);
     return test_finish("test_out");

@@ -3,7 +3,7 @@
  */
 #include "test.h"
 
-#include "sample/sampled_tree.h"
+#include "sample/sampled_roots.h"
 #include "target/descriptors.h"
 #include "target/launch.h"
 #include "target/proc.h"
@@ -304,6 +304,76 @@ static void test_descriptors(void)
     setrlimit(RLIMIT_NOFILE, &old);
 }
 
+/* A child, its child and so on. */
+static void chain_start(pid_t *pids, size_t n)
+{
+    int fds[2];
+
+    CHECK(pipe(fds) == 0);
+    for (size_t i = 0; i < n; i++) {
+        pid_t pid = fork(); /* each but the last goes on in the child */
+
+        if (pid == 0) {
+            pid = getpid();
+            if (write(fds[1], &pid, sizeof(pid)) != sizeof(pid))
+                _exit(1);
+            if (i + 1 < n)
+                continue;
+        }
+        if (pid == 0 || i > 0)
+            for (;;)
+                pause();
+        break;
+    }
+    for (size_t i = 0; i < n; i++)
+        CHECK(read(fds[0], &pids[i], sizeof(pids[i])) == sizeof(pids[i]));
+    close(fds[0]);
+    close(fds[1]);
+}
+
+static pid_t parent_in(const struct process_tree *t, pid_t pid)
+{
+    const struct tree_entry *e = process_tree_find(t, pid);
+
+    return !e ? -1 : e->node->up ? e->node->up->info.pid : 0;
+}
+
+/* Starts from the last of the chain, a process outside of it, and the first of the chain. */
+static void check_roots(struct process_tree *t, const pid_t *chain, pid_t other, size_t n, pid_t up1, pid_t up2)
+{
+    struct sampled_root roots[] = {{.pid = chain[2]}, {.pid = other}, {.pid = chain[0]}};
+
+    for (size_t i = 0; i < 3; i++)
+        CHECK_INT(proc_stat_read(roots[i].pid, 0, &roots[i].st), 0);
+    CHECK_INT(sampled_roots_add(t, roots, 3), 0);
+    CHECK_INT(t->n, n);
+    CHECK_INT(parent_in(t, chain[0]), 0);
+    CHECK_INT(parent_in(t, other), 0);
+    CHECK_INT(parent_in(t, chain[1]), up1);
+    CHECK_INT(parent_in(t, chain[2]), up2);
+    process_tree_free(t);
+}
+
+/* No process is in the tree twice, and one that descends from another one is below it. */
+static void test_roots(void)
+{
+    struct sampler *s = sampler_new(&(struct sampler_options){0});
+    struct process_tree t = {.sampler = s, .manual_attach = true};
+    pid_t chain[3], other = child_start();
+
+    chain_start(chain, 3);
+    check_roots(&t, chain, other, 3, -1, 0);
+    t = (struct process_tree){.sampler = s, .manual_attach = true, .subprocesses = true};
+    check_roots(&t, chain, other, 4, chain[0], chain[1]);
+    t = (struct process_tree){.sampler = s, .manual_attach = true, .subprocesses = true, .max_depth = 1};
+    check_roots(&t, chain, other, 4, chain[0], 0);
+    for (size_t i = 0; i < 3; i++)
+        kill(chain[i], SIGKILL);
+    waitpid(chain[0], NULL, 0);
+    child_end(other);
+    sampler_free(s);
+}
+
 static bool finds(const char *uid, const char *gid, struct sudo_caller *c)
 {
     uid ? setenv("SUDO_UID", uid, 1) : unsetenv("SUDO_UID");
@@ -387,6 +457,7 @@ int main(int argc, char **argv)
     TEST_RUN(test_cpu);
     TEST_RUN(test_threads_are_no_processes);
     TEST_RUN(test_descriptors);
+    TEST_RUN(test_roots);
     TEST_RUN(test_sudo_caller);
     TEST_RUN(test_launch);
     TEST_RUN(test_launch_orphans);

@@ -353,7 +353,7 @@ static void check_blocked_again(struct process *p, struct sampled_thread *th, st
 
 static void test_blocked_again(void)
 {
-    struct process p = {.sampler = sampler_new(&options), .codes = code_cache_new(), .info = &p.own_info};
+    struct process p = {.sampler = sampler_new(&options), .codes = code_cache_new(false), .info = &p.own_info};
     struct stack_source src = {.sampler = p.sampler, .py = &p.py, .codes = p.codes};
     struct sampled_thread th = {0};
     struct fake_python fake;

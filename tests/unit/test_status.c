@@ -97,13 +97,17 @@ static void test_errors(void)
     struct status *s = open_pipe(fds);
     const char *line;
 
+    CHECK(!status_has_ended(s) && !status_has_ended(NULL));
     status_error(s, ERR_NO_PROCESS, &text, true);
+    CHECK(status_has_ended(s));
     line = read_all(fds[0]);
     CHECK(strstr(line, "{\"event\":\"error\",\"version\":1,\"code\":\"no_process\",\"message\":\"") == line);
     CHECK(strstr(line, "process 7") && strstr(line, ",\"advice\":\"one two\",\"fatal\":true}\n"));
     status_error(s, ERR_IO, NULL, false);
     line = read_all(fds[0]);
     CHECK(strstr(line, "\"code\":\"io\"") && strstr(line, ",\"advice\":null,\"fatal\":false}\n"));
+    status_left_out(s, 7, ERR_NO_PROCESS, &text);
+    CHECK(strstr(read_all(fds[0]), ",\"advice\":\"one two\",\"fatal\":false,\"pid\":7}\n"));
     close_pipe(s, fds);
 }
 

@@ -7,6 +7,7 @@
 #include "elf/cython.h"
 #include "elf/demangle.h"
 #include "elf/elf_module.h"
+#include "elf/line_table.h"
 #include "elf/perf_map.h"
 #include "elf/symbols.h"
 #include "test.h"
@@ -174,7 +175,8 @@ static void check_dynamic(struct symbols *s, const char *twin)
 
 static void test_own_debug_info(void)
 {
-    static const char *const names[] = {"full.so", "packed.so", "nameless.so"};
+    static const char *const names[] = {"full.so",    "packed.so",  "nameless.so", "dwarf-2.so",
+                                        "dwarf-3.so", "dwarf-4.so", "dwarf-5.so"};
 
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
         struct opened o = open_here(names[i]);
@@ -361,6 +363,85 @@ static void test_ifunc(void)
     CHECK_STR(n[0].name, "fixture_choose");
     CHECK(n[0].line == line || n[0].line == line + 1); /* GCC 10 gives both lines for the one address */
     close_opened(&o);
+}
+
+/*
+ * A line program of DWARF 4: two sequences, the later one first, and several rows at one address. Of those, the last one
+ * counts. There is no row between the sequences, and none for the discarded function at address 0.
+ */
+static const unsigned char program[] =
+    "\x68\0\0\0\4\0\x27\0\0\0" /* length, version, length of the header from here */
+    "\1\1\1\xfb\x0e\x0d"       /* instruction 1, operations 1, statement, line base -5, range 14, 13 opcodes */
+    "\0\1\1\1\1\0\0\0\1\0\0\1" /* operands */
+    "sub\0\0"                  /* directory 1 */
+    "a.c\0\1\0\0/b.c\0\0\0\0\0"
+    "\0\x09\2\0\x20\0\0\0\0\0\0\x14\x4c\2\4\0\1\1"             /* 0x2000: line 3; 0x2004: line 5; to 0x2008 */
+    "\0\x09\2\0\x10\0\0\0\0\0\0\4\2\3\x1d\1\3\1\1\2\x10\0\1\1" /* 0x1000: file 2, line 31 */
+    "\0\x09\2\0\0\0\0\0\0\0\0\1\2\x10\0\1\1";                  /* discarded */
+
+static void check_line(const struct line_table *t, uint64_t vaddr, const char *file, int line)
+{
+    const char *name = NULL;
+    uint64_t index;
+    int found = 0;
+
+    if (line_table_find(t, vaddr, &index, &found))
+        name = line_table_file(t, index);
+    CHECK(file ? name && strcmp(name, file) == 0 : !name);
+    CHECK_INT(found, line);
+}
+
+static void test_line_program(void)
+{
+    struct line_sections s = {.line = {program, sizeof(program) - 1}};
+    struct intern *names = intern_new();
+    struct line_table t;
+
+    CHECK_INT(line_table_bytes(&s, 0), sizeof(program) - 1);
+    CHECK_INT(line_table_read(&t, &s, 0, "/build", names), 0);
+    check_line(&t, 0x2000, "sub/a.c", 3);
+    check_line(&t, 0x2003, "sub/a.c", 3);
+    check_line(&t, 0x2007, "sub/a.c", 5);
+    check_line(&t, 0x2008, NULL, 0);
+    check_line(&t, 0x1000, "/b.c", 31);
+    check_line(&t, 0x100f, "/b.c", 31);
+    check_line(&t, 0x1010, NULL, 0);
+    check_line(&t, 0x0fff, NULL, 0);
+    check_line(&t, 4, NULL, 0);
+    CHECK(line_table_file(&t, 0) == NULL && line_table_file(&t, UINT64_MAX) == NULL);
+    line_table_clear(&t);
+    intern_free(names);
+}
+
+/* Each byte of the program is damaged, and each is missing. */
+static void test_damaged_line_program(void)
+{
+    static const unsigned char values[] = {0, 1, 0x7f, 0x80, 0xff};
+    unsigned char bytes[sizeof(program) - 1];
+    struct intern *names = intern_new();
+    struct line_sections s = {.line = {bytes, sizeof(bytes)}};
+    struct line_table t;
+
+    for (size_t i = 0; i < sizeof(bytes) * sizeof(values); i++) {
+        memcpy(bytes, program, sizeof(bytes));
+        bytes[i / sizeof(values)] = values[i % sizeof(values)];
+        if (line_table_read(&t, &s, 0, NULL, names) < 0)
+            CHECK(t.rows == NULL && t.files == NULL);
+        line_table_clear(&t);
+    }
+    memcpy(bytes, program, sizeof(bytes));
+    for (size_t len = 0; len < sizeof(bytes); len++) {
+        uint32_t left = len >= 4 ? (uint32_t)len - 4 : 0;
+
+        s.line = (struct line_section){bytes, len};
+        CHECK_INT(line_table_read(&t, &s, 0, NULL, names), ERR_READ);
+        memcpy(bytes, &left, sizeof(left));
+        if (line_table_read(&t, &s, 0, NULL, names) == 0)
+            line_table_clear(&t);
+        memcpy(bytes, program, sizeof(left));
+    }
+    CHECK_INT(line_table_read(&t, &s, UINT64_MAX, NULL, names), ERR_READ);
+    intern_free(names);
 }
 
 static void test_cplusplus(void)
@@ -696,6 +777,8 @@ int main(int argc, char **argv)
     TEST_RUN(test_compressed_symbols);
     TEST_RUN(test_stubs);
     TEST_RUN(test_ifunc);
+    TEST_RUN(test_line_program);
+    TEST_RUN(test_damaged_line_program);
     TEST_RUN(test_cplusplus);
     TEST_RUN(test_rust);
     TEST_RUN(test_cython);

@@ -192,6 +192,60 @@ static void test_rules(void)
     fixture_free(w);
 }
 
+/* Puts instructions at the start of a function. */
+static void put_bytes(struct fixture *w, addr_t at, const char *bytes, size_t len)
+{
+    memcpy(fake_mem_at(w->m, at, len), bytes, len);
+}
+
+#define PUT_CODE(w, at, text) put_bytes(w, at, text, sizeof(text) - 1)
+
+/* Of a sleeping thread only SP and PC are known. */
+static void test_unknown_registers(void)
+{
+    struct fixture *w = fixture_new();
+
+    w->regs.unknown = ~(1u << REGS_SP | 1u << REGS_PC);
+    w->regs.r[REGS_BP] = STACK + 0x700; /* not valid */
+    word(w, 0x708, AT(FIRST) + 9);
+    walk(w, AT(RULES) + 0x20);
+    CHECK(w->stack.n == 1 && !w->stack.complete); /* its caller is in rbp */
+
+    /* A register is known again from where it was saved. */
+    word(w, 256 - 8, AT(POINTER) + 0x60);
+    word(w, 256 - 24, STACK + 0x800); /* rbp */
+    word(w, 0x808, AT(FIRST) + 9);
+    walk(w, AT(LARGE));
+    CHECK_INT(w->stack.n, 3);
+    CHECK(w->stack.complete && w->stack.items[0].known == 0 && w->stack.items[0].saved[1] == 0);
+    CHECK(w->stack.items[1].known == (1u << 0 | 1u << 1) && w->stack.items[1].saved[1] == STACK + 0x800);
+    fixture_free(w);
+}
+
+/* The frame pointer itself is not known, but the code says where it must point. */
+static void test_find_frame_pointer(void)
+{
+    struct fixture *w = fixture_new();
+
+    w->regs.unknown = ~(1u << REGS_SP | 1u << REGS_PC);
+    PUT_CODE(w, AT(FIRST) + 4, "\xe8\0\0\0\0"); /* a call returns to AT(FIRST) + 9 */
+    PUT_CODE(w, AT(POINTER), "\xf3\x0f\x1e\xfa\x55\x31\xc0\x48\x89\xe5\x48\x83\xec\x30"); /* push, mov, sub $48, %rsp */
+    word(w, 0x30, STACK + 0x800);
+    word(w, 0x38, AT(FIRST) + 9);
+    walk(w, AT(POINTER) + 0x60);
+    CHECK_INT(w->stack.n, 2);
+    check_frame(w, 0, AT(POINTER) + 0x60, 0, 0x40);
+    CHECK(w->stack.complete && w->stack.items[1].saved[1] == STACK + 0x800);
+    word(w, 0x38, AT(FIRST) + 8); /* no return address: the function must have moved rsp again */
+    word(w, 0x48, AT(FIRST) + 9);
+    walk(w, AT(POINTER) + 0x60);
+    CHECK(w->stack.n == 1 && !w->stack.complete);
+    word(w, 0x38, AT(FIRST) + 9);
+    walk(w, AT(POINTER) + 0x08); /* before `sub` */
+    CHECK(w->stack.n == 1 && !w->stack.complete);
+    fixture_free(w);
+}
+
 /* Only callee-saved registers are known in the caller. */
 static void test_lost_registers(void)
 {
@@ -804,6 +858,8 @@ int main(int argc, char **argv)
     TEST_RUN(test_rows);
     TEST_RUN(test_saved_registers);
     TEST_RUN(test_rules);
+    TEST_RUN(test_unknown_registers);
+    TEST_RUN(test_find_frame_pointer);
     TEST_RUN(test_lost_registers);
     TEST_RUN(test_signal);
     TEST_RUN(test_signal_cycle);

@@ -72,6 +72,34 @@ static bool put_members(struct attributes *a, addr_t object, const struct repr_t
     return true;
 }
 
+/* Looks up one of the members that a type defines itself. */
+static bool find_member(struct repr *v, addr_t object, const struct repr_type *t, const char *name, addr_t *ret)
+{
+    char text[REPR_NAME_MAX];
+    struct member m;
+
+    for (size_t i = 0; t->members && i < MEMBERS_MAX; i++) {
+        if (repr_read(v, t->members + i * sizeof(m), &m, sizeof(m)) < 0 || !m.name)
+            return false;
+        if ((m.type == T_OBJECT || m.type == T_OBJECT_EX) && m.offset <= 1 << 20 &&
+            repr_c_string(v, m.name, text, sizeof(text)) == 0 && strcmp(text, name) == 0)
+            return repr_word(v, object + m.offset, ret) == 0 && *ret;
+    }
+    return false;
+}
+
+int instances_get(struct repr *v, addr_t object, const char *name, addr_t *ret)
+{
+    const struct repr_type *t = repr_type_of(v, object);
+
+    for (size_t i = 0; t && i < BASES_MAX; i++) {
+        if (find_member(v, object, t, name, ret))
+            return 0;
+        t = t->base ? repr_type(v, t->base) : NULL;
+    }
+    return objects_attr_get(&v->py, object, name, ret);
+}
+
 static void put_attributes(struct repr *v, addr_t object, const struct repr_type *t, const char *prefix)
 {
     struct attributes a = {.v = v, .first = true, .prefix = prefix};

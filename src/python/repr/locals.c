@@ -8,6 +8,7 @@
  */
 #include "python/repr/locals.h"
 
+#include "base/deadline.h"
 #include "base/err.h"
 #include "base/grow.h"
 #include "python/repr/containers.h"
@@ -169,6 +170,41 @@ static int read_slots(struct locals *l, const struct py_frame *frame)
     return r < 0 ? r : merge_cells(l, n, n_args);
 }
 
+/* The value of the variable in the tuple of names at `code` + `names_at`, whose slots start at `*values`; moves `*values` past them. */
+static int find_slot(struct repr *v, addr_t code, int names_at, const char *name, addr_t *values, addr_t *ret)
+{
+    addr_t tuple, names, item;
+    uint64_t n;
+    int r = repr_word(v, code + (addr_t)names_at, &tuple);
+
+    if (r == 0)
+        r = containers_tuple(v, tuple, &n, &names);
+    if (r < 0 || n > SLOTS_MAX)
+        return r < 0 ? r : ERR_BOUNDS;
+    r = ERR_READ;
+    for (size_t i = 0; i < n && r < 0; i++) {
+        if (repr_word(v, names + i * 8, &item) < 0 || !strings_equal(&v->py, item, name) ||
+            repr_word(v, *values + i * 8, ret) < 0)
+            continue;
+        *ret = cell_content(v, untag_slot(&v->py.layout, *ret));
+        r = *ret ? 0 : ERR_READ; /* up to 3.10, the slot of an argument that is also a cell variable is empty */
+    }
+    *values += n * 8;
+    return r;
+}
+
+int locals_find(struct repr *v, const struct py_frame *frame, const char *name, addr_t *ret)
+{
+    const struct layout *l = &v->py.layout;
+    int tuples[] = {l->co_varnames, l->co_cellvars, l->co_freevars};
+    addr_t values = frame->addr + (addr_t)l->fr_slots;
+    int r = ERR_READ;
+
+    for (size_t i = 0; r < 0 && i < sizeof(tuples) / sizeof(tuples[0]) && tuples[i] != NO; i++)
+        r = find_slot(v, frame->code, tuples[i], name, &values, ret);
+    return r;
+}
+
 static int add_vars(struct locals *l, bool args)
 {
     for (size_t i = 0; i < l->n_slots; i++) {
@@ -207,6 +243,10 @@ int locals_read(struct locals *l, const struct python *py, const struct py_frame
     repr_begin(l->repr, py, &limits);
     for (size_t i = 0; r == 0 && i < n; i++) {
         l->first[i] = l->n;
+        if (deadline_passed()) {
+            l->cut = true;
+            continue;
+        }
         r = read_slots(l, &frames[i]);
         if (r < 0 && r != ERR_NOMEM) { /* unreadable: leave this frame without variables */
             r = 0;

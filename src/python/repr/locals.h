@@ -42,6 +42,9 @@ struct locals {
 int locals_read(struct locals *l, const struct python *py, const struct py_frame *frames, size_t n,
                 const struct locals_options *options);
 
+/* Looks up one variable of a frame, between repr_begin() and the end of the pause. ERR_READ if it is missing. */
+int locals_find(struct repr *v, const struct py_frame *frame, const char *name, addr_t *ret);
+
 /* Valid until the next locals_read(). */
 const char *locals_text(const struct locals *l, const struct local_var *var);
 

@@ -50,6 +50,9 @@ def folded():
     write("folded", "plain", b"0" + plain)
     write("folded", "roots", b'1process 1:"a b";thread (2): w;f (a.py:3) 7\nthread (0x7F);f (a.py:3) 7\nn 1;w;f (a.py:3) 7\n')
     write("folded", "others", b"2main;foo;bar 4\r\n\n;;; 3\nf (a (copy)/b) (x:1);( );) ( 5\n\xff;\xe2\x80\xae 2")
+    write("folded", "filtered", b'\x80process 7:"srv";thread (7): main;<module> (/srv/shop.py:9);handle (/srv/shop.py:4) 3\n'
+          b'process 7:"srv";thread (8);_bootstrap (/usr/lib/python3.11/threading.py:1);run (/usr/lib/python3.11/queue.py:2);'
+          b"[sleeping] 9\nmain;deflate (libz.so.1) 5\n<module> (a.py:1);c (b.py:1) 1\n")
     write("folded", "counts", b"3f (a.py:1) 900000000000\nf (a.py:1) 999999999999999999\nf 0\nf 12345678901234567890\n")
 
 

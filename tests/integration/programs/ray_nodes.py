@@ -63,11 +63,23 @@ def where():
     return ray.get_runtime_context().get_node_id()
 
 
+def connect(address):
+    """Ray gives up if the nodes have not registered yet, which takes long on a busy machine. The test ends this program if it
+    takes too long."""
+    while True:
+        try:
+            return ray.init(address=address, log_to_driver=False, logging_level="error")
+        except ConnectionError as error:
+            print("connecting again: %s" % error, file=sys.stderr, flush=True)
+            ray.shutdown()
+            time.sleep(1)
+
+
 def main():
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # Ray writes there as well
     address, directory = sys.argv[1:3]
-    ray.init(address=address, log_to_driver=False, logging_level="error")
+    connect(address)
     end = os.path.join(directory, "end")
     facts, pending, keep = {}, [], []
     for name in ("one", "two"):

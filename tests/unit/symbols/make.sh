@@ -13,6 +13,9 @@ id=00112233445566778899aabbccddeeff00112233
 $cc -Wl,--version-script="$src/code.map" -Wl,-z,lazy "$src/code.c" -o full.so -Wl,--build-id=0x$id
 $cc -Wl,--version-script="$src/code.map" -Wl,-z,now -fcf-protection "$src/code.c" -o now.so -Wl,--build-id=none
 $cc -gz=zlib -Wl,--version-script="$src/code.map" "$src/code.c" -o packed.so
+for version in 2 3 4 5; do
+    $cc -gdwarf-$version -Wl,--version-script="$src/code.map" "$src/code.c" -o dwarf-$version.so
+done
 strip -o stripped.so full.so
 
 # The debug file by build ID, in its own root. The link there is relative to that root.

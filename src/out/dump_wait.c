@@ -1,0 +1,209 @@
+/*
+ * Why a thread waits, as one line of text and as JSON.
+ */
+#include "base/clock.h"
+#include "base/text.h"
+#include "out/dump_private.h"
+#include "out/json.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#define COMMAND_MAX 80
+
+static size_t at_most(size_t n, size_t max)
+{
+    return n < max ? n : max;
+}
+
+/* "0.4 s", "12 s", "3 min 20 s", "2 h 5 min". */
+static void text_duration(uint64_t ns, FILE *out)
+{
+    uint64_t s = ns / NS_PER_S;
+
+    if (s < 10)
+        fprintf(out, "%.1f s", (double)ns / (double)NS_PER_S);
+    else if (s < 60)
+        fprintf(out, "%" PRIu64 " s", s);
+    else if (s < 3600)
+        fprintf(out, "%" PRIu64 " min %" PRIu64 " s", s / 60, s % 60);
+    else
+        fprintf(out, "%" PRIu64 " h %" PRIu64 " min", s / 3600, s / 60 % 60);
+}
+
+static void text_process(const struct awaited_process *p, pid_t self, FILE *out)
+{
+    char command[COMMAND_MAX];
+
+    if (p->pid == self) {
+        fputs("this process", out);
+        return;
+    }
+    fprintf(out, "process %d", (int)p->pid);
+    if (!p->command)
+        return;
+    text_copy_safe(command, sizeof(command), p->command);
+    fprintf(out, " (%s)", command);
+    if (p->state == 'T')
+        fputs(", which is stopped", out);
+    else if (p->state == 't')
+        fputs(", which a debugger has stopped", out);
+    else if (p->state == 'Z')
+        fputs(", which has exited", out);
+}
+
+static void text_processes(const struct awaited_process *items, size_t n, size_t max, pid_t self, FILE *out)
+{
+    for (size_t i = 0; i < at_most(n, max); i++) {
+        fputs(i ? " and " : "", out);
+        text_process(&items[i], self, out);
+    }
+    if (n > max)
+        fprintf(out, " and %zu more", n - max);
+}
+
+static void text_word(const char *before, const char *word, FILE *out)
+{
+    if (!word)
+        return;
+    fputs(before, out);
+    text_print_safe(out, word);
+}
+
+static void text_file(const struct awaited_file *f, pid_t self, FILE *out)
+{
+    fprintf(out, "fd %d", f->fd);
+    if (!f->kind)
+        return;
+    if (strcmp(f->kind, "file") == 0) {
+        text_word(" ", f->name, out);
+        return;
+    }
+    text_word(" ", f->kind, out);
+    text_word(" ", f->name, out);
+    text_word(" ", f->local, out);
+    text_word(" -> ", f->peer, out);
+    text_word(" ", f->state, out);
+    if (f->n_others) {
+        fputs(", other end in ", out);
+        text_processes(f->others, f->n_others, AWAITED_OTHERS_MAX, self, out);
+    } else if (f->no_others) {
+        fputs(", which no process that spyglass can see has open", out);
+    }
+}
+
+static const char *state_text(enum trace_state state)
+{
+    switch (state) {
+    case TRACE_WAITING_FOR_DISK:
+        return "waits for the disk";
+    case TRACE_SLEEPING:
+        return "sleeps";
+    case TRACE_WAITING_FOR_LOCK:
+        return "waits for a lock";
+    case TRACE_WAITING_FOR_EVENTS:
+        return "waits for events";
+    case TRACE_WAITING_FOR_IO:
+        return "waits for I/O";
+    case TRACE_WAITING_FOR_CHILD:
+        return "waits for a child process";
+    case TRACE_STOPPED:
+        return "is stopped";
+    default:
+        return "waits in the kernel";
+    }
+}
+
+void dump_text_wait(const struct wait_reason *w, pid_t self, const struct dump_options *options, FILE *out)
+{
+    fputs("  ", out);
+    dump_style(options, STYLE_WAITING, out);
+    fputs(state_text(w->state), out);
+    dump_style(options, STYLE_NONE, out);
+    if (w->call)
+        fprintf(out, " (%s)", w->call);
+    text_word(" in ", w->kernel_function, out);
+    for (size_t i = 0; i < at_most(w->n_files, AWAITED_FILES_MAX); i++) {
+        fputs(i ? "; " : ": ", out);
+        text_file(&w->files[i], self, out);
+    }
+    if (w->n_files > AWAITED_FILES_MAX)
+        fprintf(out, "; and %zu more", w->n_files - AWAITED_FILES_MAX);
+    if (w->n_processes) {
+        fputs(w->n_files ? ", held by " : ": ", out);
+        text_processes(w->processes, w->n_processes, AWAITED_PROCESSES_MAX, self, out);
+    }
+    if (w->has_left || w->has_limit) {
+        fputs(w->has_left ? ", for another " : ", for at most ", out);
+        text_duration(w->has_left ? w->left_ns : w->limit_ns, out);
+    }
+    putc('\n', out);
+}
+
+/* ---- JSON ---- */
+
+static void json_processes(const char *name, const struct awaited_process *items, size_t n, const char *indent,
+                           FILE *out)
+{
+    fprintf(out, "\"%s\": [", name);
+    for (size_t i = 0; i < n; i++) {
+        fprintf(out, "%s\n%s  {\"pid\": %d, \"state\": ", i ? "," : "", indent, (int)items[i].pid);
+        json_string(out, items[i].state ? (char[]){items[i].state, '\0'} : NULL);
+        fputs(", \"command_line\": ", out);
+        json_string(out, items[i].command);
+        putc('}', out);
+    }
+    if (n)
+        fprintf(out, "\n%s", indent);
+    putc(']', out);
+}
+
+static void json_field(const char *name, const char *value, FILE *out)
+{
+    fprintf(out, ", \"%s\": ", name);
+    json_string(out, value);
+}
+
+static void json_file(const struct awaited_file *f, FILE *out)
+{
+    fprintf(out, "        {\"fd\": %d", f->fd);
+    json_field("kind", f->kind, out);
+    json_field("name", f->name, out);
+    json_field("local", f->local, out);
+    json_field("peer", f->peer, out);
+    json_field("state", f->state, out);
+    fputs(", ", out);
+    json_processes("other_end", f->others, at_most(f->n_others, AWAITED_OTHERS_MAX), "        ", out);
+    putc('}', out);
+}
+
+static void json_time(const char *name, bool has, uint64_t ns, FILE *out)
+{
+    fprintf(out, ",\n      \"%s\": ", name);
+    if (has)
+        json_seconds(out, ns);
+    else
+        fputs("null", out);
+}
+
+void dump_json_wait(const struct wait_reason *w, FILE *out)
+{
+    size_t n = at_most(w->n_files, AWAITED_FILES_MAX);
+
+    fputs("{\n      \"what\": ", out);
+    json_string(out, state_text(w->state));
+    fputs(",\n      \"system_call\": ", out);
+    json_string(out, w->call);
+    fputs(",\n      \"kernel_function\": ", out);
+    json_string(out, w->kernel_function);
+    json_time("seconds_left", w->has_left, w->left_ns, out);
+    json_time("seconds_at_most", w->has_limit, w->limit_ns, out);
+    fprintf(out, ",\n      \"n_files\": %zu,\n      \"files\": [", w->n_files);
+    for (size_t i = 0; i < n; i++) {
+        fputs(i ? ",\n" : "\n", out);
+        json_file(&w->files[i], out);
+    }
+    fputs(n ? "\n      ],\n      " : "],\n      ", out);
+    json_processes("processes", w->processes, at_most(w->n_processes, AWAITED_PROCESSES_MAX), "      ", out);
+    fputs("\n    }", out);
+}

@@ -1,0 +1,549 @@
+/*
+ * Reads tasks in slices of a few milliseconds. A slice counts only if the loop's thread did not run meanwhile; if it ran between two
+ * slices, the tasks that have changed are read again.
+ */
+#include "sample/tasks.h"
+
+#include "base/clock.h"
+#include "base/deadline.h"
+#include "base/grow.h"
+#include "base/hash.h"
+#include "base/log.h"
+#include "python/tasks.h"
+#include "sample/process_private.h"
+#include "sample/task_frames.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define SLICE_NS      (2500 * NS_PER_US) /* of reading; a pause takes a bit longer */
+#define LIST_TRIES    3
+#define LIST_THREADS  16 /* pause at most this many, one after the other, to read a list that keeps changing */
+#define GENTLE_TRIES  3
+#define MAX_TRIES     10
+#define CHECKS        3 /* of what has changed between slices */
+#define NS_PER_SECOND 1e9
+
+/* A task, and what is needed to read it again and to link it to others. */
+struct read_task {
+    struct async_task task;
+    addr_t addr, loop, tstate;
+    struct task_mark mark;
+    addr_t *awaits; /* owned */
+    size_t n_awaits;
+    bool known;
+};
+
+struct task_reading {
+    struct process *p;
+    struct tasks *tasks;
+    struct read_task *items;
+    size_t n, cap;
+    addr_t *tstates; /* of all threads */
+    uint64_t *thread_ids;
+    size_t n_threads;
+    size_t locals_bytes;
+    double now; /* CLOCK_MONOTONIC; negative: a core file, whose clock is unknown */
+    bool torn;
+    uint64_t slices, longest_ns;
+};
+
+static void item_clear(struct read_task *item)
+{
+    free((void *)(uintptr_t)item->task.frames);
+    free(item->awaits);
+    item->task = (struct async_task){0};
+    item->awaits = NULL;
+    item->n_awaits = 0;
+    item->known = false;
+}
+
+/* ---- one task ---- */
+
+static struct task_wait wait_of(const struct task_reading *r, const struct py_wait *w)
+{
+    struct task_wait wait = {.kind = w->kind,
+                             .what = w->what,
+                             .object = w->object,
+                             .has_fd = w->has_fd,
+                             .number = w->number,
+                             .seconds = w->seconds};
+
+    if (w->when >= 0 && r->now >= 0) {
+        wait.is_left = true;
+        wait.seconds = w->when > r->now ? w->when - r->now : 0;
+    }
+    return wait;
+}
+
+/* Reads one task again. A task that is done, or that makes no sense, is not known afterwards. */
+static int read_item(struct task_reading *r, struct read_task *item)
+{
+    static const enum task_state states[] = {[PY_TASK_NEW] = TASK_NEW,
+                                             [PY_TASK_READY] = TASK_READY,
+                                             [PY_TASK_RUNNING] = TASK_RUNNING,
+                                             [PY_TASK_WAITING] = TASK_WAITING};
+    struct tasks *t = r->tasks;
+    int error = tasks_read(t, item->addr);
+
+    item_clear(item);
+    if (error < 0 || t->state == PY_TASK_DONE || t->loop != item->loop)
+        return error == ERR_NOMEM ? error : 0;
+    item->task = (struct async_task){
+        .addr = item->addr, .name = t->name, .state = states[t->state], .wait = wait_of(r, &t->wait)};
+    item->mark = t->mark;
+    item->task.n_frames = t->coro.n;
+    item->task.frames = task_frames_copy(r->p, t, &r->locals_bytes);
+    if (!item->task.frames)
+        return ERR_NOMEM;
+    item->n_awaits = t->n_awaits;
+    item->awaits = malloc((t->n_awaits + 1) * sizeof(*item->awaits));
+    if (!item->awaits)
+        return ERR_NOMEM;
+    if (t->n_awaits)
+        memcpy(item->awaits, t->awaits, t->n_awaits * sizeof(*item->awaits));
+    item->known = true;
+    return 0;
+}
+
+/* ---- slices ---- */
+
+/* The tasks of one loop, and the thread that runs it. */
+struct loop_reading {
+    struct sampled_thread *th; /* NULL: none */
+    size_t first, end;
+    bool need_ptrace;
+    bool has_run; /* since the first slice */
+    bool has_stats;
+    struct sched_stats stats; /* at the end of the last slice */
+    size_t changed;           /* tasks that were read again */
+};
+
+/* Reads tasks from `*at` on, or with `check` those that have changed, until the time is up. */
+static int read_some(struct task_reading *r, const struct loop_reading *loop, bool check, bool may_take_long,
+                     size_t *at, size_t *changed)
+{
+    uint64_t end = clock_now_ns() + SLICE_NS;
+    int error = 0;
+
+    tasks_begin(r->tasks, &r->p->py, r->p->codes);
+    code_cache_round(r->p->codes, false);
+    for (; error == 0 && *at < loop->end; ++*at) {
+        struct read_task *item = &r->items[*at];
+
+        if (check && (!item->known || tasks_is_same(r->tasks, item->addr, &item->mark)))
+            continue;
+        *changed += check;
+        error = read_item(r, item);
+        item->task.unsure = check; /* until the next check finds it unchanged */
+        if (!may_take_long && clock_now_ns() >= end) {
+            ++*at;
+            break;
+        }
+    }
+    return error;
+}
+
+static void note_run(struct loop_reading *loop, const struct pause *p)
+{
+    bool has_stats = p->method == PAUSE_ASLEEP || p->method == PAUSE_SAME_CORE;
+
+    if (p->method == PAUSE_DEAD)
+        return;
+    if (loop->has_stats && (!has_stats || !sched_stats_equal(&p->stats, &loop->stats)))
+        loop->has_run = true;
+    loop->has_run |= !has_stats;
+    loop->has_stats |= has_stats;
+    loop->stats = p->stats;
+}
+
+/* One slice, paused. ERR_TORN if the thread ran. */
+static int read_slice(struct task_reading *r, struct loop_reading *loop, bool check, size_t *at)
+{
+    struct pauser *pauser = &r->p->sampler->pauser;
+    uint64_t begin = clock_now_ns(), took;
+    size_t from = *at, changed = 0;
+    struct pause pause = {.method = PAUSE_UNPAUSED};
+    int error =
+            loop->th ? pause_begin(pauser, &loop->th->os, loop->need_ptrace ? PAUSE_STOP : PAUSE_ANY, 0, &pause) : 0,
+        end = 0;
+
+    if (error < 0)
+        return error == ERR_GONE ? ERR_GONE : ERR_TORN;
+    if (pause.method == PAUSE_ASLEEP) /* stats as of now, before they are replaced at the end */
+        note_run(loop, &pause);
+    error = read_some(r, loop, check, pause.method == PAUSE_DEAD, at, &changed);
+    if (loop->th)
+        end = pause_end(pauser, &loop->th->os, &pause);
+    took = clock_now_ns() - begin;
+    r->slices++;
+    if (took > r->longest_ns && pause.method != PAUSE_ASLEEP && pause.method != PAUSE_DEAD)
+        r->longest_ns = took;
+    if (error == 0 && end < 0) {
+        *at = from;
+        return ERR_TORN;
+    }
+    if (loop->th)
+        note_run(loop, &pause);
+    loop->changed += changed;
+    for (size_t i = from; error == 0 && loop->th && pause.method == PAUSE_UNPAUSED && i < *at; i++)
+        r->items[i].task.unsure = true;
+    return error;
+}
+
+/* Reads all tasks of a loop once, or checks them. */
+static int read_pass(struct task_reading *r, struct loop_reading *loop, bool check)
+{
+    size_t at = loop->first;
+    int tries = 0, error = 0;
+
+    while (error == 0 && at < loop->end) {
+        if (deadline_passed())
+            return ERR_TORN;
+        error = read_slice(r, loop, check, &at);
+        if (error != ERR_TORN) {
+            tries = 0;
+            continue;
+        }
+        loop->need_ptrace |= ++tries >= GENTLE_TRIES;
+        error = tries < MAX_TRIES ? 0 : ERR_TORN;
+    }
+    return error;
+}
+
+static int read_loop(struct task_reading *r, struct loop_reading *loop)
+{
+    int error = read_pass(r, loop, false);
+
+    for (int i = 0; error == 0 && loop->has_run && loop->th && i < CHECKS; i++) {
+        loop->changed = 0;
+        loop->has_run = loop->has_stats = false;
+        for (size_t k = loop->first; k < loop->end; k++)
+            r->items[k].task.unsure = false;
+        error = read_pass(r, loop, true);
+        if (!loop->changed)
+            break;
+    }
+    for (size_t k = loop->first; error < 0 && k < loop->end; k++) /* some were not reached */
+        r->items[k].task.unsure = true;
+    return error;
+}
+
+/* ---- finding tasks ---- */
+
+static int list_once(struct task_reading *r)
+{
+    struct process *p = r->p;
+    int error = 0;
+
+    r->tasks->n_found = 0;
+    tasks_begin(r->tasks, &p->py, p->codes);
+    for (size_t i = 0; error == 0 && i < p->threads.n_heads; i++) {
+        addr_t interp = p->threads.heads[i].interp;
+        size_t first = 0, n = 0;
+
+        while (first < p->threads.n && p->threads.items[first].interp != interp)
+            first++;
+        while (first + n < p->threads.n && p->threads.items[first + n].interp == interp)
+            n++;
+        error = tasks_list(r->tasks, interp, r->tstates + first, n);
+    }
+    r->tasks->incomplete |= mem_cached_spent(r->tasks->repr->mem);
+    return error;
+}
+
+static struct sampled_thread *thread_at(struct task_reading *r, size_t i)
+{
+    struct sampled_thread *th = i < r->n_threads ? thread_table_find(&r->p->table, r->tstates[i]) : NULL;
+
+    return th && (th->os.tid || th->os.dead) ? th : NULL;
+}
+
+/* Lists the tasks. If the lists keep changing, pauses one thread after the other. */
+static int list_tasks(struct task_reading *r)
+{
+    int error = ERR_TORN;
+
+    for (int i = 0; i < LIST_TRIES && error == ERR_TORN; i++)
+        error = list_once(r);
+    for (size_t i = r->n_threads; i > 0 && r->n_threads - i < LIST_THREADS && error == ERR_TORN; i--) {
+        struct sampled_thread *th = thread_at(r, i - 1);
+        struct pause pause;
+
+        if (!th || pause_begin(&r->p->sampler->pauser, &th->os, PAUSE_STOP, 0, &pause) < 0)
+            continue;
+        error = list_once(r);
+        pause_end(&r->p->sampler->pauser, &th->os, &pause);
+    }
+    r->torn = error < 0;
+    return error == ERR_NOMEM ? error : 0;
+}
+
+static int compare_items(const void *a, const void *b)
+{
+    const struct read_task *x = a, *y = b;
+
+    if (x->loop != y->loop)
+        return x->loop < y->loop ? -1 : 1;
+    return x->addr < y->addr ? -1 : x->addr > y->addr;
+}
+
+/* Sorted by address, tasks that were created together are read together. A task is in two lists if it is an eager one. */
+static int find_items(struct task_reading *r)
+{
+    struct tasks *t = r->tasks;
+    size_t kept = 0;
+
+    if (grow_array((void **)&r->items, &r->cap, t->n_found + 1, sizeof(*r->items)) < 0)
+        return ERR_NOMEM;
+    tasks_begin(t, &r->p->py, r->p->codes);
+    for (size_t i = 0; i < t->n_found; i++) {
+        struct read_task item = {.addr = t->found[i].addr, .tstate = t->found[i].tstate};
+
+        item.loop = tasks_loop_of(t, item.addr);
+        if (item.loop)
+            r->items[r->n++] = item;
+    }
+    qsort(r->items, r->n, sizeof(*r->items), compare_items);
+    for (size_t i = 0; i < r->n; i++)
+        if (!kept || r->items[kept - 1].addr != r->items[i].addr)
+            r->items[kept++] = r->items[i];
+    r->n = kept;
+    t->incomplete |= mem_cached_spent(t->repr->mem);
+    return 0;
+}
+
+/* ---- the result ---- */
+
+/* Orders "Task-2" before "Task-10". */
+static int compare_names(const char *a, const char *b)
+{
+    while (*a && *a == *b && (*a < '0' || *a > '9'))
+        a++, b++;
+    if (*a >= '0' && *a <= '9' && *b >= '0' && *b <= '9') {
+        size_t n = strspn(a, "0123456789"), k = strspn(b, "0123456789");
+        int r = n != k ? (n < k ? -1 : 1) : strncmp(a, b, n);
+
+        return r ? r : compare_names(a + n, b + k);
+    }
+    return (unsigned char)*a - (unsigned char)*b;
+}
+
+static int compare_for_display(const void *a, const void *b)
+{
+    const struct read_task *x = a, *y = b;
+    int r = x->task.name && y->task.name ? compare_names(x->task.name, y->task.name)
+                                         : (x->task.name != NULL) - (y->task.name != NULL);
+
+    return r ? r : compare_items(a, b);
+}
+
+static int add_loop(struct task_reading *r, struct task_set *set, const struct loop_reading *loop)
+{
+    struct task_loop *to;
+
+    if (grow_array((void **)&set->loops, &set->cap_loops, set->n_loops + 1, sizeof(*set->loops)) < 0)
+        return ERR_NOMEM;
+    to = &set->loops[set->n_loops++];
+    *to = (struct task_loop){.addr = r->items[loop->first].loop, .first = set->n};
+    tasks_begin(r->tasks, &r->p->py, r->p->codes);
+    to->type = tasks_type_name(r->tasks, to->addr);
+    if (loop->th) {
+        to->running = true;
+        to->thread_id = loop->th->thread_id;
+        to->os_thread_id = loop->th->os.tid;
+        to->thread_name = loop->th->name ? loop->th->name : loop->th->kernel_name;
+    }
+    return 0;
+}
+
+/* Moves the tasks of a loop to the set. */
+static int take_loop(struct task_reading *r, struct task_set *set, const struct loop_reading *loop)
+{
+    if (add_loop(r, set, loop) < 0 ||
+        grow_array((void **)&set->tasks, &set->cap, set->n + (loop->end - loop->first), sizeof(*set->tasks)) < 0)
+        return ERR_NOMEM;
+    qsort(r->items + loop->first, loop->end - loop->first, sizeof(*r->items), compare_for_display);
+    for (size_t i = loop->first; i < loop->end; i++) {
+        struct read_task *item = &r->items[i];
+
+        if (!item->known)
+            continue;
+        set->n_unsure += item->task.unsure;
+        set->tasks[set->n++] = item->task;
+        item->task.frames = NULL; /* the set owns them now */
+        set->loops[set->n_loops - 1].n++;
+    }
+    if (!set->loops[set->n_loops - 1].n)
+        set->n_loops--;
+    return 0;
+}
+
+/* ---- who awaits whom ---- */
+
+struct task_index {
+    struct hash_table by_addr;
+    const struct task_set *set;
+};
+
+static uint32_t index_find(const struct task_index *x, addr_t addr)
+{
+    size_t step = 0;
+    uint32_t at;
+
+    while ((at = hash_table_next(&x->by_addr, hash_mix(0, addr), &step)) != HASH_TABLE_NONE)
+        if (x->set->tasks[at].addr == addr)
+            return at;
+    return HASH_TABLE_NONE;
+}
+
+static bool has_link(const uint32_t *links, size_t n, uint32_t to)
+{
+    for (size_t i = 0; i < n && i < 8; i++) /* duplicates are next to each other, if any */
+        if (links[n - 1 - i] == to)
+            return true;
+    return false;
+}
+
+/* Resolves addresses to positions; `awaited_by` is the inverse. */
+static int link_tasks(struct task_reading *r, struct task_set *set)
+{
+    struct task_index x = {.set = set};
+    size_t total = 0, n = 0;
+    uint32_t *inverse;
+
+    for (size_t i = 0; i < r->n; i++)
+        total += r->items[i].known ? r->items[i].n_awaits : 0;
+    set->links = calloc(2 * total + 1, sizeof(*set->links));
+    if (!set->links || hash_table_reserve(&x.by_addr, set->n) < 0)
+        return ERR_NOMEM;
+    for (size_t i = 0; i < set->n; i++)
+        hash_table_add(&x.by_addr, hash_mix(0, set->tasks[i].addr), (uint32_t)i);
+    for (size_t i = 0; i < r->n; i++) {
+        const struct read_task *item = &r->items[i];
+        uint32_t from = item->known ? index_find(&x, item->addr) : HASH_TABLE_NONE, to;
+
+        if (from == HASH_TABLE_NONE)
+            continue;
+        set->tasks[from].awaits = set->links + n;
+        for (size_t k = 0; k < item->n_awaits; k++) {
+            to = index_find(&x, item->awaits[k]);
+            if (to == HASH_TABLE_NONE || has_link(set->tasks[from].awaits, set->tasks[from].n_awaits, to))
+                continue;
+            set->links[n++] = to;
+            set->tasks[from].n_awaits++;
+            set->tasks[to].n_awaited_by++;
+        }
+    }
+    inverse = set->links + total;
+    for (size_t i = 0; i < set->n; i++) {
+        set->tasks[i].awaited_by = inverse;
+        inverse += set->tasks[i].n_awaited_by;
+        set->tasks[i].n_awaited_by = 0;
+    }
+    for (size_t i = 0; i < set->n; i++)
+        for (size_t k = 0; k < set->tasks[i].n_awaits; k++) {
+            struct async_task *to = &set->tasks[set->tasks[i].awaits[k]];
+
+            ((uint32_t *)(uintptr_t)to->awaited_by)[to->n_awaited_by++] = (uint32_t)i;
+        }
+    hash_table_free(&x.by_addr);
+    return 0;
+}
+
+/* ---- all of it ---- */
+
+static int list_threads(struct task_reading *r)
+{
+    const struct py_threads *threads = &r->p->threads;
+
+    r->n_threads = threads->n;
+    r->tstates = calloc(threads->n + 1, sizeof(*r->tstates));
+    r->thread_ids = calloc(threads->n + 1, sizeof(*r->thread_ids));
+    if (!r->tstates || !r->thread_ids)
+        return ERR_NOMEM;
+    for (size_t i = 0; i < threads->n; i++) {
+        r->tstates[i] = threads->items[i].tstate;
+        r->thread_ids[i] = threads->items[i].thread_id;
+    }
+    return 0;
+}
+
+static int read_loops(struct task_reading *r, struct task_set *set)
+{
+    int error = 0;
+
+    for (size_t i = 0, end; error == 0 && i < r->n; i = end) {
+        struct loop_reading loop = {.first = i};
+
+        for (end = i; end < r->n && r->items[end].loop == r->items[i].loop; end++)
+            ;
+        loop.end = end;
+        tasks_begin(r->tasks, &r->p->py, r->p->codes);
+        loop.th = thread_at(r, tasks_loop_thread(r->tasks, r->items[i].loop, r->tstates, r->thread_ids, r->n_threads));
+        error = read_loop(r, &loop);
+        if (error < 0 && error != ERR_NOMEM) {
+            log_often(LOG_LEVEL_INFO, "tasks", -error, "loop %#llx: %s", (unsigned long long)r->items[i].loop,
+                      err_name(error));
+            set->incomplete = true;
+            error = 0;
+        }
+        if (error == 0)
+            error = take_loop(r, set, &loop);
+    }
+    return error;
+}
+
+static int read_tasks(struct task_reading *r, struct task_set *set)
+{
+    int error = list_threads(r);
+
+    if (error == 0)
+        error = list_tasks(r);
+    if (error == 0)
+        error = find_items(r);
+    if (error == 0)
+        error = read_loops(r, set);
+    if (error == 0)
+        error = link_tasks(r, set);
+    set->incomplete |= r->torn || (r->tasks && r->tasks->incomplete);
+    return error;
+}
+
+int process_tasks(struct process *p, struct task_set *ret)
+{
+    struct task_reading r = {.p = p, .now = p->core ? -1 : (double)clock_now_ns() / NS_PER_SECOND};
+    uint64_t begin = clock_now_ns();
+    int error;
+
+    task_set_free(ret);
+    ret->process = p->info;
+    if (!tasks_are_listed(&p->py))
+        return 0;
+    r.tasks = tasks_new();
+    run_as_user_begin(p->user);
+    error = r.tasks ? read_tasks(&r, ret) : ERR_NOMEM;
+    run_as_user_end(p->user);
+    log_info("tasks", "pid %d: %zu tasks of %zu loops in %llu us: %llu slices, longest pause %llu us", (int)p->pid,
+             ret->n, ret->n_loops, (unsigned long long)(clock_now_ns() - begin) / 1000, (unsigned long long)r.slices,
+             (unsigned long long)r.longest_ns / 1000);
+    for (size_t i = 0; i < r.n; i++)
+        item_clear(&r.items[i]);
+    free(r.items);
+    free(r.tstates);
+    free(r.thread_ids);
+    tasks_free(r.tasks);
+    if (error < 0)
+        task_set_free(ret);
+    return error;
+}
+
+void task_set_free(struct task_set *set)
+{
+    for (size_t i = 0; i < set->n; i++)
+        free((void *)(uintptr_t)set->tasks[i].frames);
+    free(set->tasks);
+    free(set->loops);
+    free(set->links);
+    *set = (struct task_set){0};
+}
