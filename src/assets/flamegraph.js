@@ -13,7 +13,7 @@
     const standalone = svg === document.documentElement;
     const frames = readFrames();
     const rows = 1 + frames.reduce((most, frame) => Math.max(most, frame.depth), 0);
-    let zoomed = 0, current = 0, matcher = null, match = -1, row = ROW;
+    let zoomed = 0, current = 0, matcher = null, match = -1, row = ROW, pointer = {};
 
     function create(space, name, parent, attributes) {
         const element = document.createElementNS(space, name);
@@ -325,7 +325,12 @@
         frames[index].g.focus({ preventScroll: true });
         zoom(index);
     });
-    canvas.addEventListener('mouseover', event => showDetails(indexOf(event.target)));
+    canvas.addEventListener('mousemove', function (event) {
+        // Browsers also send this event when a frame moves below a resting pointer: the focused frame keeps the details then.
+        if (event.screenX === pointer.x && event.screenY === pointer.y) return;
+        pointer = { x: event.screenX, y: event.screenY };
+        showDetails(indexOf(event.target));
+    });
     canvas.addEventListener('mouseleave', () => showDetails(indexOf(document.activeElement)));
     canvas.addEventListener('focusin', function (event) {
         const index = indexOf(event.target);
