@@ -34,7 +34,8 @@ static uint64_t raw_hash(const char *s, size_t len)
 }
 
 /* The number of samples that the time of a line corresponds to. Whether it is rounded up depends on the hash of the line: so
- * the sums of many lines are right, and a line that was in a snapshot does not vanish later. */
+ * the sums of many lines are right, and a line of a snapshot does not vanish later. The line of a profile that has less than one
+ * sample may: see raw_write. */
 static uint64_t raw_count(const struct profile *p, const struct raw_line *line, size_t end, uint64_t value)
 {
     uint64_t interval = p->options.interval_ns;

@@ -25,6 +25,10 @@ SLOW_WITH_SANITIZERS = ("test_native", "test_native_core", "test_native_stripped
         "test_locals", "test_process_trees", "test_unwind")
 
 
+if not PYTHONS:
+    raise pytest.UsageError("build/pythons.txt is missing: run `make pythons`, or `tools/pythons host` for those of this machine")
+
+
 def pytest_generate_tests(metafunc):
     if "python" in metafunc.fixturenames:
         few = SANITIZED and metafunc.module.__name__ in SLOW_WITH_SANITIZERS

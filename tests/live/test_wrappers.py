@@ -7,7 +7,7 @@ import threading
 
 import pytest
 from processes import age, descendants, exe, process_state
-from profiles import FORMATS, READ, WORK_UNTIL_INPUT, Recording, read_raw, seen, wait_samples
+from profiles import FORMATS, READ, WORK_UNTIL_INPUT, Recording, read_none, read_raw, seen, wait_samples
 from program import PY_SPY, SANITIZED, SPYGLASS, WAIT, finish, run, start, wait_until
 from pythons import DEBIAN, HOSTS
 
@@ -260,7 +260,9 @@ def record_nothing(out, format, program):
         result = run("record", "--rate", "0.001", "-f", format, "-o", out, "--", PY, "-c", "", program=program)
         if "before the first sample" in result.messages:
             return result
-        out.unlink()
+        assert result.status == 0 or read_none(result), result
+        if out.exists():
+            out.unlink()
 
 
 @pytest.mark.parametrize("format", FORMATS)
