@@ -26,7 +26,7 @@ static const struct args_flag flags[] = {
     {"pid", 'p', ARGS_PIDS, IN_RECORD_AND_DUMP | IN_DOCTOR, FIELD(pid), "PID",
      "Process ID, decimal or hexadecimal with 0x; dump and record accept several: 12,34"},
     {"name", 0, ARGS_NAME, IN_RECORD_AND_DUMP, FIELD(names), "PATTERN",
-     "Python processes with this text in their command line; *, ? and [ match all of it"},
+     "Python processes whose command line contains this text or, with * or ?, matches it"},
     {"all", 0, ARGS_BOOL, IN_RECORD_AND_DUMP, FIELD(all), NULL, "Every Python process that you may read"},
     {"core", 'c', ARGS_FILE, IN_DUMP, FIELD(core), "FILE",
      "Read a core file instead of a running process; gzip and zstd are supported"},
