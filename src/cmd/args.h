@@ -104,15 +104,15 @@ enum args_kind {
     ARGS_TEXT,
     ARGS_FILE,
     ARGS_PID,
-    ARGS_PIDS, /* may be given several times */
-    ARGS_NAME, /* the same */
+    ARGS_PIDS,
+    ARGS_NAME,
     ARGS_DEPTH,
     ARGS_RATE,
     ARGS_DURATION,
     ARGS_FORMAT,
     ARGS_LOG_LEVEL,
     ARGS_MODE,
-    ARGS_PATTERN, /* the same */
+    ARGS_PATTERN,
     ARGS_PERCENT,
     ARGS_MODULE,
     ARGS_FD,
@@ -121,7 +121,7 @@ enum args_kind {
 };
 
 /* A row of the flag table. To add a flag, add a row to flags[] in args.c and a field to struct options. The parser, the
- * help and the completions use that table. */
+ * help and the completions use that table. If it contradicts another flag, add a row to args_check.c. */
 struct args_flag {
     const char *name; /* "pid", without the dashes */
     char letter;      /* 'p', or 0 */
@@ -143,6 +143,8 @@ struct args_command_row {
 
 /* The flag table ends with a row without a name. ARGS_NONE has a row without a name. */
 const struct args_flag *args_flags(void);
+/* True for a flag that takes a value and may be given several times. */
+bool args_may_repeat(const struct args_flag *flag);
 /* "cpu"; NULL for MODE_NONE and MODES_. */
 const char *args_mode_name(enum args_mode mode);
 

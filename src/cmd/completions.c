@@ -52,11 +52,6 @@ static bool is_pid(const struct args_flag *f)
     return f->kind == ARGS_PID || f->kind == ARGS_PIDS;
 }
 
-static bool may_repeat(const struct args_flag *f)
-{
-    return f->kind == ARGS_PIDS || f->kind == ARGS_NAME || f->kind == ARGS_PATTERN;
-}
-
 /* The kinds of flags whose value is a word from a list. */
 static const enum args_kind choices[] = {ARGS_FORMAT, ARGS_LOG_LEVEL, ARGS_MODE};
 
@@ -278,9 +273,9 @@ static void put_zsh_flag(const struct args_flag *f, const struct identifier *id,
     fputs("            ", out);
     if (f->kind == ARGS_COUNT)
         fprintf(out, "'*'{-%c,--%s}'", f->letter, f->name);
-    else if (may_repeat(f) && f->letter)
+    else if (args_may_repeat(f) && f->letter)
         fprintf(out, "'*'{-%c+,--%s=}'", f->letter, f->name);
-    else if (may_repeat(f))
+    else if (args_may_repeat(f))
         fprintf(out, "'*--%s=", f->name);
     else if (f->letter)
         fprintf(out, "'(-%c --%s)'{-%c%s,--%s%s}'", f->letter, f->name, f->letter, f->value ? "+" : "", f->name,

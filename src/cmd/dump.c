@@ -500,17 +500,16 @@ int cmd_dump(const struct options *o)
     bool several = args_choose_several(o);
     struct process_tree tree = {
         .subprocesses = o->subprocesses, .max_depth = o->subprocess_depth, .manual_attach = true};
-    int r = report_contradiction(o, &text);
+    int r;
 
     if (!o->core) /* which waits for us */
         deadline_set((uint64_t)(seconds_of(o) * (double)NS_PER_S));
-    if (r == 0 && o->core) {
+    if (o->core) {
         report_start(o);
         r = dump_core(o, &text);
         return r < 0 ? fail(o, r, &text) : 0;
     }
-    if (r == 0)
-        r = error_text_explain(&text, access_check_proc(&note), &note.facts);
+    r = error_text_explain(&text, access_check_proc(&note), &note.facts);
     if (r == 0 && o->name)
         return fail(o, find_name(o, &text), &text);
     if (r == 0 && !args_choose_process(o)) {

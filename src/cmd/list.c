@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/grow.h"
 #include "base/text.h"
+#include "base/wildcard.h"
 #include "cmd/cmd.h"
 #include "cmd/report.h"
 #include "out/json.h"
@@ -13,7 +14,6 @@
 #include "target/access.h"
 #include "target/proc.h"
 
-#include <fnmatch.h>
 #include <pwd.h>
 #include <stdlib.h>
 #include <string.h>
@@ -234,10 +234,9 @@ int list_write(bool json, size_t max, FILE *out, struct list_counts *ret)
     return r;
 }
 
-/* A pattern without wildcards matches a part of the command line. */
-static bool matches(const char *pattern, const char *command)
+bool list_command_matches(const char *pattern, const char *command)
 {
-    return strpbrk(pattern, "*?[") ? fnmatch(pattern, command, 0) == 0 : strstr(command, pattern) != NULL;
+    return wildcard_in(pattern) ? wildcard_matches(pattern, command) : strstr(command, pattern) != NULL;
 }
 
 int list_matching(const char *pattern, void (*visit)(pid_t pid, const char *command, void *arg), void *arg,
@@ -248,7 +247,7 @@ int list_matching(const char *pattern, void (*visit)(pid_t pid, const char *comm
 
     *ret = (struct list_counts){.denied = l.denied};
     for (size_t i = 0; r == 0 && i < l.n; i++)
-        if (matches(pattern, l.rows[i].info.command)) {
+        if (list_command_matches(pattern, l.rows[i].info.command)) {
             visit(l.rows[i].info.pid, l.rows[i].info.command, arg);
             ret->shown++;
         }

@@ -21,8 +21,10 @@ int list_write(bool json, size_t max, FILE *out, struct list_counts *ret);
 /* By its name. For a process that we have no permission to read. */
 bool list_looks_like_python(pid_t pid);
 
-/* Calls `visit` for each process whose command line matches, busiest first: all of it, if the pattern has one of *?[, else a part
- * of it. */
+/* A pattern with a wildcard must match the whole command line, another one a part of it. */
+bool list_command_matches(const char *pattern, const char *command);
+
+/* Calls `visit` for each Python process whose command line matches, busiest first. */
 int list_matching(const char *pattern, void (*visit)(pid_t pid, const char *command, void *arg), void *arg,
                   struct list_counts *ret);
 

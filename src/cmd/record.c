@@ -538,10 +538,8 @@ int cmd_record(const struct options *o)
                          .text = &text,
                          .messages = stderr,
                          .launch = {.output = -1, .pidfd = -1}};
-    int r = report_contradiction(o, &text), status;
+    int r = error_text_explain(&text, access_check_proc(&note), &note.facts), status;
 
-    if (r == 0)
-        r = error_text_explain(&text, access_check_proc(&note), &note.facts);
     if (r == 0 && o->program)
         r = record_program_find(&rec);
     if (r == 0 && !args_choose_process(o) && !o->program) {

@@ -92,23 +92,6 @@ void report_losses(void)
     }
 }
 
-int report_contradiction(const struct options *o, struct error_text *text)
-{
-    if (o->mode && (o->idle || o->gil)) {
-        error_text_what(text, ERR_USAGE, "--mode and %s cannot be combined", o->idle ? "--idle" : "--gil");
-        error_text_hint(text, o->idle ? "Remove --idle: --mode wall includes idle threads."
-                                      : "Remove --gil: --mode gil measures the time that the GIL is held.");
-        return ERR_USAGE;
-    }
-    if (o->command != ARGS_RECORD || !o->nonblocking || !(o->native || o->native_all))
-        return 0;
-    error_text_what(
-        text, ERR_USAGE,
-        "--native and --nonblocking cannot be combined: a recording must stop threads to read their registers");
-    error_text_hint(text, "Remove one of the two flags. dump accepts both.");
-    return ERR_USAGE;
-}
-
 const char *report_skip_reason(int error, enum err_reason reason)
 {
     switch (reason) {

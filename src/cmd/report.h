@@ -17,9 +17,6 @@ FILE *report_stream(const struct options *o, bool output_is_stdout);
 __attribute__((format(printf, 3, 0))) void report_line(FILE *out, const struct options *o, const char *fmt,
                                                        va_list args);
 
-/* Checks for flags that cannot be combined. Returns 0, or ERR_USAGE with `text` filled. */
-int report_contradiction(const struct options *o, struct error_text *text);
-
 /* Reports that no target was given; on a terminal, also lists the Python processes. Returns the exit status. */
 int report_missing_target(const struct options *o);
 

@@ -15,7 +15,6 @@
 #include "target/access.h"
 #include "tree/profilers.h"
 
-#include <fnmatch.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -67,12 +66,6 @@ static int add_pattern(const char *text, void *arg)
     return 0;
 }
 
-/* A pattern without wildcards matches a part of the command line. */
-static bool matches(const char *pattern, const char *command)
-{
-    return strpbrk(pattern, "*?[") ? fnmatch(pattern, command, 0) == 0 : strstr(command, pattern) != NULL;
-}
-
 /* True if a pattern matches the command line of the process. `is_python`: notes that these patterns have found one. */
 static bool match_patterns(struct choice *c, pid_t pid, bool is_python)
 {
@@ -82,7 +75,7 @@ static bool match_patterns(struct choice *c, pid_t pid, bool is_python)
     if (!c->n_patterns || proc_command_read(pid, &command) < 0)
         return false;
     for (size_t i = 0; i < c->n_patterns; i++)
-        if (matches(c->patterns[i].text, command)) {
+        if (list_command_matches(c->patterns[i].text, command)) {
             c->patterns[i].found |= is_python;
             any = true;
         }
@@ -216,7 +209,7 @@ static int fail_match(const struct choice *c)
         error_text_hint(c->text, "%zu other process%s, but run%s no Python. Choose a text from the list above.",
                         c->n_other, c->n_other == 1 ? " matches" : "es match", c->n_other == 1 ? "s" : "");
     else
-        error_text_hint(c->text, "Choose a text from the list above. A pattern with *, ? or [ must match the whole "
+        error_text_hint(c->text, "Choose a text from the list above. A pattern with * or ? must match the whole "
                                  "command line: --name '*worker*'");
     return ERR_NO_MATCH;
 }

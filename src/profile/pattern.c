@@ -6,12 +6,11 @@
 #include "base/err.h"
 #include "base/grow.h"
 #include "base/utf8.h"
+#include "base/wildcard.h"
 #include "profile/library.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-#define MAX_TEXT 65536 /* bytes of a text that are compared; only the text of a damaged file is longer */
 
 int pattern_init(struct pattern *pattern, const char *text)
 {
@@ -21,8 +20,8 @@ int pattern_init(struct pattern *pattern, const char *text)
     if (clean == NULL)
         return ERR_NOMEM;
     utf8_clean(text, len, clean);
-    *pattern = (struct pattern){
-        .text = clean, .has_wildcard = strpbrk(clean, "*?") != NULL, .has_slash = strchr(clean, '/') != NULL};
+    *pattern =
+        (struct pattern){.text = clean, .has_wildcard = wildcard_in(clean), .has_slash = strchr(clean, '/') != NULL};
     return 0;
 }
 
@@ -32,47 +31,15 @@ void pattern_free(struct pattern *pattern)
     *pattern = (struct pattern){0};
 }
 
-static const char *next_character(const char *s, const char *end)
-{
-    for (s++; s < end && ((unsigned char)*s & 0xc0) == 0x80; s++)
-        continue;
-    return s;
-}
-
-/* Only the last star is ever tried again: if the text after an earlier one matched further on, it would match here too. */
-static bool matches(const char *pattern, const char *s, size_t len)
-{
-    const char *end = s + len, *after_star = NULL, *again = NULL;
-
-    while (s < end) {
-        if (*pattern == '*') {
-            after_star = ++pattern;
-            again = s;
-        } else if (*pattern == '?') {
-            pattern++;
-            s = next_character(s, end);
-        } else if (*pattern == *s) {
-            pattern++;
-            s++;
-        } else if (after_star != NULL) {
-            pattern = after_star;
-            s = again = next_character(again, end);
-        } else {
-            return false;
-        }
-    }
-    return pattern[strspn(pattern, "*")] == '\0';
-}
-
 bool pattern_matches(const struct pattern *pattern, const char *text)
 {
-    return matches(pattern->text, text, strnlen(text, MAX_TEXT));
+    return wildcard_matches(pattern->text, text);
 }
 
 /* True if the pattern is one or several components of the text. */
 static bool has_components(const struct pattern *pattern, const char *text, const char *separators)
 {
-    size_t n = strlen(pattern->text), len = strnlen(text, MAX_TEXT);
+    size_t n = strlen(pattern->text), len = strnlen(text, WILDCARD_TEXT_MAX);
     const char *at = text;
 
     while ((at = memmem(at, len - (size_t)(at - text), pattern->text, n)) != NULL) {

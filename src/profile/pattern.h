@@ -1,6 +1,5 @@
 /*
- * Patterns that users write for functions, files, modules and threads. `*` stands for any characters, `?` for one; everything
- * else, brackets too, is literal.
+ * Patterns that users write for functions, files, modules and threads, with the wildcards of base/wildcard.h.
  *
  *     struct pattern pattern;
  *     pattern_init(&pattern, "json.*");
@@ -23,7 +22,7 @@ struct pattern {
 int pattern_init(struct pattern *pattern, const char *text);
 void pattern_free(struct pattern *pattern);
 
-/* True if the pattern matches the whole text. Takes at most the product of the two lengths, however many stars there are. */
+/* True if the pattern matches the whole text. */
 bool pattern_matches(const struct pattern *pattern, const char *text);
 
 /* The texts by which a function can be found. All zeros at first; may be reused; pattern_texts_free. */

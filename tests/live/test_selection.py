@@ -86,7 +86,7 @@ def test_patterns(start_tagged, tag):
 
     assert found(tag) == ({one, two}, "")
     assert found(tag + " o") == ({one}, "")
-    assert found("*%s one" % tag, "*%s t[a-x]?" % tag) == ({one, two}, "")
+    assert found("*%s one" % tag, "*%s t?o" % tag) == ({one, two}, "")
     assert found("*%s*" % tag, tag) == ({one, two}, "")
     assert found(tag, "no-such-" + tag) == ({one, two}, "Note: no Python process matches 'no-such-%s'\n" % tag)
     for pattern in (tag + "*", "no-such-" + tag):  # the first does not match the whole command line

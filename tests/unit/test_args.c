@@ -299,11 +299,11 @@ static void test_text(void)
 
 static void test_booleans(void)
 {
-    struct options o = parse("spyglass record --full-filenames -s -n --nonblocking -g -i -F --nolineno -t --capture "
+    struct options o = parse("spyglass record --full-filenames -s -n -g -i -F --nolineno -t --capture "
                              "--hideprogress -v")
                            ->o;
 
-    CHECK(o.full_filenames && o.subprocesses && o.native && o.nonblocking && o.gil && o.idle && o.function);
+    CHECK(o.full_filenames && o.subprocesses && o.native && o.gil && o.idle && o.function);
     CHECK(o.nolineno && o.threads && o.capture && o.hide_progress && o.verbose);
     o = parse("spyglass record --subprocesses --native --gil --idle --function --threads --verbose")->o;
     CHECK(o.subprocesses && o.native && o.gil && o.idle && o.function && o.threads && o.verbose);
@@ -509,6 +509,26 @@ static void check_list(const char *value)
     snprintf(line, sizeof(line), "spyglass record -p %s", value);
     snprintf(what, sizeof(what), "'%s' is not a list of process IDs", value);
     check_error(line, what, "Separate process IDs with commas, without spaces: --pid 12,34");
+}
+
+/* Each row of cmd/args_check.c that no other test has. */
+static void test_contradictions(void)
+{
+    static const char native[] =
+        "--native and --nonblocking cannot be combined: a recording must stop threads to read their registers";
+    static const char remove[] = "Remove one of the two flags. dump accepts both.";
+
+    check_error("spyglass dump --tasks --no-tasks", "--tasks and --no-tasks cannot be combined", "");
+    check_error("spyglass record --nonblocking --async", "--async and --nonblocking cannot be combined", "");
+    check_error("spyglass record --kill --wait x", "--wait and --kill cannot be combined", "");
+    check_error("spyglass record --idle --mode wall", "--mode and --idle cannot be combined",
+                "Remove --idle: --mode wall includes idle threads.");
+    check_error("spyglass record -g --mode gil", "--mode and --gil cannot be combined",
+                "Remove --gil: --mode gil measures the time that the GIL is held.");
+    check_error("spyglass record -n --nonblocking", native, remove);
+    check_error("py-spy record --native-all --nonblocking", native, remove);
+    CHECK_INT(parse("spyglass dump -n --nonblocking -p 1")->r, 0);
+    CHECK_INT(parse("spyglass record --wait --kill --help")->r, 0);
 }
 
 static void test_several_processes(void)
@@ -738,6 +758,7 @@ int main(int argc, char **argv)
     TEST_RUN(test_words);
     TEST_RUN(test_files);
     TEST_RUN(test_several_processes);
+    TEST_RUN(test_contradictions);
     TEST_RUN(test_values_missing);
     TEST_RUN(test_unknown_flags);
     TEST_RUN(test_unknown_words);
