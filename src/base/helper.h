@@ -92,6 +92,9 @@ bool helper_is_inside(void);
 bool helper_enter(uint64_t view, const char *path);
 bool helper_enter_file(int fd);
 
+/* True if one of these two has returned false in this call. */
+bool helper_has_refused(void);
+
 /* A number for the root directory `fd`, which paths are relative to. */
 uint64_t helper_view(int fd);
 

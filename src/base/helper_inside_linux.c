@@ -29,6 +29,7 @@
 /* NULL outside of a helper. A mutable global, since the functions that open files are deep in every layer. */
 static struct helper_shared *shared_with;
 static pid_t proc_pid;
+static bool has_refused;
 
 bool helper_is_inside(void)
 {
@@ -42,6 +43,12 @@ static void set_note(uint64_t view, uint64_t device, const char *path)
     snprintf(shared_with->note.path, sizeof(shared_with->note.path), "%s", path);
 }
 
+static bool refuse(void)
+{
+    has_refused = true;
+    return false;
+}
+
 bool helper_enter(uint64_t view, const char *path)
 {
     if (!shared_with)
@@ -50,7 +57,7 @@ bool helper_enter(uint64_t view, const char *path)
     for (uint32_t i = 0; i < shared_with->n_dead; i++)
         if (shared_with->dead[i].view == view && shared_with->dead[i].point[0] &&
             mounts_contain(shared_with->dead[i].point, path))
-            return false;
+            return refuse();
     return true;
 }
 
@@ -71,8 +78,13 @@ bool helper_enter_file(int fd)
     shared_with->note.device = device;
     for (uint32_t i = 0; i < shared_with->n_dead; i++)
         if (shared_with->dead[i].device == device)
-            return false;
+            return refuse();
     return true;
+}
+
+bool helper_has_refused(void)
+{
+    return has_refused;
 }
 
 uint64_t helper_view(int fd)
@@ -118,6 +130,7 @@ static bool serve_one(int fd)
         return false;
     shared_with->note.proc_pid = proc_pid;
     set_note(0, request.device, "");
+    has_refused = false;
     reply.result = request.run(&(struct unpack){.at = bytes, .left = request.len}, &out);
     if (reply.result == 0 && out.failed)
         reply.result = ERR_NOMEM;

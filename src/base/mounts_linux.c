@@ -3,6 +3,8 @@
  */
 #include "base/mounts.h"
 
+#include "base/grow.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -120,4 +122,50 @@ bool mounts_find(pid_t pid, uint64_t device, const char *path, struct mount *ret
     if (s.found)
         *ret = s.best;
     return s.found;
+}
+
+/* ---- a list ---- */
+
+static bool add_place(void *arg, const struct mount *m)
+{
+    struct mount_list *l = arg;
+    char *point = strdup(m->point);
+
+    if (!point || grow_array((void **)&l->items, &l->cap, l->n + 1, sizeof(*l->items)) < 0) {
+        free(point);
+        return false;
+    }
+    l->items[l->n++] = (struct mount_place){point, m->is_local};
+    return true;
+}
+
+void mounts_list(pid_t pid, struct mount_list *ret)
+{
+    bool all_local = true;
+
+    mounts_list_free(ret);
+    mounts_each(pid, add_place, ret);
+    for (size_t i = 0; i < ret->n; i++)
+        all_local &= ret->items[i].is_local;
+    if (all_local)
+        mounts_list_free(ret);
+}
+
+/* Of mounts at the same place, the last one hides the others. */
+bool mounts_are_local(const struct mount_list *l, const char *path)
+{
+    const struct mount_place *best = NULL;
+
+    for (size_t i = 0; i < l->n; i++)
+        if (mounts_contain(l->items[i].point, path) && (!best || strlen(l->items[i].point) >= strlen(best->point)))
+            best = &l->items[i];
+    return !best || best->is_local;
+}
+
+void mounts_list_free(struct mount_list *l)
+{
+    for (size_t i = 0; i < l->n; i++)
+        free(l->items[i].point);
+    free(l->items);
+    *l = (struct mount_list){0};
 }

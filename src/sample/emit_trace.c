@@ -17,10 +17,12 @@ const struct func *process_func(struct process *p, const struct code *code)
 {
     const struct func *func = code->func;
     struct func key = {.name = code->name, .filename = code->filename, .first_line = code->first_line};
+    struct short_names_from from = {
+        .names = p->sampler->names, .files = p->files, .py = &p->py, .threads = &p->threads};
 
     if (func)
         return func;
-    key.short_filename = short_names_get(&p->short_names, p->sampler->names, p->files, code->filename);
+    key.short_filename = short_names_get(&p->short_names, &from, code->filename);
     func = sampler_func(p->sampler, &key);
     if (func)
         code_set_func(code, func);

@@ -77,6 +77,16 @@ static void touch(const char *path)
     close(fd);
 }
 
+static const char *by_files(struct intern *names, const char *filename)
+{
+    struct files files = {.pid = getpid(), .root = -1};
+    struct short_names s = {0};
+    const char *result = short_names_get(&s, &(struct short_names_from){.names = names, .files = &files}, filename);
+
+    short_names_free(&s);
+    return result;
+}
+
 static void test_shorten(void)
 {
     static const char *const same[] = {"<string>", "<frozen importlib._bootstrap>", "<a/b>", "plain.py", "", "/", "a/"};
@@ -86,28 +96,28 @@ static void test_shorten(void)
     if (!mkdtemp(dir) || !huge)
         abort();
     for (size_t i = 0; i < sizeof(same) / sizeof(same[0]); i++)
-        CHECK_STR(shorten_filename(in, &(struct files){.pid = getpid()}, same[i]), same[i]);
-    CHECK_STR(shorten_filename(in, &(struct files){.pid = getpid()}, "rel/dir/a.py"), "a.py");
-    CHECK_STR(shorten_filename(in, &(struct files){.pid = getpid()}, "/a.py"), "a.py");
-    CHECK_STR(shorten_filename(in, &(struct files){.pid = getpid()}, "/nowhere/at all/a.py"), "a.py");
+        CHECK_STR(by_files(in, same[i]), same[i]);
+    CHECK_STR(by_files(in, "rel/dir/a.py"), "a.py");
+    CHECK_STR(by_files(in, "/a.py"), "a.py");
+    CHECK_STR(by_files(in, "/nowhere/at all/a.py"), "a.py");
     snprintf(path, sizeof(path), "%s/pkg", dir);
     mkdir(path, 0755);
     snprintf(path, sizeof(path), "%s/pkg/sub", dir);
     mkdir(path, 0755);
     snprintf(path, sizeof(path), "%s/pkg/sub/m.py", dir);
-    CHECK_STR(shorten_filename(in, &(struct files){.pid = getpid()}, path), "m.py"); /* directories, but no packages */
+    CHECK_STR(by_files(in, path), "m.py"); /* directories, but no packages */
     snprintf(path, sizeof(path), "%s/pkg/sub/__init__.py", dir);
     touch(path);
     snprintf(path, sizeof(path), "%s/pkg/sub/m.py", dir);
-    CHECK_STR(shorten_filename(in, &(struct files){.pid = getpid()}, path), "sub/m.py");
+    CHECK_STR(by_files(in, path), "sub/m.py");
     snprintf(path, sizeof(path), "%s/pkg/__init__.py", dir);
     touch(path);
     snprintf(path, sizeof(path), "%s/pkg/sub/m.py", dir);
-    CHECK_STR(shorten_filename(in, &(struct files){.pid = getpid()}, path), "pkg/sub/m.py");
+    CHECK_STR(by_files(in, path), "pkg/sub/m.py");
     for (size_t i = 0; i < 20000; i++) /* ten thousand directories, none of which can be opened */
         huge[i] = i % 2 ? 'a' : '/';
     huge[20000] = '\0';
-    CHECK_STR(shorten_filename(in, &(struct files){.pid = getpid()}, huge), "a");
+    CHECK_STR(by_files(in, huge), "a");
     snprintf(path, sizeof(path), "%s/pkg/sub/__init__.py", dir);
     unlink(path);
     snprintf(path, sizeof(path), "%s/pkg/__init__.py", dir);
