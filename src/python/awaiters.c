@@ -14,18 +14,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define FIND_NS        NS_PER_S /* look for the dict of running tasks this often */
-#define RUNNING_MAX    64       /* loops that run a task at the same time */
-#define FUTURES_MAX    8        /* between a task and the one that awaits it: gather() inside gather(), shield() */
-#define CALLBACKS_MAX  16
-#define VISITS_MAX     512             /* of callbacks and futures, for all tasks of a stack */
-#define READ_NS        (5 * NS_PER_MS) /* the thread is paused meanwhile */
-#define CELLS_MAX      16
-#define METHOD_SELF    24 /* PyCFunctionObject.m_self, PyMethodObject.im_self */
-#define WRAPPER_TASK   16 /* TaskStepMethWrapper, up to 3.7 TaskWakeupMethWrapper (_asynciomodule.c) */
-#define PARTIAL_ARGS   24 /* partialobject.args (_functoolsmodule.c) */
-#define CELL_CONTENT   16
-#define RUNNING_BEFORE 8 /* 3.14+: asyncio_running_task is in front of asyncio_tasks_head (pycore_tstate.h) */
+#define FIND_NS       NS_PER_S /* look for the dict of running tasks this often */
+#define RUNNING_MAX   64       /* loops that run a task at the same time */
+#define FUTURES_MAX   8        /* between a task and the one that awaits it: gather() inside gather(), shield() */
+#define CALLBACKS_MAX 16
+#define VISITS_MAX    512             /* of callbacks and futures, for all tasks of a stack */
+#define READ_NS       (5 * NS_PER_MS) /* the thread is paused meanwhile */
+#define CELLS_MAX     16
+#define METHOD_SELF   24 /* PyCFunctionObject.m_self, PyMethodObject.im_self */
+#define WRAPPER_TASK  16 /* TaskStepMethWrapper, up to 3.7 TaskWakeupMethWrapper (_asynciomodule.c) */
+#define PARTIAL_ARGS  24 /* partialobject.args (_functoolsmodule.c) */
+#define CELL_CONTENT  16
 
 /* ---- the running task ---- */
 
@@ -92,8 +91,8 @@ static addr_t running_task(struct awaiters *a, struct tasks *t, addr_t interp, a
     const struct layout *l = &t->repr->py.layout;
     struct running r = {.t = t, .stack = stack, .end_ns = clock_now_ns() + READ_NS};
 
-    if (l->ts_tasks != NO) {
-        if (repr_word(t->repr, tstate + (addr_t)l->ts_tasks - RUNNING_BEFORE, &r.task) == 0 && r.task)
+    if (l->ts_running_task != NO) {
+        if (repr_word(t->repr, tstate + (addr_t)l->ts_running_task, &r.task) == 0 && r.task)
             visit_running(&t->repr->py, 0, r.task, &r);
     } else {
         find_running(a, t, interp, now);
@@ -247,10 +246,12 @@ static void visit_callback(struct walk *w, addr_t callback)
 static bool visit_callback_of(struct tasks *t, addr_t item, void *arg)
 {
     struct walk *w = arg;
+    const struct repr_type *type = repr_type_of(t->repr, item);
     addr_t items;
     uint64_t n;
 
-    if (containers_tuple(t->repr, item, &n, &items) == 0 && (!n || repr_word(t->repr, items, &item) < 0))
+    if (type && strcmp(type->name, "tuple") == 0 &&
+        (containers_tuple(t->repr, item, &n, &items) < 0 || !n || repr_word(t->repr, items, &item) < 0))
         return true;
     visit_callback(w, item);
     return !w->awaiter && w->budget->visits;

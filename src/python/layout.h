@@ -128,6 +128,7 @@ struct layout {
     int fut_loop, fut_callback0, fut_callbacks, fut_state;
     int task_waiter, task_coro, task_name;
     int task_node;          /* 3.14+: its place in the list of a thread or an interpreter */
+    int ts_running_task;    /* 3.14+: the task that the thread runs */
     int ts_tasks, in_tasks; /* 3.14+: the heads of these lists */
     int ts_dict;            /* up to 3.12: PyThreadState_GetDict(), which has the running loop */
 

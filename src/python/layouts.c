@@ -56,11 +56,11 @@
 /* tasks and futures (_asynciomodule.c), and where they are listed (pycore_interp_structs.h, pycore_tstate.h) */
 #define NO_TASKS                                                                                                       \
     .fut_loop = NO, .fut_callback0 = NO, .fut_callbacks = NO, .fut_state = NO, .task_waiter = NO, .task_coro = NO,     \
-    .task_name = NO, .task_node = NO, .ts_tasks = NO, .in_tasks = NO, .ts_dict = NO
+    .task_name = NO, .task_node = NO, .ts_running_task = NO, .ts_tasks = NO, .in_tasks = NO, .ts_dict = NO
 #define TASKS_WITH(state, waiter, name)                                                                                \
     .fut_loop = 16, .fut_callback0 = 24, .fut_callbacks = 40, .fut_state = (state), .task_waiter = (waiter),           \
     .task_coro = (waiter) + 8, .task_name = (name)
-#define NO_TASK_LISTS .task_node = NO, .ts_tasks = NO, .in_tasks = NO
+#define NO_TASK_LISTS .task_node = NO, .ts_running_task = NO, .ts_tasks = NO, .in_tasks = NO
 #define TASKS_37      TASKS_WITH(72, 104, NO), NO_TASK_LISTS, .ts_dict = 152
 #define TASKS_38      TASKS_WITH(72, 104, 120), NO_TASK_LISTS, .ts_dict = 152
 #define TASKS_39      TASKS_WITH(80, 144, 160), NO_TASK_LISTS, .ts_dict = 152
@@ -68,8 +68,12 @@
 #define TASKS_311     TASKS_WITH(88, 128, 144), NO_TASK_LISTS, .ts_dict = 128
 #define TASKS_312     TASKS_WITH(88, 128, 144), NO_TASK_LISTS, .ts_dict = 112
 #define TASKS_313     TASKS_WITH(96, 112, 128), NO_TASK_LISTS, .ts_dict = NO
-#define TASKS_314     TASKS_WITH(104, 120, 136), .task_node = 152, .ts_tasks = 880, .in_tasks = 10880, .ts_dict = NO
-#define TASKS_315     TASKS_WITH(104, 120, 136), .task_node = 152, .ts_tasks = 1048, .in_tasks = 10856, .ts_dict = NO
+#define TASKS_314                                                                                                      \
+    TASKS_WITH(104, 120, 136), .task_node = 152, .ts_running_task = 872, .ts_tasks = 880, .in_tasks = 10880,           \
+                               .ts_dict = NO
+#define TASKS_315                                                                                                      \
+    TASKS_WITH(104, 120, 136), .task_node = 152, .ts_running_task = 1032, .ts_tasks = 1048, .in_tasks = 10856,         \
+                               .ts_dict = NO
 
 /* dict keys: 3.6 to 3.10 (dict-common.h), 3.11 and later (pycore_dict.h) */
 #define KEYS_36                                                                                                        \

@@ -26,8 +26,6 @@ def computing(text):
 @pytest.mark.smoke
 @pytest.mark.parametrize("flags", [[], ["--native"]], ids=lambda f: "".join(f) or "plain")
 def test_ways(spawn, python, tmp_path, flags):
-    if python.version[:2] >= (3, 15):
-        pytest.skip("--async does not find the running task of 3.15 (docs/usage.md)")
     target = spawn(python, "await_chains.py")
     wanted = {tuple(WAYS[way].split()) for way in target.truth["ways"]}
     text, _ = record_enough(lambda text: wanted <= computing(text), "--pid", target.pid, "--async", "-r", 500, "-F", *flags, out=tmp_path / "out.txt",
