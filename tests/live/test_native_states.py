@@ -202,10 +202,10 @@ def test_traced(spawn_c, tmp_path, python, situation):
         result = run("dump", "--pid", target.pid, "--native", "--json").check()
         frames = json.loads(result.out)[0]["frames"][::-1]
         true = [name for name, file, _ in target.truth["threads"][0]["stack"] if file]
-        if situation == "busy":
-            assert [f["name"] for f in frames] == true and not any(f["module"] for f in frames)
+        if situation == "busy" and not any(f["module"] for f in frames):
+            assert [f["name"] for f in frames] == true
             assert "shown without native frames" in result.err and "could not pause the process" in result.err, result
-        else:
+        else:  # if the busy thread happens to be in a tracing stop, dump reads its registers
             check_native(target, result.out)
             assert "shown without native frames" not in result.err, result
         result = run("record", "--native", "--idle", "-d", "0.5", "-f", "raw", "-o", tmp_path / "out", "--pid", target.pid).check()
