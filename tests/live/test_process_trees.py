@@ -430,7 +430,7 @@ def test_thousand_children(spawn, tmp_path):
     report = target.next_report()
     wait_until(lambda: all(process_state(pid) == "S" for pid in report["idle"]), "the idle children asleep")
     limit = lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256))
-    result = run("dump", "-s", "-j", "-p", target.pid, preexec_fn=limit).check()
+    result = run("dump", "-s", "-j", "--deadline", "unlimited", "-p", target.pid, preexec_fn=limit).check()
     threads = parse_json(result.out)
     assert {t["pid"] for t in threads} == {target.pid, *report["idle"], *report["busy"]}, result.err
     for thread in threads:
