@@ -3,6 +3,7 @@ a core?"""
 import contextlib
 import pathlib
 import sys
+import time
 
 from . import procs, split, tools
 from .common import median, show, table
@@ -10,9 +11,9 @@ from .common import median, show, table
 NAME = "load"
 TITLE = "Load: totals and shares on a busy machine"
 NOTES = ["The target of section split (turns). 3 and 8 loops: as many busy loops run beside it. 20% of a core: its cgroup has "
-         "that limit. naps: a target that sleeps for 2 ms after each 4 ms of work. Total: the time in the profile, including what "
-         "spyglass shows as unattributed, as a percentage of the CPU time that the kernel charged to the target while the profiler "
-         "was sampling; 100 is right. Worst share: in percentage points; chance alone gives about 50/√samples."]
+         "that limit. naps: a target that sleeps for 2 ms after each 4 ms of work. The target waits until the profiler samples, uses "
+         "some seconds of CPU time, and waits again. Total: the time in the profile, including what spyglass shows as "
+         "unattributed, as a percentage of the CPU time that the kernel charged for it; 100 is right. Worst share: in percentage points; chance alone gives about 50/√samples."]
 LOADS = {"no load": 0, "3 loops": 3, "8 loops": 8, "20% of a core": None}
 TARGETS = {"turns": ("split", "turns"), "naps": ("split", "naps")}
 RATES = (100, 1000)
@@ -24,12 +25,21 @@ def run(ctx):
     for name, what in TARGETS.items():
         for load, loops in LOADS.items():
             ctx.say(f"load: {name}, {load}")
-            with ctx.targets({"it": (ctx.env.python("3.11"), *what)}) as targets:
+            with ctx.targets({"it": (ctx.env.python("3.11"), *what, ctx.pick("8", "1"))}) as targets:
                 for target in targets.values():
                     with busy(loops), limited(target.pid, loops) as possible:
                         if possible:
                             one_load(ctx, data, target, f"{name}, {load}")
     return {"data": data, "tables": [tables(data)]}
+
+
+def work(target):
+    """Lets the target work, and returns when it waits again, and the profiler has noticed."""
+    rounds = target.slot(7)
+    write(f"{target.state}.go", 1)
+    while target.slot(7) == rounds:
+        time.sleep(0.05)
+    time.sleep(0.5)
 
 
 def one_load(ctx, data, target, name):
@@ -38,7 +48,7 @@ def one_load(ctx, data, target, name):
             if tool.family not in ("spyglass", "py-spy") or tool.key == "py-spy-nb":
                 continue
             out = ctx.env.work / f"load.{tool.suffix}"
-            run = tools.run_tool(tool, target, rate, ctx.pick(20.0, 3.0), out=out,
+            run = tools.run_tool(tool, target, rate, 0, out=out, settle=0.5, during=lambda: work(target),
                                  watch=lambda: (*target.slots(), procs.on_cpu(target.pid)))
             if run.failure:
                 ctx.say(f"load: {tool.key}: {run.failure}")

@@ -176,9 +176,10 @@ def failed(run, why):
     return Run(0, 0, 0.0, 0.0, run.peak, None, None, None, f"{why}: {word}", run.text, 0)
 
 
-def run_tool(tool, target, rate, seconds, out=None, threads=False, form="raw", settle=0.0, watch=None, patience=30):
-    """Runs a profiler on a target for `seconds`. watch() is called at both ends of the window; the Run's window has
-    its two results and the time between. share is the fraction of a CPU that the profiler used in the window."""
+def run_tool(tool, target, rate, seconds, out=None, threads=False, form="raw", settle=0.0, watch=None, patience=30,
+             during=None):
+    """Runs a profiler on a target for `seconds`, or until during() returns. watch() is called at both ends of the
+    window; the Run's window has its two results and the time between. share is the fraction of a CPU that the profiler used in the window."""
     out = out or target.env.work / f"out.{tool.suffix}"
     out.unlink(missing_ok=True)
     run = procs.Measured(target.env, tool.command(target, rate, out, threads, form))
@@ -188,7 +189,7 @@ def run_tool(tool, target, rate, seconds, out=None, threads=False, form="raw", s
     begun = time.monotonic()
     time.sleep(settle)
     first = (time.monotonic(), procs.on_cpu(run.pid), watch and watch())
-    time.sleep(seconds)
+    during() if during else time.sleep(seconds)
     last = (time.monotonic(), procs.on_cpu(run.pid), watch and watch())
     ended = time.monotonic()
     run.interrupt()

@@ -1,4 +1,4 @@
-"""split.py STATE slow|fast|turns|naps: spends its time in three functions and measures how much in each.
+"""split.py STATE slow|fast|turns|naps [SECONDS]: spends its time in three functions and measures how much in each.
 
 slow: three functions of about 10 ms, in the ratio 3:2:1, that call nothing.
 fast: about a third of the time goes to a function that makes tiny calls as fast as it can, the rest to two that call
@@ -7,7 +7,11 @@ turns: three functions of 0.2 to 0.6 ms, the last one called by a generator: eac
 that trusts only frames that were already in the previous sample sees none of them.
 naps: 4 ms of work in three functions, then 2 ms of sleep.
 
-Slots 1 to 3 have the thread's own CPU time in each function; slots 4 to 6 have the wall time."""
+Slots 1 to 3 have the thread's own CPU time in each function; slots 4 to 6 have the wall time.
+
+With SECONDS, it waits until a byte is written to the FIFO STATE.go, works for that much CPU time, adds 1 to slot 7, and waits
+again: so a profiler can record all of the work."""
+import os
 import sys
 import time
 
@@ -78,7 +82,27 @@ def keep_time(slot, function, turns):
     page[slot + 3] += time.perf_counter() - wall
 
 
-def main(kind):
+def work(parts, naps, seconds=None):
+    end = seconds and time.process_time() + seconds
+    while not end or time.process_time() < end:
+        for slot, (function, turns) in enumerate(parts, 1):
+            keep_time(slot, function, turns)
+        if naps:
+            time.sleep(0.002)
+
+
+def work_when_told(parts, naps, seconds):
+    go = sys.argv[1] + ".go"
+    os.mkfifo(go)
+    shared.ready()
+    while True:
+        with open(go, "rb") as fifo:
+            fifo.read(1)
+        work(parts, naps, seconds)
+        shared.page[7] += 1
+
+
+def main(kind, seconds=None):
     if kind == "slow":
         parts = [(part_a, 0.015), (part_b, 0.010), (part_c, 0.005)]
     elif kind == "naps":
@@ -88,12 +112,10 @@ def main(kind):
     else:
         parts = [(part_a_fast, 0.0068), (part_b, 0.0066), (part_c, 0.0066)]
     parts = [(function, turns_for(seconds, function)) for function, seconds in parts]
+    if seconds:
+        work_when_told(parts, kind == "naps", float(seconds))
     shared.ready()
-    while True:
-        for slot, (function, turns) in enumerate(parts, 1):
-            keep_time(slot, function, turns)
-        if kind == "naps":
-            time.sleep(0.002)
+    work(parts, kind == "naps")
 
 
-main(sys.argv[2])
+main(*sys.argv[2:])
