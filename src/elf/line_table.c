@@ -307,7 +307,7 @@ static size_t read_header(struct reader *r)
     h->opcode_base = (unsigned)dwarf_bytes_fixed(b, 1);
     for (unsigned i = 1; i < h->opcode_base; i++)
         h->operands[i] = (unsigned char)dwarf_bytes_fixed(b, 1);
-    b->bad |= h->version < 2 || h->version > 5 || h->line_range == 0 || h->opcode_base == 0;
+    b->bad |= h->version < 2 || h->version > 5 || h->line_range == 0 || h->opcode_base == 0 || b->pos > program;
     return program;
 }
 
