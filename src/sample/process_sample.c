@@ -240,7 +240,7 @@ static int sample_thread(struct process *p, struct sampled_thread *th, process_s
 /* The list is read while the target runs. Retry when it changed in the meantime. */
 int process_list_threads(struct process *p, uint64_t now)
 {
-    int r = ERR_TORN;
+    int r = mem_answers(p->mem) ? ERR_TORN : ERR_READ;
 
     if (!has_few_threads(p))
         sampler_leave_core(p->sampler);
@@ -418,7 +418,9 @@ int process_sample(struct process *p, process_sink sink, void *arg)
     int r = 0;
 
     run_as_user_begin(p->user);
-    if (p->running.n == 0 && others_are_idle(p)) {
+    if (!mem_answers(p->mem)) {
+        r = ERR_READ;
+    } else if (p->running.n == 0 && others_are_idle(p)) {
         p->sampler->idle += p->threads.n;
         p->looks++;
     } else

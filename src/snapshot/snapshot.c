@@ -409,8 +409,13 @@ static size_t snapshot_set_maps(struct mem *m, const struct proc_maps *maps)
     return mem_set_maps(((struct snapshot *)m)->target, maps);
 }
 
+static bool snapshot_answers(struct mem *m)
+{
+    return mem_answers(((struct snapshot *)m)->target);
+}
+
 static const struct mem_ops snapshot_ops = {
-    .readv = snapshot_readv, .close = snapshot_close, .set_maps = snapshot_set_maps};
+    .readv = snapshot_readv, .close = snapshot_close, .set_maps = snapshot_set_maps, .answers = snapshot_answers};
 
 int snapshot_new(struct mem *target, bool owns, struct snapshot **ret)
 {

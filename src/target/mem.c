@@ -32,6 +32,11 @@ size_t mem_set_maps(struct mem *m, const struct proc_maps *maps)
     return m->ops->set_maps ? m->ops->set_maps(m, maps) : 0;
 }
 
+bool mem_answers(struct mem *m)
+{
+    return !m->ops->answers || m->ops->answers(m);
+}
+
 struct mem *mem_close(struct mem *m)
 {
     return m ? m->ops->close(m) : NULL;

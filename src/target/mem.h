@@ -26,6 +26,8 @@ struct mem_ops {
     struct mem *(*close)(struct mem *m);
     /* See mem_set_maps. NULL: reads never wait. */
     size_t (*set_maps)(struct mem *m, const struct proc_maps *maps);
+    /* See mem_answers. NULL: it always does. */
+    bool (*answers)(struct mem *m);
 };
 
 /* The first member of each implementation. */
@@ -45,6 +47,9 @@ size_t mem_set_maps(struct mem *m, const struct proc_maps *maps);
 /* False if the memory of a running process cannot be read because the process keeps it locked: a thread waits in munmap for a
  * file system that does not answer. A read would wait, too. */
 bool mem_live_answers(pid_t pid, const struct proc_maps *maps);
+/* The same between two samples. Costs a call of the helper process if the process has a file mapped in which it can keep its memory
+ * locked, and nothing otherwise. */
+bool mem_answers(struct mem *m);
 /* Accepts NULL; returns NULL. */
 struct mem *mem_close(struct mem *m);
 

@@ -20,11 +20,17 @@ struct mem_guard {
     int pagemap;                    /* /proc/PID/pagemap; -1 until needed */
     struct mem_guard_range *ranges; /* sorted */
     size_t n, cap;
+    /* munmap writes back what was changed in a shared mapping, with the address space locked. So if there is one: an address
+     * that is always in memory, so that only this lock keeps a read of it waiting. Else 0. */
+    addr_t probe;
 };
 
 /* Finds these mappings. Returns their number. */
 size_t mem_guard_set(struct mem_guard *g, const struct proc_maps *maps);
 void mem_guard_free(struct mem_guard *g);
+
+/* False if the process keeps its address space locked: nothing can be read, not even by mem_guard_read. */
+bool mem_guard_answers(const struct mem_guard *g);
 
 /* How many of the spans, from the first on, can be read without waiting for a file system. */
 size_t mem_guard_safe(struct mem_guard *g, const struct mem_span *spans, size_t n);

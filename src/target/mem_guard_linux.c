@@ -72,6 +72,15 @@ static void add_range(struct mem_guard *g, const struct proc_map *map)
     g->ranges[g->n++] = (struct mem_guard_range){map->start, map->end, map->offset, map->device, path};
 }
 
+/* The vdso is always in memory: only the lock of the address space can keep a read of it waiting. 0: there is none. */
+static addr_t find_vdso(const struct proc_maps *maps)
+{
+    for (size_t i = 0; i < maps->n; i++)
+        if (strcmp(maps->items[i].path, "[vdso]") == 0)
+            return maps->items[i].start;
+    return 0;
+}
+
 /* A device that is mounted nowhere in sight may hang as well: it was unmounted lazily, or belongs to another mount namespace. */
 size_t mem_guard_set(struct mem_guard *g, const struct proc_maps *maps)
 {
@@ -91,6 +100,8 @@ size_t mem_guard_set(struct mem_guard *g, const struct proc_maps *maps)
                 continue;
         }
         add_range(g, map);
+        if (map->shared && map->writable)
+            g->probe = find_vdso(maps);
     }
     return g->n;
 }
@@ -193,23 +204,29 @@ static int run_read(struct unpack *in, struct pack *out)
     return r;
 }
 
-/* The vdso is always in memory: only the lock of the address space can keep a read of it waiting. */
-bool mem_live_answers(pid_t pid, const struct proc_maps *maps)
+static bool answers(pid_t pid, addr_t vdso)
 {
     struct pack in = {0};
-    size_t i = 0;
     int r;
 
-    while (i < maps->n && strcmp(maps->items[i].path, "[vdso]") != 0)
-        i++;
-    if (i == maps->n)
-        return true;
     pack_number(&in, (uint64_t)pid);
-    pack_number(&in, maps->items[i].start);
+    pack_number(&in, vdso);
     pack_number(&in, 1);
     r = helper_call(run_read, &in, &(struct helper_about){.pid = pid}, NULL);
     pack_free(&in);
     return r != HELPER_STUCK && r != HELPER_LATE;
+}
+
+bool mem_live_answers(pid_t pid, const struct proc_maps *maps)
+{
+    addr_t vdso = find_vdso(maps);
+
+    return !vdso || answers(pid, vdso);
+}
+
+bool mem_guard_answers(const struct mem_guard *g)
+{
+    return !g->probe || answers(g->pid, g->probe);
 }
 
 /* In the helper: reads a part of a file, so that it is in the page cache. */

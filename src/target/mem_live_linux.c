@@ -170,7 +170,13 @@ static struct mem *live_close(struct mem *m)
     return NULL;
 }
 
-static const struct mem_ops live_ops = {.readv = live_readv, .close = live_close, .set_maps = live_set_maps};
+static bool live_answers(struct mem *m)
+{
+    return mem_guard_answers(&((struct mem_live *)m)->guard);
+}
+
+static const struct mem_ops live_ops = {
+    .readv = live_readv, .close = live_close, .set_maps = live_set_maps, .answers = live_answers};
 
 int mem_live_open(pid_t pid, struct mem **ret)
 {

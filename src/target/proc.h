@@ -23,7 +23,7 @@ struct proc_stat {
 
 struct proc_map {
     addr_t start, end, offset;
-    bool readable, writable, executable;
+    bool readable, writable, executable, shared;
     bool deleted;
     uint64_t device, inode;
     const char *path; /* "" for anonymous memory */

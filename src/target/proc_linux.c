@@ -330,6 +330,7 @@ static bool map_parse_line(char *line, struct proc_map *ret)
                              .readable = perms[0] == 'r',
                              .writable = perms[1] == 'w',
                              .executable = perms[2] == 'x',
+                             .shared = perms[3] == 's',
                              .device = (uint64_t)major << 32 | minor,
                              .inode = inode,
                              .path = line + at};

@@ -7,12 +7,13 @@ import subprocess
 
 import pytest
 from core_files import by_gcore, gcore
-from processes import task_states
+from processes import descendants, process_state, task_states
 from profiles import Recording, seen
 from program import start, wait_until
 from pythons import DEBIAN
 from remote_files import Remote
 
+CLOCK_NANOSLEEP = "230"
 STACK = r"remote_work \(package/work\.py:\d+\)"
 
 
@@ -165,6 +166,37 @@ def test_locked_memory(spawn, remote, how, tmp_path, command):
     options = ["-o", tmp_path / "profile.svg"] if command[0] == "record" else []
     result = files.run(*command, *options, "--pid", target.pid).check(1)
     assert "process %d keeps its memory locked" % target.pid in result.err, result
+
+
+def stop_between_samples(recording):
+    """Stops spyglass while it waits for its next sample."""
+    def stops():
+        recording.send(signal.SIGSTOP)
+        wait_until(lambda: process_state(recording.pid) == "T", "the stop")
+        waits = pathlib.Path("/proc/%d/syscall" % recording.pid).read_text().split()[0] == CLOCK_NANOSLEEP
+        if not waits:
+            recording.send(signal.SIGCONT)
+        return waits
+
+    wait_until(stops, "a pause between samples")
+
+
+def test_locked_memory_during_recording(spawn, remote, how, tmp_path):
+    """The recording ends when it is told to, with what it has."""
+    files = remote(DEBIAN)
+    target = spawn(DEBIAN, "locks_memory.py", files.path + "/data")
+    recording = Recording(tmp_path / "profile.txt", "--pid", target.pid, "-f", "raw", "--idle")
+    recording.until(seen("<module>"))
+    stop_between_samples(recording)
+    files.die(how, forget=False)
+    target.resume(b"\n")
+    wait_until(lambda: is_locked(target.pid), "the lock")
+    recording.send(signal.SIGCONT)
+    wait_until(lambda: "D" in map(process_state, [recording.pid, *descendants(recording.pid)]), "a read of the locked memory")
+    recording.send(signal.SIGINT)
+    result = files.finish(recording.process).check()
+    assert "The memory of process %d does not answer" % target.pid in result.err, result
+    assert seen("<module>")((tmp_path / "profile.txt").read_text()), result
 
 
 PARENT = """
