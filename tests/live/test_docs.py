@@ -33,6 +33,7 @@ ELSEWHERE = [
     ("docs/pytorch.md", r"", "needs PyTorch, several GB: tools/pytorch, by hand"),
     ("docs/python.md", r"\$ pip install", "tests/live/test_wheel.py"),
     ("docs/python.md", r"", "tests/live/test_python_package.py::test_examples"),
+    ("docs/ray.md", r"\$ patch", "tests/integration/test_patches.py"),
     ("docs/ray.md", r"", "tests/integration/test_ray_cluster.py, test_ray_dashboard.py"),
     ("docs/troubleshooting.md", r"\$ spyglass dump --pid 21221", "another user's process: tests/live/test_permissions.py"),
     ("docs/troubleshooting.md", r"securityContext", "tests/live/test_deploy.py"),
@@ -200,3 +201,24 @@ def test_every_block_is_run_somewhere():
         used.add(row)
     assert set(ELSEWHERE) <= used
     assert len(run_here) >= 12
+
+
+def exists(name):
+    """True if there is this file, with this function if one follows after `::`, or this function here."""
+    path, _, function = name.partition("::")
+    if not path.endswith(".py") and "/" not in path:
+        return path in globals()
+    text = (ROOT / path).read_text() if (ROOT / path).is_file() else None
+    return text is not None and (not function or "def %s(" % function in text)
+
+
+@pytest.mark.parametrize("row", ELSEWHERE, ids=lambda row: "%s: %s" % row[:2])
+def test_elsewhere_exists(row):
+    """Whoever is said to run a block is there."""
+    if row[2].startswith("needs a Python"):
+        return
+    names, place = re.findall(r"(?:[\w-]+/)+[\w.-]*\w(?:::\w+)?|\btest_\w+(?:\.py)?", row[2]), ""
+    names = [name for name in names if not name.startswith("docs/")]
+    for name in names or [row[2]]:
+        place = name.rpartition("/")[0] or place  # `tests/live/test_core.py, test_native_core.py`
+        assert exists(name) or exists("%s/%s" % (place, name)), name
