@@ -23,7 +23,7 @@
 #define LINES_BUDGET  ((size_t)1 << 29)     /* bytes of line programs read in one file, over all lookups */
 #define STEPS_BUDGET  ((size_t)20000000)    /* DIEs and ranges visited in one file, over all lookups */
 #define UNITS_MAX     ((size_t)1 << 20)
-#define UNITS_AT_ONCE 32 /* units that are indexed before their pages are dropped; each takes up to 64 KiB */
+#define UNITS_AT_ONCE 8 /* units that are indexed before their pages are dropped; each takes up to 64 KiB */
 #define DEPTH_MAX     64
 #define PATH_ROOM     4096
 #define RANGES_MAX    100000 /* of one DIE */
@@ -454,5 +454,6 @@ size_t debug_info_find(struct debug_info *d, uint64_t vaddr, struct debug_frame 
         f.name = die_names_get(d->names, &unit_die, &chain[i]);
         ret[out++] = f;
     }
+    drop_pages(d);
     return n < max ? n : max;
 }

@@ -54,7 +54,7 @@ ROWS = [
         beside=True),
     row(8, "Its memory is bounded, however many distinct stacks there are.", "1,000,000 distinct stacks. ≤ 256 MB; it says when it prunes.",
         costs.distinct_stacks),
-    row(9, "`dump` needs little memory.", "Peak memory for 200 threads and for 5,000 frames, with each flag. ≤ 30 MB.", costs.dump_memory),
+    row(9, "`dump` needs little memory.", "Peak memory for 200 threads and for 5,000 frames, with each flag: ≤ 30 MB. `--native` on every Python: ≤ 20 MB.", costs.dump_memory),
     row(10, "No file and no process can crash it.",
         "Mutations for every parser and for the memory of every Python, under ASan and UBSan. No crash, no leak, no input over 1 s.",
         parsers.fuzzers),
