@@ -141,7 +141,7 @@ bool report_hint_python_below(struct error_text *text, const struct options *o, 
 
     if (s && sampled_tree_add_root(&tree, pid, 0, false, NULL) == 0 && sampled_tree_refresh(&tree) == 0)
         for (size_t i = 1; i < tree.n && i <= SEARCHED_MAX && !found; i++) {
-            found = sampled_tree_attach(&tree, &tree.items[i], 0) == 0;
+            found = !tree.items[i].is_profiler && sampled_tree_attach(&tree, &tree.items[i], 0) == 0;
             if (found)
                 error_text_hint(
                     text,

@@ -291,6 +291,13 @@ def test_pid_of_a_shell(launch, tmp_path):
         assert "Process %d, which it started, runs Python: spyglass %s --pid %d " % (*target.truth, command[0], *target.truth) in result.err, result
 
 
+def test_pid_of_our_own_shell(tmp_path):
+    """spyglass is no Python process, even if the shell that it is asked about has started it."""
+    for command in (["dump"], ["record", "-o", str(tmp_path / "x.svg")]):
+        result = run("-c", '"$@" --pid $$; exit $?', "sh", SPYGLASS, *command, program="sh").check(1)
+        assert "which it started" not in result.err and "--subprocesses" in result.err, result
+
+
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can make a PID namespace")
 @pytest.mark.parametrize("program", [SPYGLASS, PY_SPY], ids=["spyglass", "py-spy"])
 def test_foreign_proc(spawn, tmp_path, program):
