@@ -118,6 +118,7 @@ static void count_left_out(struct selection *s, pid_t pid, bool given, int error
     s->left_out++;
     s->failed += given;
     s->error = error;
+    s->last = pid;
     if (error == ERR_PERMISSION && !s->refused)
         s->refused = pid;
 }
@@ -148,7 +149,10 @@ int selection_fail(const struct selection *s, struct error_text *text)
 {
     int error = s->refused ? ERR_PERMISSION : s->error;
 
-    error_text_what(text, error, "none of the %zu processes can be read", s->left_out);
+    if (s->left_out == 1)
+        error_text_what(text, error, "process %d", (int)s->last);
+    else
+        error_text_what(text, error, "none of the %zu processes can be read", s->left_out);
     if (s->refused)
         error_text_hint(text, "To see what would help, run: %s doctor --pid %d", args_name(s->o), (int)s->refused);
     return error;

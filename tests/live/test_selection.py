@@ -140,9 +140,11 @@ def test_record(start_tagged, tag, tmp_path):
     def samples(text, pid):
         return sum(count for chain, _, count in read_tree(text) if chain[-1][0] == pid)
 
-    text = recording.until(lambda text: samples(text, one.pid) and samples(text, two.pid))
-    assert {pid: {name for name in names if "works" in name} for pid, names in functions_of(read_tree(text)).items()} == {
-        one.pid: {"one_works"}, two.pid: {"two_works"}}
+    def workers(text):
+        return {pid: {name for name in names if "works" in name} for pid, names in functions_of(read_tree(text)).items()}
+
+    text = recording.until(lambda text: all(workers(text).get(pid) for pid in (one.pid, two.pid)))
+    assert workers(text) == {one.pid: {"one_works"}, two.pid: {"two_works"}}
     assert all(len(chain) == 1 for chain, _, _ in read_tree(text))
     one.kill()
     more = samples(recording.until(lambda text: True), two.pid) + 10
