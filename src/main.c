@@ -7,6 +7,7 @@
 #include "cmd/build_info.h"
 #include "cmd/cmd.h"
 #include "cmd/log_session.h"
+#include "cmd/offer.h"
 #include "cmd/status.h"
 #include "target/setuid_guard.h"
 
@@ -104,6 +105,16 @@ static int show_version(const struct options *o)
     return finish_stdout(0, NULL);
 }
 
+/* `spyglass NAME`: an unknown command may be the name of a process. */
+static void offer_name(const struct options *o, struct error_text *text)
+{
+    struct error_text offer = {0};
+
+    if (offer_processes(o, &offer) < 0)
+        *text = offer;
+    helper_end();
+}
+
 /* Bad arguments, or a descriptor that is not open. The caller hears of it on --status-fd, if that came before the mistake. */
 static int fail_start(struct options *o, int error, const struct error_text *text)
 {
@@ -128,6 +139,8 @@ int main(int argc, char **argv)
     int r = error_text_explain(&text, setuid_guard_drop_privileges(&note), &note.facts);
     if (r == 0)
         r = args_parse(argc, argv, &o, &text);
+    if (r == ERR_USAGE && o.word && o.command == ARGS_NONE)
+        offer_name(&o, &text);
     if (r == 0)
         r = status_open(o.status_fd, &o.status, &text);
     if (r < 0)

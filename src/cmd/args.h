@@ -48,7 +48,8 @@ struct options {
     const char *name;     /* the name of a process, for `dump NAME`; NULL: not given */
     char *const *program; /* program to launch and its arguments, NULL-terminated, or NULL; for `ray`, its arguments */
     const char *module;   /* run this Python module; `program` has its arguments */
-    int word;         /* index in argv of the PID, `name` or program that was given as a word; 0: none, or after -- */
+    int word; /* index in argv of the PID, `name` or program that was given as a word, or of an unknown command that
+                         resembles none; 0: none, or after -- */
     const char *core; /* core file, or NULL */
     const char *root; /* directory containing the original system's files; NULL: / */
     const char *exe;  /* executable of the dumped process; NULL: at its original path */

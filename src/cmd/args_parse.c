@@ -218,6 +218,8 @@ static int find_command(struct args_parser *p, const char *word, enum args_comma
     for (enum args_command c = ARGS_NONE; c < ARGS_COMMANDS_; c++)
         if (args_command_row(c)->name)
             suggest_try(&g, args_command_row(c)->name);
+    if (n && !g.best && !p->o->as_py_spy && p->o->command == ARGS_NONE)
+        p->o->word = p->next - 1;
     args_fail_choice(p, "command", &g);
     if (args_is_number(word))
         error_text_hint(p->text, "To dump the process with that ID, run: %s dump --pid %s", args_name(p->o), word);
@@ -227,8 +229,18 @@ static int find_command(struct args_parser *p, const char *word, enum args_comma
     return ERR_USAGE;
 }
 
+/* An empty name would match every process. */
+static int fail_empty(struct args_parser *p)
+{
+    error_text_what(p->text, ERR_USAGE, "%s does not accept an empty argument", args_command_row(p->o->command)->name);
+    error_text_hint(p->text, "To list the Python processes, run: %s list", args_name(p->o));
+    return ERR_USAGE;
+}
+
 static int take_word(struct args_parser *p, const char *word)
 {
+    if (!*word && (p->o->command == ARGS_RECORD || p->o->command == ARGS_DUMP))
+        return fail_empty(p);
     switch (p->o->command) {
     case ARGS_RECORD:
         return take_program(p, word);

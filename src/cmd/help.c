@@ -129,7 +129,10 @@ static void write_overview(const struct options *o, FILE *out)
             args_version(o));
     fprintf(out, "\nUsage: %s COMMAND [FLAGS]\n", program);
     if (!o->as_py_spy)
-        fprintf(out, "       %s PID... [FLAGS]    the same as %s dump PID...\n", program, program);
+        fprintf(out,
+                "       %s PID... [FLAGS]    the same as %s dump PID...\n"
+                "       %s NAME              list the Python processes with NAME in their command line\n",
+                program, program, program);
     fputs("\nCommands:\n", out);
     for (int c = 0; c < ARGS_COMMANDS_; c++) {
         const struct args_command_row *row = args_command_row((enum args_command)c);

@@ -71,8 +71,9 @@ int offer_processes(const struct options *o, struct error_text *text)
         fputs(lines, stderr);
         if (offer.n > OFFERED_MAX)
             fprintf(stderr, "  # and %zu more\n", offer.n - OFFERED_MAX);
-        r = error_text_what(text, ERR_USAGE, "'%s' is not a process ID, but matches %zu Python process%s",
-                            text_safe(name).s, offer.n, offer.n == 1 ? "" : "es");
+        r = error_text_what(text, ERR_USAGE, "'%s' is %s, but matches %zu Python process%s", text_safe(name).s,
+                            o->command == ARGS_NONE ? "neither a command nor a process ID" : "not a process ID",
+                            offer.n, offer.n == 1 ? "" : "es");
         error_text_hint(text, "Run %s above.", offer.n == 1 ? "the line" : "one of the lines");
     }
     free(lines);

@@ -45,8 +45,12 @@ static void hint_file(struct record *rec)
 {
     const char *name = rec->name, *dot = strrchr(name, '.');
 
-    if (access(name, F_OK) < 0)
+    if (access(name, F_OK) < 0) {
+        if (rec->o->word && !rec->o->as_py_spy && !strchr(name, '/'))
+            error_text_hint(rec->text, "No program in PATH, script or Python process has this name. To list the Python "
+                                       "processes, run: spyglass list");
         return;
+    }
     if (rec->line) {
         error_text_hint(rec->text,
                         "The first line of the script names this interpreter. To use another one: %s record -- "

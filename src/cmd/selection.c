@@ -24,6 +24,7 @@
 #define FOUND_PATIENCE_NS (300 * NS_PER_MS)  /* the same without --pid */
 #define COMMAND_COLUMNS   100
 #define LISTED_MAX        8 /* processes to list if nothing matches */
+#define MAX_ANCESTORS     64
 
 struct name_pattern {
     const char *text;
@@ -117,6 +118,7 @@ static void count_left_out(struct selection *s, pid_t pid, bool given, int error
     s->left_out++;
     s->failed += given;
     s->error = error;
+    s->last = pid;
     if (error == ERR_PERMISSION && !s->refused)
         s->refused = pid;
 }
@@ -147,7 +149,10 @@ int selection_fail(const struct selection *s, struct error_text *text)
 {
     int error = s->refused ? ERR_PERMISSION : s->error;
 
-    error_text_what(text, error, "none of the %zu processes can be read", s->left_out);
+    if (s->left_out == 1)
+        error_text_what(text, error, "process %d", (int)s->last);
+    else
+        error_text_what(text, error, "none of the %zu processes can be read", s->left_out);
     if (s->refused)
         error_text_hint(text, "To see what would help, run: %s doctor --pid %d", args_name(s->o), (int)s->refused);
     return error;
@@ -279,6 +284,20 @@ static bool may_start(const struct candidate *one, int r, const struct err_note 
     return (r == ERR_STARTING || r == ERR_NOT_PYTHON || r == ERR_READ) && access_is_starting(one->pid);
 }
 
+/* True for what started spyglass, such as sudo or a shell: its command line has ours, and so the pattern. */
+static bool has_started_us(pid_t pid)
+{
+    struct proc_stat st;
+    pid_t at = getppid();
+
+    for (int step = 0; step < MAX_ANCESTORS && at > 0; step++) {
+        if (at == pid)
+            return !list_looks_like_python(pid);
+        at = proc_stat_read(at, 0, &st) < 0 ? 0 : st.parent;
+    }
+    return false;
+}
+
 /* One that was chosen by its name, and is not Python or has exited, was not meant. */
 static int handle_failure(struct choice *c, const struct candidate *one, const struct sampled_root *root, int r,
                           const struct err_note *note)
@@ -289,6 +308,8 @@ static int handle_failure(struct choice *c, const struct candidate *one, const s
     log_info("choose", "pid %d: left out: %s", (int)one->pid, err_name(r));
     if (one->given && c->subprocesses && (r == ERR_NOT_PYTHON || r == ERR_STARTING))
         return keep_root(c, root); /* its children may be Python */
+    if (!one->given && !all && has_started_us(one->pid))
+        return 0;
     if (all && r == ERR_PERMISSION)
         c->denied += list_looks_like_python(one->pid);
     else if (one->given || !is_other)

@@ -19,6 +19,7 @@ struct selection {
     size_t left_out; /* processes that were chosen, and could not be read, */
     size_t failed;   /* those among them that were given with --pid: the command fails, though it reads the others */
     int error;       /* of the last of them */
+    pid_t last;      /* its PID */
     pid_t refused;   /* the first of them that we have no permission to read; 0: none */
 };
 

@@ -19,6 +19,7 @@ NEVER = 2 ** 22 + 5  # a PID beyond the largest one
 RESTS = "import sys, time\ndef {0}():\n    print(1)\n    sys.stdout.flush()\n    time.sleep(1000)\n{0}()\n"
 WORKS = "import sys\nprint(1)\nsys.stdout.flush()\ndef {0}():\n    sum(range(1000))\nwhile True:\n    {0}()\n"
 USER = 1000
+FROM_SHELL = ["-c", '"$@"; exit $?', "sh"]  # arguments of a shell that waits for a command
 
 
 @pytest.fixture
@@ -100,6 +101,8 @@ def test_name_of_other_program(launch, tag):
     launch(["sh", "-c", "echo 1; read line", tag])
     result = run("dump", "--name", tag).check(1)
     assert "1 other process matches, but runs no Python" in result.err, result
+    result = run(*FROM_SHELL, SPYGLASS, "dump", "--name", "no-such-" + tag, program="sh").check(1)
+    assert "runs no Python" not in result.err, result  # the shell that has started spyglass matches, too
 
 
 def test_all(start_tagged):
@@ -137,9 +140,11 @@ def test_record(start_tagged, tag, tmp_path):
     def samples(text, pid):
         return sum(count for chain, _, count in read_tree(text) if chain[-1][0] == pid)
 
-    text = recording.until(lambda text: samples(text, one.pid) and samples(text, two.pid))
-    assert {pid: {name for name in names if "works" in name} for pid, names in functions_of(read_tree(text)).items()} == {
-        one.pid: {"one_works"}, two.pid: {"two_works"}}
+    def workers(text):
+        return {pid: {name for name in names if "works" in name} for pid, names in functions_of(read_tree(text)).items()}
+
+    text = recording.until(lambda text: all(workers(text).get(pid) for pid in (one.pid, two.pid)))
+    assert workers(text) == {one.pid: {"one_works"}, two.pid: {"two_works"}}
     assert all(len(chain) == 1 for chain, _, _ in read_tree(text))
     one.kill()
     more = samples(recording.until(lambda text: True), two.pid) + 10
@@ -192,6 +197,8 @@ def test_left_out(start_tagged, launch, tag, tmp_path):
         assert "Skipped process %d: no such process" % NEVER in recorded.err
         result = as_user("dump", "--name", tag, status=0)
         assert pids_in(result) == {mine.pid} and result.err.count("skipped process %d (" % other.pid) == 1, result
+        result = run(*FROM_SHELL, *become, program, "dump", "--name", tag + " mine", program="sh", env=env).check(0)
+        assert pids_in(result) == {mine.pid} and not errors_in(result), result  # as with sudo: no note on what has started spyglass
         result = as_user("dump", "--all", status=0)
         assert mine.pid in pids_in(result) and other.pid not in pids_in(result)
         assert "of other users cannot be read: run spyglass as root to include " in result.err, result

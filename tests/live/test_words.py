@@ -164,11 +164,24 @@ def test_name(spawn, tmp_path):
     assert shlex.split(line) and "\x1b" not in result.err and not out.exists() and "Run the line above." in result.err
 
 
+def test_name_instead_of_command(spawn):
+    """So does a name without a command, unless it resembles a command."""
+    word = "name of %d" % os.getpid()
+    target = spawn(DEBIAN, "situations.py", "plain", word, "dumpp")
+    result = run(word, "-l").check(2)
+    assert "'%s' is neither a command nor a process ID, but matches 1 Python process\n" % word in result.err, result
+    assert re.findall(r"^  (spyglass .*)$", result.err, re.M) == ["spyglass %d -l" % target.pid] and not result.out
+    for program, words in ((SPYGLASS, ["dumpp"]), (PY_SPY, [word]), (SPYGLASS, ["no " + word]), (SPYGLASS, ["help", word])):
+        result = run(*words, program=program).check(2)
+        assert "unknown command '%s'" % words[-1] in result.err and "matches" not in result.err, result
+
+
 def test_unknown_name(tmp_path):
     result = run("dump", "no such process \x1b").check(2)
     assert "neither a process ID nor part of the command line" in result.err and "\x1b" not in result.err, result
     result = run("record", "-o", tmp_path / "x", "no-such-program").check(1)
-    assert "'no-such-program': No such file" in result.err and not (tmp_path / "x").exists(), result
+    assert "'no-such-program': No such file" in result.err and "or Python process has this name" in result.err, result
+    assert not (tmp_path / "x").exists(), result
 
 
 def test_words_as_py_spy(spawn):

@@ -439,6 +439,10 @@ static void test_words(void)
     p = parse("spyglass record --module x");
     CHECK(p->r == 0 && p->o.program && !p->o.program[0]);
 
+    CHECK_INT(parse("spyglass worker --locals")->o.word, 1); /* main.c looks for a process of that name */
+    CHECK_INT(parse("spyglass dmp")->o.word, 0);             /* like dump */
+    CHECK_INT(parse("spyglass help worker")->o.word, 0);
+    CHECK_INT(parse("py-spy worker")->o.word, 0);
     check_error("spyglass 0", "process ID 0 is out of range", "");
     check_error("spyglass 12x", "unknown command '12x'",
                 "Available commands: record, dump, list, merge, ray, doctor, completions, help.");
@@ -446,6 +450,10 @@ static void test_words(void)
     check_error("spyglass dump worker 5", "unexpected argument 'worker'", "");
     check_error("spyglass dump worker --pid 5", "unexpected argument 'worker'", "");
     check_error("spyglass dump worker -c core", "unexpected argument 'worker'", "");
+    check_error("spyglass dump ''", "dump does not accept an empty argument",
+                "To list the Python processes, run: spyglass list");
+    check_error("py-spy record -t ''", "record does not accept an empty argument",
+                "To list the Python processes, run: py-spy list");
     check_error("spyglass dump 5,,6", "'5,,6' is not a list of process IDs",
                 "Separate process IDs with commas, without spaces: --pid 12,34");
     check_error("spyglass dump 5 -c core", "--pid and --core cannot be combined", "");
