@@ -16,13 +16,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SLICE_NS      (2500 * NS_PER_US) /* of reading; a pause takes a bit longer */
-#define LIST_TRIES    3
-#define LIST_THREADS  16 /* pause at most this many, one after the other, to read a list that keeps changing */
-#define GENTLE_TRIES  3
-#define MAX_TRIES     10
-#define CHECKS        3 /* of what has changed between slices */
-#define NS_PER_SECOND 1e9
+#define SLICE_NS       (2500 * NS_PER_US) /* of reading; a pause takes a bit longer */
+#define SLICE_OFTEN_NS (800 * NS_PER_US)  /* in a recording */
+#define LIST_TRIES     3
+#define LIST_THREADS   16 /* pause at most this many, one after the other, to read a list that keeps changing */
+#define GENTLE_TRIES   3
+#define MAX_TRIES      10
+#define CHECKS         3 /* of what has changed between slices */
+#define NS_PER_SECOND  1e9
 
 /* A task, and what is needed to read it again and to link it to others. */
 struct read_task {
@@ -123,7 +124,7 @@ struct loop_reading {
 static int read_some(struct task_reading *r, const struct loop_reading *loop, bool check, bool may_take_long,
                      size_t *at, size_t *changed)
 {
-    uint64_t end = clock_now_ns() + SLICE_NS;
+    uint64_t end = clock_now_ns() + (r->p->sampler->options.recording ? SLICE_OFTEN_NS : SLICE_NS);
     int error = 0;
 
     tasks_begin(r->tasks, &r->p->py, r->p->codes);
@@ -200,6 +201,7 @@ static int read_pass(struct task_reading *r, struct loop_reading *loop, bool che
     while (error == 0 && at < loop->end) {
         if (deadline_passed())
             return ERR_TORN;
+        sampler_leave_core(r->p->sampler);
         error = read_slice(r, loop, check, &at);
         if (error != ERR_TORN) {
             tries = 0;
@@ -353,6 +355,8 @@ static int add_loop(struct task_reading *r, struct task_set *set, const struct l
         to->thread_id = loop->th->thread_id;
         to->os_thread_id = loop->th->os.tid;
         to->thread_name = loop->th->name ? loop->th->name : loop->th->kernel_name;
+        to->run_count = loop->stats.run_count;
+        to->run_ns = loop->stats.run_ns;
     }
     return 0;
 }
@@ -498,6 +502,8 @@ static int read_tasks(struct task_reading *r, struct task_set *set)
 {
     int error = list_threads(r);
 
+    r->tasks->incomplete = false;
+    r->tasks->awaits_left = TASKS_AWAITS_MAX;
     if (error == 0)
         error = list_tasks(r);
     if (error == 0)
@@ -520,19 +526,21 @@ int process_tasks(struct process *p, struct task_set *ret)
     ret->process = p->info;
     if (!tasks_are_listed(&p->py))
         return 0;
-    r.tasks = tasks_new();
+    r.tasks = p->tasks ? p->tasks : tasks_new();
     run_as_user_begin(p->user);
     error = r.tasks ? read_tasks(&r, ret) : ERR_NOMEM;
     run_as_user_end(p->user);
-    log_info("tasks", "pid %d: %zu tasks of %zu loops in %llu us: %llu slices, longest pause %llu us", (int)p->pid,
-             ret->n, ret->n_loops, (unsigned long long)(clock_now_ns() - begin) / 1000, (unsigned long long)r.slices,
-             (unsigned long long)r.longest_ns / 1000);
+    log_often(LOG_LEVEL_INFO, "tasks", (int64_t)p->pid,
+              "pid %d: %zu tasks of %zu loops in %llu us: %llu slices, longest pause %llu us", (int)p->pid, ret->n,
+              ret->n_loops, (unsigned long long)(clock_now_ns() - begin) / 1000, (unsigned long long)r.slices,
+              (unsigned long long)r.longest_ns / 1000);
     for (size_t i = 0; i < r.n; i++)
         item_clear(&r.items[i]);
     free(r.items);
     free(r.tstates);
     free(r.thread_ids);
-    tasks_free(r.tasks);
+    if (r.tasks != p->tasks)
+        tasks_free(r.tasks);
     if (error < 0)
         task_set_free(ret);
     return error;
