@@ -52,7 +52,7 @@ static const struct args_flag flags[] = {
     {"threads", 't', ARGS_BOOL, IN_RECORD_AND_DUMP, FIELD(threads), NULL,
      "Show each thread separately (dump always does)"},
     {"async", 0, ARGS_ASYNC, IN_RECORD, FIELD(async), NULL,
-     "Show a running task of asyncio below the tasks that await it; --async all adds the tasks that wait"},
+     "Show running asyncio tasks below those that await them; --async all: waiting tasks, too"},
     {"function", 'F', ARGS_BOOL, IN_RECORD, FIELD(function), NULL, "Aggregate by function instead of by line"},
     {"nolineno", 0, ARGS_BOOL, IN_RECORD, FIELD(nolineno), NULL, "Omit line numbers"},
     {"include", 0, ARGS_PATTERN, IN_STACKS, FIELD(filter.include), "PATTERN",

@@ -249,14 +249,10 @@ static int set_true(struct args_parser *p, void *field, const char *value)
 /* `value` is NULL for a flag without one. */
 static int set_async(struct args_parser *p, void *field, const char *value)
 {
-    struct suggest g = {.word = value};
-
-    if (!value || strcmp(value, "all") == 0) {
-        *(enum args_async *)field = value ? ASYNC_ALL : ASYNC_RUNNING;
-        return 0;
-    }
-    suggest_try(&g, "all");
-    return args_fail_choice(p, "value of --async", &g);
+    if (value && strcmp(value, "all") != 0)
+        return error_text_what(p->text, ERR_USAGE, "--async takes no value but 'all', got '%s'", text_safe(value).s);
+    *(enum args_async *)field = value ? ASYNC_ALL : ASYNC_RUNNING;
+    return 0;
 }
 
 static int set_count(struct args_parser *p, void *field, const char *value)

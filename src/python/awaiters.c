@@ -9,22 +9,24 @@
 #include "python/objects.h"
 #include "python/repr/containers.h"
 #include "python/repr/instances.h"
+#include "python/repr/locals.h"
 #include "python/tasks_private.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define FIND_NS       NS_PER_S /* look for the dict of running tasks this often */
-#define RUNNING_MAX   64       /* loops that run a task at the same time */
-#define FUTURES_MAX   8        /* between a task and the one that awaits it: gather() inside gather(), shield() */
-#define CALLBACKS_MAX 16
-#define VISITS_MAX    512             /* of callbacks and futures, for all tasks of a stack */
-#define READ_NS       (5 * NS_PER_MS) /* the thread is paused meanwhile */
-#define CELLS_MAX     16
-#define METHOD_SELF   24 /* PyCFunctionObject.m_self, PyMethodObject.im_self */
-#define WRAPPER_TASK  16 /* TaskStepMethWrapper, up to 3.7 TaskWakeupMethWrapper (_asynciomodule.c) */
-#define PARTIAL_ARGS  24 /* partialobject.args (_functoolsmodule.c) */
-#define CELL_CONTENT  16
+#define FIND_NS            NS_PER_S /* look for the dict of running tasks this often */
+#define RUNNING_MAX        64       /* loops that run a task at the same time */
+#define FUTURES_MAX        8        /* between a task and the one that awaits it: gather() inside gather(), shield() */
+#define CALLBACKS_MAX      16
+#define VISITS_MAX         512             /* of callbacks and futures, for all tasks of a stack */
+#define READ_NS            (5 * NS_PER_MS) /* the thread is paused meanwhile */
+#define CELLS_MAX          16
+#define CREATOR_FRAMES_MAX 256
+#define METHOD_SELF        24 /* PyCFunctionObject.m_self, PyMethodObject.im_self */
+#define WRAPPER_TASK       16 /* TaskStepMethWrapper, up to 3.7 TaskWakeupMethWrapper (_asynciomodule.c) */
+#define PARTIAL_ARGS       24 /* partialobject.args (_functoolsmodule.c) */
+#define CELL_CONTENT       16
 
 /* ---- the running task ---- */
 
@@ -101,6 +103,62 @@ static addr_t running_task(struct awaiters *a, struct tasks *t, addr_t interp, a
     }
     a->kept = r.kept;
     return r.kept ? r.task : 0;
+}
+
+/* ---- eager tasks ---- */
+
+static bool is_coroutine(struct tasks *t, addr_t frame)
+{
+    const struct layout *l = &t->repr->py.layout;
+    const struct repr_type *type = repr_type_of(t->repr, frame - (addr_t)l->ge_frame);
+    int8_t state;
+
+    return type && strcmp(type->name, "coroutine") == 0 &&
+           repr_read(t->repr, frame - (addr_t)l->ge_frame + (addr_t)l->ge_state, &state, 1) == 0 &&
+           state == l->ge_executing;
+}
+
+/* The task that a handle of the event loop runs: its callback is a method of the task. */
+static addr_t task_of_handle(struct tasks *t, const struct py_frame *frame)
+{
+    static const addr_t selves[] = {METHOD_SELF, WRAPPER_TASK};
+    addr_t handle, callback, task;
+
+    if (locals_find(t->repr, frame, "self", &handle) < 0 || instances_get(t->repr, handle, "_callback", &callback) < 0)
+        return 0;
+    for (size_t i = 0; i < sizeof(selves) / sizeof(selves[0]); i++)
+        if (repr_word(t->repr, callback + selves[i], &task) == 0 && tasks_is_task(t, task))
+            return task;
+    return 0;
+}
+
+/*
+ * 3.12+: an eager task begins on the stack of the task that creates it. Nobody awaits it then. Returns the task whose coroutine is the
+ * outermost one above the event loop, or 0 if it is unknown, and adjusts a->kept.
+ */
+static addr_t creator_of(struct awaiters *a, struct tasks *t, addr_t task, const struct frames *stack,
+                         const struct code *const *codes)
+{
+    size_t kept = a->kept, i;
+    addr_t creator = task;
+
+    if (t->repr->py.layout.ge_state == NO)
+        return task;
+    for (i = a->kept; i < stack->n && i < a->kept + CREATOR_FRAMES_MAX; i++) {
+        if (strcmp(codes[i]->name, "Handle._run") == 0 && strstr(codes[i]->filename, "asyncio/events.py")) {
+            if (kept > a->kept)
+                creator = task_of_handle(t, &stack->items[i]);
+            break;
+        }
+        if (strstr(codes[i]->filename, "asyncio/runners.py"))
+            break;
+        if (is_coroutine(t, stack->items[i].addr)) {
+            kept = i + 1;
+            creator = 0;
+        }
+    }
+    a->kept = kept;
+    return creator && position_of(t, creator, stack) == kept ? creator : 0;
 }
 
 /* ---- the task that awaits a task ---- */
@@ -289,7 +347,7 @@ static int add_frames(struct awaiters *a, const struct tasks *t)
 }
 
 int awaiters_read(struct awaiters *a, struct tasks *t, addr_t interp, addr_t tstate, const struct frames *stack,
-                  uint64_t now)
+                  const struct code *const *codes, uint64_t now)
 {
     addr_t task = tasks_are_listed(&t->repr->py) ? running_task(a, t, interp, tstate, stack, now) : 0;
 
@@ -298,6 +356,8 @@ int awaiters_read(struct awaiters *a, struct tasks *t, addr_t interp, addr_t tst
     a->n = 0;
     if (!task)
         a->kept = 0;
+    else
+        task = creator_of(a, t, task, stack, codes);
     for (int i = 0; task && i < AWAITERS_MAX && a->n < AWAITERS_MAX_FRAMES && clock_now_ns() < budget.end_ns; i++) {
         struct walk w = {.t = t, .budget = &budget, .from = task};
 
