@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PACE        100      /* an interval is this many times the CPU time of a reading */
+#define PACE        200      /* an interval is this many times the CPU time of a reading */
 #define MEAN        8        /* readings, of the CPU time */
 #define COLD        4        /* the first reading takes about this many times as long as the next ones */
 #define UNCHANGED   NS_PER_S /* read again after this time, even if no loop has run: there may be a new one */

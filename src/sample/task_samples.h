@@ -2,7 +2,7 @@
  * record --async all: the tasks that wait, as traces. Each has the frames of the task and, below these, of the tasks that await it, and a
  * state that says what it waits for.
  *
- * Tasks are read at a pace of their own, so that reading them costs 1% of a core however many there are. A reading counts for the time
+ * Tasks are read at a pace of their own, so that reading them costs 0.5% of a core however many there are. A reading counts for the time
  * since the last one.
  */
 #ifndef SAMPLE_TASK_SAMPLES_H
