@@ -279,7 +279,7 @@ int task_samples_emit(struct process *p, bool gone, process_sink sink, void *arg
     int r = 0;
 
     if (!s->counted_ns) {
-        s->counted_ns = now > p->sampler->tick_ns ? now - p->sampler->tick_ns : now;
+        s->counted_ns = p->now_ns ? p->now_ns - p->sampler->tick_ns : now;
         s->random = now | 1;
     }
     if (!gone && now < s->next_ns && !p->sampler->is_last)
