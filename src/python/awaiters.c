@@ -132,33 +132,39 @@ static addr_t task_of_handle(struct tasks *t, const struct py_frame *frame)
     return 0;
 }
 
-/*
- * 3.12+: an eager task begins on the stack of the task that creates it. Nobody awaits it then. Returns the task whose coroutine is the
- * outermost one above the event loop, or 0 if it is unknown, and adjusts a->kept.
- */
-static addr_t creator_of(struct awaiters *a, struct tasks *t, addr_t task, const struct frames *stack,
-                         const struct code *const *codes)
+static bool is_handle_run(const struct code *code)
 {
-    size_t kept = a->kept, i;
-    addr_t creator = task;
+    return strcmp(code->name, "Handle._run") == 0 && strstr(code->filename, "asyncio/events.py");
+}
 
-    if (t->repr->py.layout.ge_state == NO)
+/*
+ * 3.12+: an eager task begins on the stack of the task that creates it, and nobody awaits it then. Before its first frame and after its
+ * last one, it runs without being on the stack. Returns the task that the event loop runs, which may be `task`, and sets a->kept. 0: it
+ * is unknown, as with uvloop.
+ */
+static addr_t outermost_task(struct awaiters *a, struct tasks *t, addr_t task, const struct frames *stack,
+                             const struct code *const *codes)
+{
+    const struct layout *l = &t->repr->py.layout;
+    size_t first = a->kept, last = first + CREATOR_FRAMES_MAX < stack->n ? first + CREATOR_FRAMES_MAX : stack->n, i, at;
+    addr_t creator;
+
+    if (l->major < 3 || l->minor < 12)
         return task;
-    for (i = a->kept; i < stack->n && i < a->kept + CREATOR_FRAMES_MAX; i++) {
-        if (strcmp(codes[i]->name, "Handle._run") == 0 && strstr(codes[i]->filename, "asyncio/events.py")) {
-            if (kept > a->kept)
-                creator = task_of_handle(t, &stack->items[i]);
-            break;
-        }
-        if (strstr(codes[i]->filename, "asyncio/runners.py"))
-            break;
-        if (is_coroutine(t, stack->items[i].addr)) {
-            kept = i + 1;
-            creator = 0;
+    for (i = first; i < last && !is_handle_run(codes[i]); i++)
+        ;
+    if (i < last && (i > first || !task)) {
+        creator = task_of_handle(t, &stack->items[i]);
+        at = creator ? position_of(t, creator, stack) : 0;
+        if (at >= first && at) {
+            a->kept = at;
+            return creator;
         }
     }
-    a->kept = kept;
-    return creator && position_of(t, creator, stack) == kept ? creator : 0;
+    for (size_t k = first; task && k < i && !strstr(codes[k]->filename, "asyncio/runners.py"); k++)
+        if (is_coroutine(t, stack->items[k].addr))
+            a->kept = k + 1;
+    return a->kept == first ? task : 0;
 }
 
 /* ---- the task that awaits a task ---- */
@@ -349,15 +355,14 @@ static int add_frames(struct awaiters *a, const struct tasks *t)
 int awaiters_read(struct awaiters *a, struct tasks *t, addr_t interp, addr_t tstate, const struct frames *stack,
                   const struct code *const *codes, uint64_t now)
 {
-    addr_t task = tasks_are_listed(&t->repr->py) ? running_task(a, t, interp, tstate, stack, now) : 0;
-
     struct budget budget = {VISITS_MAX, clock_now_ns() + READ_NS};
+    addr_t task = 0;
 
-    a->n = 0;
-    if (!task)
-        a->kept = 0;
-    else
-        task = creator_of(a, t, task, stack, codes);
+    a->n = a->kept = 0;
+    if (tasks_are_listed(&t->repr->py)) {
+        task = running_task(a, t, interp, tstate, stack, now);
+        task = outermost_task(a, t, task, stack, codes);
+    }
     for (int i = 0; task && i < AWAITERS_MAX && a->n < AWAITERS_MAX_FRAMES && clock_now_ns() < budget.end_ns; i++) {
         struct walk w = {.t = t, .budget = &budget, .from = task};
 

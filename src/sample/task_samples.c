@@ -225,12 +225,11 @@ static int find_frames(struct process *p, struct task_samples *s, uint32_t task,
     return 0;
 }
 
-static int emit_group(struct process *p, struct task_samples *s, const struct task_group *g, uint64_t ns,
-                      process_sink sink, void *arg)
+static int emit_group(struct process *p, struct task_samples *s, const struct task_group *g,
+                      const struct sampled_thread *th, uint64_t ns, process_sink sink, void *arg)
 {
     const struct sampler_options *o = &p->sampler->options;
     const struct task_loop *loop = &s->set.loops[g->loop];
-    const struct sampled_thread *th = thread_of(p, loop);
     struct trace trace = {.process = p->info,
                           .thread_id = loop->thread_id,
                           .os_thread_id = loop->os_thread_id,
@@ -250,6 +249,19 @@ static int emit_group(struct process *p, struct task_samples *s, const struct ta
     return sink(&trace, arg);
 }
 
+static int emit_groups(struct process *p, struct task_samples *s, uint64_t ns, process_sink sink, void *arg)
+{
+    const struct sampled_thread *th = NULL;
+    int r = 0;
+
+    for (size_t i = 0; r == 0 && i < s->n_groups; i++) {
+        if (i == 0 || s->groups[i].loop != s->groups[i - 1].loop)
+            th = thread_of(p, &s->set.loops[s->groups[i].loop]);
+        r = emit_group(p, s, &s->groups[i], th, ns, sink, arg);
+    }
+    return r;
+}
+
 static uint64_t next_random(struct task_samples *s)
 {
     s->random ^= s->random << 13;
@@ -258,8 +270,8 @@ static uint64_t next_random(struct task_samples *s)
     return s->random;
 }
 
-/* The times of readings must not depend on what the tasks do, or the profile would be biased: so the interval follows from the mean cost,
- * and half of it is random. */
+/* The times of readings must not depend on what the tasks do, or the profile would be biased: so the interval follows from the mean cost
+ * and from a random number, between half and one and a half times the mean. */
 static void plan_next(struct task_samples *s, uint64_t now, uint64_t cost_ns)
 {
     uint64_t interval;
@@ -291,8 +303,8 @@ int task_samples_emit(struct process *p, bool gone, process_sink sink, void *arg
     ns = now - s->counted_ns;
     s->counted_ns = now;
     p->sampler->task_readings++;
-    for (size_t i = 0; r == 0 && i < s->n_groups; i++)
-        r = emit_group(p, s, &s->groups[i], ns, sink, arg);
+    if (r == 0)
+        r = emit_groups(p, s, ns, sink, arg);
     plan_next(s, now, clock_cpu_ns() - cpu_ns);
     return r;
 }

@@ -18,6 +18,8 @@
 
 #define SLICE_NS       (2500 * NS_PER_US) /* of reading; a pause takes a bit longer */
 #define SLICE_OFTEN_NS (800 * NS_PER_US)  /* in a recording */
+#define AT_ONCE_MAX    100                /* tasks: in a recording, a loop with fewer is read in one slice */
+#define RELIST_MAX     2000               /* in a recording, a loop with fewer is listed again while it is paused */
 #define LIST_TRIES     3
 #define LIST_THREADS   16 /* pause at most this many, one after the other, to read a list that keeps changing */
 #define GENTLE_TRIES   3
@@ -112,6 +114,9 @@ static int read_item(struct task_reading *r, struct read_task *item)
 /* The tasks of one loop, and the thread that runs it. */
 struct loop_reading {
     struct sampled_thread *th; /* NULL: none */
+    addr_t addr;
+    bool relist; /* begin with a new list, because tasks may have started since they were listed */
+    bool listed;
     size_t first, end;
     bool need_ptrace;
     bool has_run; /* since the first slice */
@@ -119,6 +124,69 @@ struct loop_reading {
     struct sched_stats stats; /* at the end of the last slice */
     size_t changed;           /* tasks that were read again */
 };
+
+static int list_once(struct task_reading *r)
+{
+    struct process *p = r->p;
+    int error = 0;
+
+    r->tasks->n_found = 0;
+    tasks_begin(r->tasks, &p->py, p->codes);
+    for (size_t i = 0; error == 0 && i < p->threads.n_heads; i++) {
+        addr_t interp = p->threads.heads[i].interp;
+        size_t first = 0, n = 0;
+
+        while (first < p->threads.n && p->threads.items[first].interp != interp)
+            first++;
+        while (first + n < p->threads.n && p->threads.items[first + n].interp == interp)
+            n++;
+        error = tasks_list(r->tasks, interp, r->tstates + first, n);
+    }
+    r->tasks->incomplete |= mem_cached_spent(r->tasks->repr->mem);
+    return error;
+}
+
+static int compare_items(const void *a, const void *b)
+{
+    const struct read_task *x = a, *y = b;
+
+    if (x->loop != y->loop)
+        return x->loop < y->loop ? -1 : 1;
+    return x->addr < y->addr ? -1 : x->addr > y->addr;
+}
+
+/* A task is in two lists if it is an eager one. Returns how many are left. */
+static size_t drop_duplicates(struct read_task *items, size_t n)
+{
+    size_t kept = 0;
+
+    for (size_t i = 0; i < n; i++)
+        if (!kept || items[kept - 1].addr != items[i].addr)
+            items[kept++] = items[i];
+    return kept;
+}
+
+/* Replaces the tasks of a loop, which are the last items, by those that it has now. */
+static int list_again(struct task_reading *r, struct loop_reading *loop)
+{
+    int error = list_once(r);
+
+    for (size_t i = loop->first; i < loop->end; i++)
+        item_clear(&r->items[i]);
+    r->n = loop->end = loop->first;
+    if (error < 0)
+        return error;
+    if (grow_array((void **)&r->items, &r->cap, r->n + r->tasks->n_found + 1, sizeof(*r->items)) < 0)
+        return ERR_NOMEM;
+    for (size_t i = 0; i < r->tasks->n_found; i++)
+        if (tasks_loop_of(r->tasks, r->tasks->found[i].addr) == loop->addr)
+            r->items[r->n++] = (struct read_task){
+                .addr = r->tasks->found[i].addr, .tstate = r->tasks->found[i].tstate, .loop = loop->addr};
+    qsort(r->items + loop->first, r->n - loop->first, sizeof(*r->items), compare_items);
+    r->n = loop->first + drop_duplicates(r->items + loop->first, r->n - loop->first);
+    loop->end = r->n;
+    return 0;
+}
 
 /* Reads tasks from `*at` on, or with `check` those that have changed, until the time is up. */
 static int read_some(struct task_reading *r, const struct loop_reading *loop, bool check, bool may_take_long,
@@ -132,11 +200,11 @@ static int read_some(struct task_reading *r, const struct loop_reading *loop, bo
     for (; error == 0 && *at < loop->end; ++*at) {
         struct read_task *item = &r->items[*at];
 
-        if (check && (!item->known || tasks_is_same(r->tasks, item->addr, &item->mark)))
-            continue;
-        *changed += check;
-        error = read_item(r, item);
-        item->task.unsure = check; /* until the next check finds it unchanged */
+        if (!check || (item->known && !tasks_is_same(r->tasks, item->addr, &item->mark))) {
+            *changed += check;
+            error = read_item(r, item);
+            item->task.unsure = check; /* until the next check finds it unchanged */
+        }
         if (!may_take_long && clock_now_ns() >= end) {
             ++*at;
             break;
@@ -165,6 +233,7 @@ static int read_slice(struct task_reading *r, struct loop_reading *loop, bool ch
     uint64_t begin = clock_now_ns(), took;
     size_t from = *at, changed = 0;
     struct pause pause = {.method = PAUSE_UNPAUSED};
+    bool at_once;
     int error =
             loop->th ? pause_begin(pauser, &loop->th->os, loop->need_ptrace ? PAUSE_STOP : PAUSE_ANY, 0, &pause) : 0,
         end = 0;
@@ -173,7 +242,11 @@ static int read_slice(struct task_reading *r, struct loop_reading *loop, bool ch
         return error == ERR_GONE ? ERR_GONE : ERR_TORN;
     if (pause.method == PAUSE_ASLEEP) /* stats as of now, before they are replaced at the end */
         note_run(loop, &pause);
-    error = read_some(r, loop, check, pause.method == PAUSE_DEAD, at, &changed);
+    if (loop->relist && !check && *at == loop->first)
+        error = list_again(r, loop);
+    at_once = pause.method == PAUSE_DEAD || (loop->relist && loop->end - loop->first <= AT_ONCE_MAX);
+    if (error == 0)
+        error = read_some(r, loop, check, at_once, at, &changed);
     if (loop->th)
         end = pause_end(pauser, &loop->th->os, &pause);
     took = clock_now_ns() - begin;
@@ -186,6 +259,7 @@ static int read_slice(struct task_reading *r, struct loop_reading *loop, bool ch
     }
     if (loop->th)
         note_run(loop, &pause);
+    loop->listed = true;
     loop->changed += changed;
     for (size_t i = from; error == 0 && loop->th && pause.method == PAUSE_UNPAUSED && i < *at; i++)
         r->items[i].task.unsure = true;
@@ -198,7 +272,7 @@ static int read_pass(struct task_reading *r, struct loop_reading *loop, bool che
     size_t at = loop->first;
     int tries = 0, error = 0;
 
-    while (error == 0 && at < loop->end) {
+    while (error == 0 && (at < loop->end || (loop->relist && !loop->listed))) {
         if (deadline_passed())
             return ERR_TORN;
         sampler_leave_core(r->p->sampler);
@@ -233,27 +307,6 @@ static int read_loop(struct task_reading *r, struct loop_reading *loop)
 
 /* ---- finding tasks ---- */
 
-static int list_once(struct task_reading *r)
-{
-    struct process *p = r->p;
-    int error = 0;
-
-    r->tasks->n_found = 0;
-    tasks_begin(r->tasks, &p->py, p->codes);
-    for (size_t i = 0; error == 0 && i < p->threads.n_heads; i++) {
-        addr_t interp = p->threads.heads[i].interp;
-        size_t first = 0, n = 0;
-
-        while (first < p->threads.n && p->threads.items[first].interp != interp)
-            first++;
-        while (first + n < p->threads.n && p->threads.items[first + n].interp == interp)
-            n++;
-        error = tasks_list(r->tasks, interp, r->tstates + first, n);
-    }
-    r->tasks->incomplete |= mem_cached_spent(r->tasks->repr->mem);
-    return error;
-}
-
 static struct sampled_thread *thread_at(struct task_reading *r, size_t i)
 {
     struct sampled_thread *th = i < r->n_threads ? thread_table_find(&r->p->table, r->tstates[i]) : NULL;
@@ -281,20 +334,10 @@ static int list_tasks(struct task_reading *r)
     return error == ERR_NOMEM ? error : 0;
 }
 
-static int compare_items(const void *a, const void *b)
-{
-    const struct read_task *x = a, *y = b;
-
-    if (x->loop != y->loop)
-        return x->loop < y->loop ? -1 : 1;
-    return x->addr < y->addr ? -1 : x->addr > y->addr;
-}
-
-/* Sorted by address, tasks that were created together are read together. A task is in two lists if it is an eager one. */
+/* Sorted by address, tasks that were created together are read together. */
 static int find_items(struct task_reading *r)
 {
     struct tasks *t = r->tasks;
-    size_t kept = 0;
 
     if (grow_array((void **)&r->items, &r->cap, t->n_found + 1, sizeof(*r->items)) < 0)
         return ERR_NOMEM;
@@ -307,10 +350,7 @@ static int find_items(struct task_reading *r)
             r->items[r->n++] = item;
     }
     qsort(r->items, r->n, sizeof(*r->items), compare_items);
-    for (size_t i = 0; i < r->n; i++)
-        if (!kept || r->items[kept - 1].addr != r->items[i].addr)
-            r->items[kept++] = r->items[i];
-    r->n = kept;
+    r->n = drop_duplicates(r->items, r->n);
     t->incomplete |= mem_cached_spent(t->repr->mem);
     return 0;
 }
@@ -347,7 +387,7 @@ static int add_loop(struct task_reading *r, struct task_set *set, const struct l
     if (grow_array((void **)&set->loops, &set->cap_loops, set->n_loops + 1, sizeof(*set->loops)) < 0)
         return ERR_NOMEM;
     to = &set->loops[set->n_loops++];
-    *to = (struct task_loop){.addr = r->items[loop->first].loop, .first = set->n};
+    *to = (struct task_loop){.addr = loop->addr, .first = set->n};
     tasks_begin(r->tasks, &r->p->py, r->p->codes);
     to->type = tasks_type_name(r->tasks, to->addr);
     if (loop->th) {
@@ -475,16 +515,20 @@ static int list_threads(struct task_reading *r)
 
 static int read_loops(struct task_reading *r, struct task_set *set)
 {
+    size_t n = r->n;
     int error = 0;
 
-    for (size_t i = 0, end; error == 0 && i < r->n; i = end) {
-        struct loop_reading loop = {.first = i};
+    for (size_t i = 0, end; error == 0 && i < n; i = end) {
+        struct loop_reading loop = {.first = i, .addr = r->items[i].loop};
 
-        for (end = i; end < r->n && r->items[end].loop == r->items[i].loop; end++)
+        for (end = i; end < n && r->items[end].loop == r->items[i].loop; end++)
             ;
         loop.end = end;
         tasks_begin(r->tasks, &r->p->py, r->p->codes);
         loop.th = thread_at(r, tasks_loop_thread(r->tasks, r->items[i].loop, r->tstates, r->thread_ids, r->n_threads));
+        loop.relist = r->p->sampler->options.recording && loop.th && end - i <= RELIST_MAX;
+        if (loop.relist)
+            loop.first = loop.end = r->n;
         error = read_loop(r, &loop);
         if (error < 0 && error != ERR_NOMEM) {
             log_often(LOG_LEVEL_INFO, "tasks", -error, "loop %#llx: %s", (unsigned long long)r->items[i].loop,

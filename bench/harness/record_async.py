@@ -25,7 +25,7 @@ def run(ctx):
 def measure(ctx, data, minor, n, state):
     what = f"{n} tasks, {state}, {minor}"
     ctx.say(f"async: {what}")
-    with ctx.targets({"it": (ctx.env.python(minor), "tasks", str(n), state)}) as targets:
+    with ctx.targets({"it": (ctx.env.python(minor), "record_async", str(n), state)}) as targets:
         for target in targets.values():
             for _ in range(ctx.pick(3, 1)):
                 for way, flags in WAYS.items():

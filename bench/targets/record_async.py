@@ -1,4 +1,4 @@
-"""tasks.py STATE TASKS asleep|busy: tasks of which half wait for a lock and half sleep. busy: 100 of them wake up every second, and one
+"""record_async.py STATE TASKS asleep|busy: tasks of which half wait for a lock and half sleep. busy: 100 of them wake up every second, and one
 computes and counts its rounds in slot 1."""
 import asyncio
 import sys
