@@ -115,8 +115,7 @@ static int read_item(struct task_reading *r, struct read_task *item)
 struct loop_reading {
     struct sampled_thread *th; /* NULL: none */
     addr_t addr;
-    bool relist; /* begin with a new list, because tasks may have started since they were listed */
-    bool listed;
+    bool relist, listed; /* begin with a new list, because tasks may have started since they were listed */
     size_t first, end;
     bool need_ptrace;
     bool has_run; /* since the first slice */
