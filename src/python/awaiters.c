@@ -28,6 +28,21 @@
 #define PARTIAL_ARGS       24 /* partialobject.args (_functoolsmodule.c) */
 #define CELL_CONTENT       16
 
+/* Elapsed time is not enough: on a busy machine, others may have had the CPU, and a walk that ends too early gives a wrong root. */
+struct time_limit {
+    uint64_t end_ns, end_cpu_ns;
+};
+
+static struct time_limit time_limit_from_now(void)
+{
+    return (struct time_limit){clock_now_ns() + READ_NS, clock_cpu_ns() + READ_NS};
+}
+
+static bool is_late(const struct time_limit *l)
+{
+    return clock_now_ns() >= l->end_ns && clock_cpu_ns() >= l->end_cpu_ns;
+}
+
 /* ---- the running task ---- */
 
 /* Its coroutine's outermost frame is on the stack of the thread. */
@@ -69,7 +84,7 @@ static void find_running(struct awaiters *a, struct tasks *t, addr_t interp, uin
 
 struct running {
     struct tasks *t;
-    uint64_t end_ns;
+    struct time_limit limit;
     const struct frames *stack;
     addr_t task;
     size_t kept, visited;
@@ -83,7 +98,7 @@ static bool visit_running(const struct python *py, addr_t loop, addr_t task, voi
     (void)loop;
     r->kept = tasks_is_task(r->t, task) ? position_of(r->t, task, r->stack) : 0;
     r->task = task;
-    return !r->kept && ++r->visited < RUNNING_MAX && clock_now_ns() < r->end_ns;
+    return !r->kept && ++r->visited < RUNNING_MAX && !is_late(&r->limit);
 }
 
 /* The task that the thread runs, or 0. */
@@ -91,7 +106,7 @@ static addr_t running_task(struct awaiters *a, struct tasks *t, addr_t interp, a
                            const struct frames *stack, uint64_t now)
 {
     const struct layout *l = &t->repr->py.layout;
-    struct running r = {.t = t, .stack = stack, .end_ns = clock_now_ns() + READ_NS};
+    struct running r = {.t = t, .stack = stack, .limit = time_limit_from_now()};
 
     if (l->ts_running_task != NO) {
         if (repr_word(t->repr, tstate + (addr_t)l->ts_running_task, &r.task) == 0 && r.task)
@@ -172,12 +187,12 @@ static addr_t outermost_task(struct awaiters *a, struct tasks *t, addr_t task, c
 /* What is left for all walks of a stack: the target controls how many ways lead from future to future. */
 struct budget {
     size_t visits;
-    uint64_t end_ns;
+    struct time_limit limit;
 };
 
 static bool spend(struct budget *b)
 {
-    if (!b->visits || clock_now_ns() >= b->end_ns)
+    if (!b->visits || is_late(&b->limit))
         return false;
     b->visits--;
     return true;
@@ -355,7 +370,7 @@ static int add_frames(struct awaiters *a, const struct tasks *t)
 int awaiters_read(struct awaiters *a, struct tasks *t, addr_t interp, addr_t tstate, const struct frames *stack,
                   const struct code *const *codes, uint64_t now)
 {
-    struct budget budget = {VISITS_MAX, clock_now_ns() + READ_NS};
+    struct budget budget = {VISITS_MAX, time_limit_from_now()};
     addr_t task = 0;
 
     a->n = a->kept = 0;
@@ -363,7 +378,7 @@ int awaiters_read(struct awaiters *a, struct tasks *t, addr_t interp, addr_t tst
         task = running_task(a, t, interp, tstate, stack, now);
         task = outermost_task(a, t, task, stack, codes);
     }
-    for (int i = 0; task && i < AWAITERS_MAX && a->n < AWAITERS_MAX_FRAMES && clock_now_ns() < budget.end_ns; i++) {
+    for (int i = 0; task && i < AWAITERS_MAX && a->n < AWAITERS_MAX_FRAMES && !is_late(&budget.limit); i++) {
         struct walk w = {.t = t, .budget = &budget, .from = task};
 
         visit_future(&w, task);
