@@ -176,6 +176,17 @@ def of_native(data):
     return goals
 
 
+def of_async(data):
+    """10,000 tasks take longer to read, but not more often than 1% of a core allows."""
+    return [limit(f"async, {what}, {way}: CPU of the profiler", share(rows), 2, "% of a core")
+            for way in ("--async", "--async all") for what, rows in (data["async"].get(way) or {}).items()]
+
+
+def share(rows):
+    got = load.median([row["share"] for row in rows])
+    return got and got * 100
+
+
 SECTIONS = {"dump": of_dump, "deep": of_deep, "chains": of_chains, "split": of_split, "load": of_load,
             "rates": of_rates, "pace": of_pace,
-            "growth": of_growth, "native": of_native}
+            "growth": of_growth, "native": of_native, "async": of_async}

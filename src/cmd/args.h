@@ -33,6 +33,9 @@ enum args_command {
 /* What record measures. MODE_NONE: not given. */
 enum args_mode { MODE_NONE, MODE_CPU, MODE_WALL, MODE_GIL, MODE_WAIT, MODES_ };
 
+/* Which tasks record shows. */
+enum args_async { ASYNC_NONE, ASYNC_RUNNING, ASYNC_ALL };
+
 /* Strings point into argv. */
 struct options {
     bool as_py_spy; /* invoked under the name py-spy */
@@ -70,10 +73,10 @@ struct options {
     bool function;
     bool nolineno;
     bool threads;
-    bool async;
-    bool capture; /* capture the output of the launched program */
-    bool wait;    /* wait for the launched program to exit */
-    bool kill;    /* terminate it when the recording ends */
+    enum args_async async; /* ASYNC_ALL sets `mode` */
+    bool capture;          /* capture the output of the launched program */
+    bool wait;             /* wait for the launched program to exit */
+    bool kill;             /* terminate it when the recording ends */
     bool hide_progress;
     pid_t with_parent; /* stop when this is no longer our parent; 0: not given */
     int status_fd;     /* -1: not given */
@@ -101,6 +104,7 @@ struct options {
 /* The type of a flag's value. */
 enum args_kind {
     ARGS_BOOL,
+    ARGS_ASYNC, /* the value may be left out */
     ARGS_COUNT,
     ARGS_TEXT,
     ARGS_FILE,

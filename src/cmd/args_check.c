@@ -94,6 +94,28 @@ static int check_target(const struct args_parser *p)
     return 0;
 }
 
+/* The time that a task waits is elapsed time, and many tasks wait at the same time. */
+static int check_async_all(const struct args_parser *p)
+{
+    const struct options *o = p->o;
+    const struct format *format = o->format ? o->format : o->output ? format_by_path(o->output) : NULL;
+
+    if (o->async != ASYNC_ALL)
+        return 0;
+    if (o->idle || o->gil || (o->mode != MODE_NONE && o->mode != MODE_WALL)) {
+        error_text_what(p->text, ERR_USAGE, "--async all measures elapsed time, as --mode wall does");
+        error_text_hint(p->text, "Remove --%s.", o->idle ? "idle" : o->gil ? "gil" : "mode");
+        return ERR_USAGE;
+    }
+    if (format && format->timeline) {
+        error_text_what(p->text, ERR_USAGE, "%s shows one stack at a time, but many tasks wait at the same time",
+                        format->name);
+        error_text_hint(p->text, "With --async all, use --format flamegraph or --format raw.");
+        return ERR_USAGE;
+    }
+    return 0;
+}
+
 /* Flags and commands that require something else. */
 static int check_requirements(const struct args_parser *p)
 {
@@ -127,5 +149,7 @@ int args_check(const struct args_parser *p)
     r = check_target(p);
     if (r == 0)
         r = check_contradictions(p);
+    if (r == 0)
+        r = check_async_all(p);
     return r == 0 ? check_requirements(p) : r;
 }

@@ -75,6 +75,9 @@ static int apply_flag(struct args_parser *p, const struct args_flag *f, const ch
     uint64_t bit = UINT64_C(1) << (f - args_flags());
     int r;
 
+    /* A program called "all" needs a "--" before it. */
+    if (f->kind == ARGS_ASYNC && !value && p->next < p->argc && strcmp(p->argv[p->next], "all") == 0)
+        value = p->argv[p->next++];
     if (f->value) {
         if (!value && (r = next_value(p, f, &value)) < 0)
             return r;
@@ -82,7 +85,7 @@ static int apply_flag(struct args_parser *p, const struct args_flag *f, const ch
             return fail_value(p, f, NULL);
         if ((p->seen & bit) && !args_may_repeat(f))
             return error_text_what(p->text, ERR_USAGE, "--%s may be given only once", f->name);
-    } else if (value) {
+    } else if (value && f->kind != ARGS_ASYNC) {
         return error_text_what(p->text, ERR_USAGE, "--%s takes no value, but got '%s'", f->name, text_safe(value).s);
     }
     p->seen |= bit;
@@ -333,6 +336,8 @@ int args_parse(int argc, char *const argv[], struct options *ret, struct error_t
         find_verbose(&p);
     if (r == 0)
         r = args_check(&p);
+    if (r == 0 && ret->async == ASYNC_ALL)
+        ret->mode = MODE_WALL;
     if (r == 0 && ret->command == ARGS_HELP) {
         ret->show_help = !ret->show_version;
         ret->command = ARGS_NONE;

@@ -246,6 +246,15 @@ static int set_true(struct args_parser *p, void *field, const char *value)
     return 0;
 }
 
+/* `value` is NULL for a flag without one. */
+static int set_async(struct args_parser *p, void *field, const char *value)
+{
+    if (value && strcmp(value, "all") != 0)
+        return error_text_what(p->text, ERR_USAGE, "--async takes no value but 'all', got '%s'", text_safe(value).s);
+    *(enum args_async *)field = value ? ASYNC_ALL : ASYNC_RUNNING;
+    return 0;
+}
+
 static int set_count(struct args_parser *p, void *field, const char *value)
 {
     (void)p;
@@ -263,7 +272,7 @@ int args_set_value(struct args_parser *p, const struct args_flag *flag, const ch
         [ARGS_SHOW_HELP] = set_true, [ARGS_SHOW_VERSION] = set_true, [ARGS_LOG_LEVEL] = set_log_level,
         [ARGS_FD] = set_fd,          [ARGS_MODE] = set_mode,         [ARGS_PIDS] = set_pids,
         [ARGS_NAME] = set_name,      [ARGS_PATTERN] = add_pattern,   [ARGS_PERCENT] = set_percent,
-        [ARGS_MODULE] = set_module,
+        [ARGS_MODULE] = set_module,  [ARGS_ASYNC] = set_async,
     };
 
     return setters[flag->kind](p, (char *)p->o + flag->offset, value);

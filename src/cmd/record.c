@@ -302,7 +302,8 @@ static int attach(struct record *rec)
         .kernel_names = !o->as_py_spy,
         .patience_ns = PAUSE_PATIENCE_NS,
         .recording = true,
-        .await_stacks = o->async,
+        .await_stacks = o->async != ASYNC_NONE,
+        .all_tasks = o->async == ASYNC_ALL,
         .known_keys = profile_known_keys(rec->profile)});
     rec->tree = (struct process_tree){.sampler = rec->sampler,
                                       .subprocesses = o->subprocesses || o->program,
@@ -333,7 +334,8 @@ static int prepare(struct record *rec)
                                       .threads = o->threads || o->filter.thread.n,
                                       .by_function = o->function,
                                       .no_lines = o->nolineno,
-                                      .measure = measure_of(choose_mode(o)),
+                                      .measure = o->async == ASYNC_ALL ? "time of all threads and waiting tasks"
+                                                                       : measure_of(choose_mode(o)),
                                       .by_state = o->mode == MODE_WALL || o->mode == MODE_WAIT};
     int r;
 

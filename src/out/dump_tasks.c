@@ -9,6 +9,7 @@
 #include <string.h>
 
 #define STEP          4  /* columns per level of the tree */
+#define PARENTS_MAX   32 /* of a running greenlet */
 #define INDENT_MAX    80 /* deeper levels are not indented further */
 #define NAMES_SHOWN   3  /* of a group */
 #define CYCLE_SHOWN   12
@@ -255,6 +256,36 @@ static void put_kind(const struct printer *p, const struct async_task *task)
     }
 }
 
+static size_t find_task(const struct task_set *set, const struct task_loop *loop, uint64_t addr)
+{
+    size_t i = loop->first;
+
+    while (i < loop->first + loop->n && set->tasks[i].addr != addr)
+        i++;
+    return i;
+}
+
+/* The stack of a running greenlet, whose frames are those of its thread, goes on in its parent: there it returns to. */
+static void put_parents(const struct printer *p, const struct task_group *g, unsigned indent)
+{
+    const struct task_loop *loop = &p->set->loops[g->loop];
+    const struct async_task *task = &p->set->tasks[g->tasks[0]];
+
+    for (int i = 0; i < PARENTS_MAX && task->parent; i++) {
+        size_t at = find_task(p->set, loop, task->parent);
+
+        if (at == loop->first + loop->n)
+            return;
+        task = &p->set->tasks[at];
+        fprintf(p->out, "%*s[returns to ", (int)indent, "");
+        put_kind(p, task);
+        put_name(p, (uint32_t)at);
+        fputs("]\n", p->out);
+        for (size_t k = 0; k < task->n_frames; k++)
+            dump_text_frame(&task->frames[k], p->options, indent, p->out);
+    }
+}
+
 static void print_group(const struct task_group *g, void *arg)
 {
     struct printer *p = arg;
@@ -279,6 +310,8 @@ static void print_group(const struct task_group *g, void *arg)
     }
     for (size_t i = 0; i < task->n_frames; i++)
         dump_text_frame(&task->frames[i], p->options, indent + STEP, p->out);
+    if (task->type && task->state == TASK_RUNNING)
+        put_parents(p, g, indent + STEP);
     if (g->n_above)
         put_above(p, g, indent + STEP);
 }

@@ -420,6 +420,13 @@ static const struct func profile_states[TRACE_STATES] = {
     [TRACE_WAITING_FOR_CHILD] = STATE("[waiting for a child process]"),
     [TRACE_STOPPED] = STATE("[stopped]"),
     [TRACE_BLOCKED] = STATE("[blocked in another system call]"),
+    [TRACE_TASK_READY] = STATE("[waiting for the event loop]"),
+    [TRACE_TASK_AWAITS_TASK] = STATE("[waiting for a task]"),
+    [TRACE_TASK_AWAITS_EVENT] = STATE("[waiting for an event]"),
+    [TRACE_TASK_AWAITS_QUEUE] = STATE("[waiting for a queue]"),
+    [TRACE_TASK_AWAITS_THREAD] = STATE("[waiting for a thread]"),
+    [TRACE_TASK_AWAITS_FUTURE] = STATE("[waiting for a future]"),
+    [TRACE_TASK_WAITS] = STATE("[waiting]"),
 };
 
 /* The state as if it were a function that the innermost frame has called. */

@@ -9,22 +9,39 @@
 #include "python/objects.h"
 #include "python/repr/containers.h"
 #include "python/repr/instances.h"
+#include "python/repr/locals.h"
 #include "python/tasks_private.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define FIND_NS       NS_PER_S /* look for the dict of running tasks this often */
-#define RUNNING_MAX   64       /* loops that run a task at the same time */
-#define FUTURES_MAX   8        /* between a task and the one that awaits it: gather() inside gather(), shield() */
-#define CALLBACKS_MAX 16
-#define VISITS_MAX    512             /* of callbacks and futures, for all tasks of a stack */
-#define READ_NS       (5 * NS_PER_MS) /* the thread is paused meanwhile */
-#define CELLS_MAX     16
-#define METHOD_SELF   24 /* PyCFunctionObject.m_self, PyMethodObject.im_self */
-#define WRAPPER_TASK  16 /* TaskStepMethWrapper, up to 3.7 TaskWakeupMethWrapper (_asynciomodule.c) */
-#define PARTIAL_ARGS  24 /* partialobject.args (_functoolsmodule.c) */
-#define CELL_CONTENT  16
+#define FIND_NS            NS_PER_S /* look for the dict of running tasks this often */
+#define RUNNING_MAX        64       /* loops that run a task at the same time */
+#define FUTURES_MAX        8        /* between a task and the one that awaits it: gather() inside gather(), shield() */
+#define CALLBACKS_MAX      16
+#define VISITS_MAX         512             /* of callbacks and futures, for all tasks of a stack */
+#define READ_NS            (5 * NS_PER_MS) /* the thread is paused meanwhile */
+#define CELLS_MAX          16
+#define CREATOR_FRAMES_MAX 256
+#define METHOD_SELF        24 /* PyCFunctionObject.m_self, PyMethodObject.im_self */
+#define WRAPPER_TASK       16 /* TaskStepMethWrapper, up to 3.7 TaskWakeupMethWrapper (_asynciomodule.c) */
+#define PARTIAL_ARGS       24 /* partialobject.args (_functoolsmodule.c) */
+#define CELL_CONTENT       16
+
+/* Elapsed time is not enough: on a busy machine, others may have had the CPU, and a walk that ends too early gives a wrong root. */
+struct time_limit {
+    uint64_t end_ns, end_cpu_ns;
+};
+
+static struct time_limit time_limit_from_now(void)
+{
+    return (struct time_limit){clock_now_ns() + READ_NS, clock_cpu_ns() + READ_NS};
+}
+
+static bool is_late(const struct time_limit *l)
+{
+    return clock_now_ns() >= l->end_ns && clock_cpu_ns() >= l->end_cpu_ns;
+}
 
 /* ---- the running task ---- */
 
@@ -67,7 +84,7 @@ static void find_running(struct awaiters *a, struct tasks *t, addr_t interp, uin
 
 struct running {
     struct tasks *t;
-    uint64_t end_ns;
+    struct time_limit limit;
     const struct frames *stack;
     addr_t task;
     size_t kept, visited;
@@ -81,7 +98,7 @@ static bool visit_running(const struct python *py, addr_t loop, addr_t task, voi
     (void)loop;
     r->kept = tasks_is_task(r->t, task) ? position_of(r->t, task, r->stack) : 0;
     r->task = task;
-    return !r->kept && ++r->visited < RUNNING_MAX && clock_now_ns() < r->end_ns;
+    return !r->kept && ++r->visited < RUNNING_MAX && !is_late(&r->limit);
 }
 
 /* The task that the thread runs, or 0. */
@@ -89,7 +106,7 @@ static addr_t running_task(struct awaiters *a, struct tasks *t, addr_t interp, a
                            const struct frames *stack, uint64_t now)
 {
     const struct layout *l = &t->repr->py.layout;
-    struct running r = {.t = t, .stack = stack, .end_ns = clock_now_ns() + READ_NS};
+    struct running r = {.t = t, .stack = stack, .limit = time_limit_from_now()};
 
     if (l->ts_running_task != NO) {
         if (repr_word(t->repr, tstate + (addr_t)l->ts_running_task, &r.task) == 0 && r.task)
@@ -103,17 +120,79 @@ static addr_t running_task(struct awaiters *a, struct tasks *t, addr_t interp, a
     return r.kept ? r.task : 0;
 }
 
+/* ---- eager tasks ---- */
+
+static bool is_coroutine(struct tasks *t, addr_t frame)
+{
+    const struct layout *l = &t->repr->py.layout;
+    const struct repr_type *type = repr_type_of(t->repr, frame - (addr_t)l->ge_frame);
+    int8_t state;
+
+    return type && strcmp(type->name, "coroutine") == 0 &&
+           repr_read(t->repr, frame - (addr_t)l->ge_frame + (addr_t)l->ge_state, &state, 1) == 0 &&
+           state == l->ge_executing;
+}
+
+/* The task that a handle of the event loop runs: its callback is a method of the task. */
+static addr_t task_of_handle(struct tasks *t, const struct py_frame *frame)
+{
+    static const addr_t selves[] = {METHOD_SELF, WRAPPER_TASK};
+    addr_t handle, callback, task;
+
+    if (locals_find(t->repr, frame, "self", &handle) < 0 || instances_get(t->repr, handle, "_callback", &callback) < 0)
+        return 0;
+    for (size_t i = 0; i < sizeof(selves) / sizeof(selves[0]); i++)
+        if (repr_word(t->repr, callback + selves[i], &task) == 0 && tasks_is_task(t, task))
+            return task;
+    return 0;
+}
+
+static bool is_handle_run(const struct code *code)
+{
+    return strcmp(code->name, "Handle._run") == 0 && strstr(code->filename, "asyncio/events.py");
+}
+
+/*
+ * 3.12+: an eager task begins on the stack of the task that creates it, and nobody awaits it then. Before its first frame and after its
+ * last one, it runs without being on the stack. Returns the task that the event loop runs, which may be `task`, and sets a->kept. 0: it
+ * is unknown, as with uvloop.
+ */
+static addr_t outermost_task(struct awaiters *a, struct tasks *t, addr_t task, const struct frames *stack,
+                             const struct code *const *codes)
+{
+    const struct layout *l = &t->repr->py.layout;
+    size_t first = a->kept, last = first + CREATOR_FRAMES_MAX < stack->n ? first + CREATOR_FRAMES_MAX : stack->n, i, at;
+    addr_t creator;
+
+    if (l->major < 3 || l->minor < 12)
+        return task;
+    for (i = first; i < last && !is_handle_run(codes[i]); i++)
+        ;
+    if (i < last && (i > first || !task)) {
+        creator = task_of_handle(t, &stack->items[i]);
+        at = creator ? position_of(t, creator, stack) : 0;
+        if (at >= first && at) {
+            a->kept = at;
+            return creator;
+        }
+    }
+    for (size_t k = first; task && k < i && !strstr(codes[k]->filename, "asyncio/runners.py"); k++)
+        if (is_coroutine(t, stack->items[k].addr))
+            a->kept = k + 1;
+    return a->kept == first ? task : 0;
+}
+
 /* ---- the task that awaits a task ---- */
 
 /* What is left for all walks of a stack: the target controls how many ways lead from future to future. */
 struct budget {
     size_t visits;
-    uint64_t end_ns;
+    struct time_limit limit;
 };
 
 static bool spend(struct budget *b)
 {
-    if (!b->visits || clock_now_ns() >= b->end_ns)
+    if (!b->visits || is_late(&b->limit))
         return false;
     b->visits--;
     return true;
@@ -289,16 +368,17 @@ static int add_frames(struct awaiters *a, const struct tasks *t)
 }
 
 int awaiters_read(struct awaiters *a, struct tasks *t, addr_t interp, addr_t tstate, const struct frames *stack,
-                  uint64_t now)
+                  const struct code *const *codes, uint64_t now)
 {
-    addr_t task = tasks_are_listed(&t->repr->py) ? running_task(a, t, interp, tstate, stack, now) : 0;
+    struct budget budget = {VISITS_MAX, time_limit_from_now()};
+    addr_t task = 0;
 
-    struct budget budget = {VISITS_MAX, clock_now_ns() + READ_NS};
-
-    a->n = 0;
-    if (!task)
-        a->kept = 0;
-    for (int i = 0; task && i < AWAITERS_MAX && a->n < AWAITERS_MAX_FRAMES && clock_now_ns() < budget.end_ns; i++) {
+    a->n = a->kept = 0;
+    if (tasks_are_listed(&t->repr->py)) {
+        task = running_task(a, t, interp, tstate, stack, now);
+        task = outermost_task(a, t, task, stack, codes);
+    }
+    for (int i = 0; task && i < AWAITERS_MAX && a->n < AWAITERS_MAX_FRAMES && !is_late(&budget.limit); i++) {
         struct walk w = {.t = t, .budget = &budget, .from = task};
 
         visit_future(&w, task);

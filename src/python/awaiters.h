@@ -15,16 +15,18 @@ struct awaiters {
     struct py_frame *frames; /* innermost first */
     const struct code **codes;
     size_t n, cap_frames, cap_codes;
-    size_t kept; /* this many innermost frames of the thread belong to the running task; 0: it runs none */
+    size_t
+        kept; /* this many innermost frames of the thread belong to the running task, and to a task that starts it eagerly; 0: it
+                  * runs none */
     /* Up to 3.13: the dict of running tasks in asyncio.tasks. */
     addr_t interp, running;
     uint64_t found_ns;
 };
 
-/* Reads them for the thread with this stack, while it is paused, or between two equal readings of its stack. `t` has begun. 0 or
- * ERR_NOMEM: what makes no sense is left out. */
+/* Reads them for the thread with this stack, whose code objects are `codes`, while it is paused, or between two equal readings of its
+ * stack. `t` has begun. 0 or ERR_NOMEM: what makes no sense is left out. */
 int awaiters_read(struct awaiters *a, struct tasks *t, addr_t interp, addr_t tstate, const struct frames *stack,
-                  uint64_t now);
+                  const struct code *const *codes, uint64_t now);
 
 void awaiters_free(struct awaiters *a);
 

@@ -374,9 +374,7 @@ int tasks_find_wait(struct tasks *t, addr_t waiter)
         r = apply_row(t, row, &t->coro.frames[frame]);
     else if (tasks_is_future(t, waiter))
         r = check_callbacks(t, waiter);
-    if (r == 0 && !t->wait.what && strcmp(t->wait.kind, "future") == 0) {
-        t->wait.what = tasks_type_name(t, waiter);
-        r = t->wait.what ? 0 : ERR_NOMEM;
-    }
+    if (r == 0 && !t->wait.what && strcmp(t->wait.kind, "future") == 0)
+        t->wait.what = tasks_type_name(t, waiter); /* NULL: it has changed meanwhile */
     return r;
 }

@@ -13,7 +13,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define AWAITS_MAX  1000000 /* of all tasks */
 #define STATE_BYTES 4
 
 enum future_kind { KIND_OTHER, KIND_C_FUTURE, KIND_C_TASK, KIND_PYTHON_FUTURE, KIND_PYTHON_TASK };
@@ -268,7 +267,7 @@ struct tasks *tasks_new(void)
 
     if (!t)
         return NULL;
-    t->awaits_left = AWAITS_MAX;
+    t->awaits_left = TASKS_AWAITS_MAX;
     t->repr = repr_new();
     return t->repr ? t : tasks_free(t);
 }

@@ -14,8 +14,9 @@
 #include "python/code.h"
 #include "python/coroutines.h"
 
-#define TASKS_MAX   262144
-#define TASKS_TYPES 16
+#define TASKS_MAX        262144
+#define TASKS_TYPES      16
+#define TASKS_AWAITS_MAX 1000000 /* of all tasks */
 
 struct found_task {
     addr_t addr;

@@ -330,7 +330,10 @@ static int sample(struct loop *l, uint64_t start)
 static int finish(struct loop *l, uint64_t start)
 {
     struct sampler *s = l->tree->sampler;
-    int r = s->options.mode == SAMPLER_COUNT || s->options.mode == SAMPLER_GIL ? 0 : sample(l, start);
+    int r;
+
+    s->is_last = true;
+    r = s->options.mode == SAMPLER_COUNT || s->options.mode == SAMPLER_GIL ? 0 : sample(l, start);
 
     sampler_leave_core(s);
     sampled_tree_settle(l->tree);

@@ -40,6 +40,7 @@ struct process *process_free(struct process *p)
     free(p->locals);
     free(p->sources);
     tasks_free(p->tasks);
+    task_samples_free(&p->task_samples);
     native_close(&p->native);
     merge_frames_free(&p->merged);
     native_threads_free(p);

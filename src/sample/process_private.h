@@ -12,6 +12,7 @@
 #include "sample/running_threads.h"
 #include "sample/shorten.h"
 #include "sample/stack.h"
+#include "sample/task_samples.h"
 #include "sample/thread_table.h"
 #include "target/files.h"
 #include "target/run_as_user.h"
@@ -42,7 +43,8 @@ struct process {
     size_t cap_locals;
     struct frame_source *sources; /* of `frames` */
     size_t cap_sources;
-    struct tasks *tasks;     /* for the awaiters of running tasks; NULL: not requested */
+    struct tasks *tasks; /* for the awaiters of running tasks; NULL: not requested */
+    struct task_samples task_samples;
     struct wait_reason wait; /* of the current trace */
     struct native native;    /* opened at the first stack that needs it */
     struct merged_frames merged;

@@ -413,6 +413,14 @@ void process_settle(struct process *p)
     run_as_user_end(p->user);
 }
 
+/* `r` is the result for the threads. */
+static int sample_tasks(struct process *p, int r, process_sink sink, void *arg)
+{
+    int error = task_samples_emit(p, r == ERR_GONE, sink, arg);
+
+    return error ? error : r;
+}
+
 int process_sample(struct process *p, process_sink sink, void *arg)
 {
     int r = 0;
@@ -426,5 +434,5 @@ int process_sample(struct process *p, process_sink sink, void *arg)
     } else
         r = sample_process(p, sink, arg);
     run_as_user_end(p->user);
-    return r;
+    return p->sampler->options.all_tasks && (r == 0 || r == ERR_GONE) ? sample_tasks(p, r, sink, arg) : r;
 }

@@ -24,6 +24,7 @@ struct sampler_options {
     enum sampler_mode mode;
     bool nonblocking;     /* never stop a thread */
     bool await_stacks;    /* show a running task of asyncio below the tasks that await it */
+    bool all_tasks;       /* also show the tasks that wait: needs `await_stacks` and SAMPLER_WALL */
     bool include_idle;    /* include threads that are not in state R */
     bool gil_only;        /* only threads that hold the GIL */
     bool find_gil_holder; /* report which thread holds the GIL, and which wait for it */
@@ -59,6 +60,8 @@ struct sampler {
     uint64_t native_none;            /* without native frames, since no registers could be read */
     uint64_t native_cut;             /* native stacks not unwound to the start of the thread */
     uint64_t native_failed;          /* stacks with Python frames that match no native frame */
+    uint64_t task_readings;          /* how often the waiting tasks were read, or had not changed since, */
+    uint64_t tasks_most;             /* and the largest number of tasks then */
     uint64_t errors[SAMPLER_ERRORS]; /* by code - ERR_NOMEM */
     /* Time of all threads, in ns. */
     uint64_t attributed_ns; /* CPU time that stacks were weighted by, */
@@ -66,6 +69,7 @@ struct sampler {
     uint64_t core_wait_ns;  /* time spent waiting for a CPU */
     /* State. */
     struct task self;            /* the sampling thread */
+    bool is_last;                /* no tick follows the current one */
     uint64_t tick_ns;            /* time that the current tick covers */
     uint64_t limit_ns;           /* the most CPU time to attribute to the first stack of a thread */
     unsigned contended;          /* threads compete for cores, or did so this many ticks ago, counted down */

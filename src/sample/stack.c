@@ -178,7 +178,7 @@ static int read_locals(struct stack *st, const struct stack_source *src, const s
 static int read_awaiters(struct stack *st, const struct stack_source *src, struct sampled_thread *th, uint64_t now)
 {
     tasks_begin(src->tasks, src->py, src->codes);
-    return awaiters_read(&st->awaiters, src->tasks, th->interp, th->tstate, &st->frames, now);
+    return awaiters_read(&st->awaiters, src->tasks, th->interp, th->tstate, &st->frames, st->codes, now);
 }
 
 /* Unpaused, two equal readings in a row count. */

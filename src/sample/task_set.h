@@ -54,7 +54,8 @@ struct task_loop {
     uint64_t thread_id; /* as in struct trace */
     pid_t os_thread_id;
     const char *thread_name;
-    size_t first, n; /* in task_set.tasks */
+    uint64_t run_count, run_ns; /* of that thread when the tasks were read; 0: unknown */
+    size_t first, n;            /* in task_set.tasks */
 };
 
 struct task_set {

@@ -16,13 +16,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SLICE_NS      (2500 * NS_PER_US) /* of reading; a pause takes a bit longer */
-#define LIST_TRIES    3
-#define LIST_THREADS  16 /* pause at most this many, one after the other, to read a list that keeps changing */
-#define GENTLE_TRIES  3
-#define MAX_TRIES     10
-#define CHECKS        3 /* of what has changed between slices */
-#define NS_PER_SECOND 1e9
+#define SLICE_NS       (2500 * NS_PER_US) /* of reading; a pause takes a bit longer */
+#define SLICE_OFTEN_NS (800 * NS_PER_US)  /* in a recording */
+#define AT_ONCE_MAX    100                /* tasks: in a recording, a loop with fewer is read in one slice */
+#define RELIST_MAX     2000               /* in a recording, a loop with fewer is listed again while it is paused */
+#define LIST_TRIES     3
+#define LIST_THREADS   16 /* pause at most this many, one after the other, to read a list that keeps changing */
+#define GENTLE_TRIES   3
+#define MAX_TRIES      10
+#define CHECKS         3 /* of what has changed between slices */
+#define NS_PER_SECOND  1e9
 
 /* A task, and what is needed to read it again and to link it to others. */
 struct read_task {
@@ -111,6 +114,8 @@ static int read_item(struct task_reading *r, struct read_task *item)
 /* The tasks of one loop, and the thread that runs it. */
 struct loop_reading {
     struct sampled_thread *th; /* NULL: none */
+    addr_t addr;
+    bool relist, listed; /* begin with a new list, because tasks may have started since they were listed */
     size_t first, end;
     bool need_ptrace;
     bool has_run; /* since the first slice */
@@ -119,11 +124,74 @@ struct loop_reading {
     size_t changed;           /* tasks that were read again */
 };
 
+static int list_once(struct task_reading *r)
+{
+    struct process *p = r->p;
+    int error = 0;
+
+    r->tasks->n_found = 0;
+    tasks_begin(r->tasks, &p->py, p->codes);
+    for (size_t i = 0; error == 0 && i < p->threads.n_heads; i++) {
+        addr_t interp = p->threads.heads[i].interp;
+        size_t first = 0, n = 0;
+
+        while (first < p->threads.n && p->threads.items[first].interp != interp)
+            first++;
+        while (first + n < p->threads.n && p->threads.items[first + n].interp == interp)
+            n++;
+        error = tasks_list(r->tasks, interp, r->tstates + first, n);
+    }
+    r->tasks->incomplete |= mem_cached_spent(r->tasks->repr->mem);
+    return error;
+}
+
+static int compare_items(const void *a, const void *b)
+{
+    const struct read_task *x = a, *y = b;
+
+    if (x->loop != y->loop)
+        return x->loop < y->loop ? -1 : 1;
+    return x->addr < y->addr ? -1 : x->addr > y->addr;
+}
+
+/* A task is in two lists if it is an eager one. Returns how many are left. */
+static size_t drop_duplicates(struct read_task *items, size_t n)
+{
+    size_t kept = 0;
+
+    for (size_t i = 0; i < n; i++)
+        if (!kept || items[kept - 1].addr != items[i].addr)
+            items[kept++] = items[i];
+    return kept;
+}
+
+/* Replaces the tasks of a loop, which are the last items, by those that it has now. */
+static int list_again(struct task_reading *r, struct loop_reading *loop)
+{
+    int error = list_once(r);
+
+    for (size_t i = loop->first; i < loop->end; i++)
+        item_clear(&r->items[i]);
+    r->n = loop->end = loop->first;
+    if (error < 0)
+        return error;
+    if (grow_array((void **)&r->items, &r->cap, r->n + r->tasks->n_found + 1, sizeof(*r->items)) < 0)
+        return ERR_NOMEM;
+    for (size_t i = 0; i < r->tasks->n_found; i++)
+        if (tasks_loop_of(r->tasks, r->tasks->found[i].addr) == loop->addr)
+            r->items[r->n++] = (struct read_task){
+                .addr = r->tasks->found[i].addr, .tstate = r->tasks->found[i].tstate, .loop = loop->addr};
+    qsort(r->items + loop->first, r->n - loop->first, sizeof(*r->items), compare_items);
+    r->n = loop->first + drop_duplicates(r->items + loop->first, r->n - loop->first);
+    loop->end = r->n;
+    return 0;
+}
+
 /* Reads tasks from `*at` on, or with `check` those that have changed, until the time is up. */
 static int read_some(struct task_reading *r, const struct loop_reading *loop, bool check, bool may_take_long,
                      size_t *at, size_t *changed)
 {
-    uint64_t end = clock_now_ns() + SLICE_NS;
+    uint64_t end = clock_now_ns() + (r->p->sampler->options.recording ? SLICE_OFTEN_NS : SLICE_NS);
     int error = 0;
 
     tasks_begin(r->tasks, &r->p->py, r->p->codes);
@@ -131,11 +199,11 @@ static int read_some(struct task_reading *r, const struct loop_reading *loop, bo
     for (; error == 0 && *at < loop->end; ++*at) {
         struct read_task *item = &r->items[*at];
 
-        if (check && (!item->known || tasks_is_same(r->tasks, item->addr, &item->mark)))
-            continue;
-        *changed += check;
-        error = read_item(r, item);
-        item->task.unsure = check; /* until the next check finds it unchanged */
+        if (!check || (item->known && !tasks_is_same(r->tasks, item->addr, &item->mark))) {
+            *changed += check;
+            error = read_item(r, item);
+            item->task.unsure = check; /* until the next check finds it unchanged */
+        }
         if (!may_take_long && clock_now_ns() >= end) {
             ++*at;
             break;
@@ -164,6 +232,7 @@ static int read_slice(struct task_reading *r, struct loop_reading *loop, bool ch
     uint64_t begin = clock_now_ns(), took;
     size_t from = *at, changed = 0;
     struct pause pause = {.method = PAUSE_UNPAUSED};
+    bool at_once;
     int error =
             loop->th ? pause_begin(pauser, &loop->th->os, loop->need_ptrace ? PAUSE_STOP : PAUSE_ANY, 0, &pause) : 0,
         end = 0;
@@ -172,7 +241,11 @@ static int read_slice(struct task_reading *r, struct loop_reading *loop, bool ch
         return error == ERR_GONE ? ERR_GONE : ERR_TORN;
     if (pause.method == PAUSE_ASLEEP) /* stats as of now, before they are replaced at the end */
         note_run(loop, &pause);
-    error = read_some(r, loop, check, pause.method == PAUSE_DEAD, at, &changed);
+    if (loop->relist && !check && *at == loop->first)
+        error = list_again(r, loop);
+    at_once = pause.method == PAUSE_DEAD || (loop->relist && loop->end - loop->first <= AT_ONCE_MAX);
+    if (error == 0)
+        error = read_some(r, loop, check, at_once, at, &changed);
     if (loop->th)
         end = pause_end(pauser, &loop->th->os, &pause);
     took = clock_now_ns() - begin;
@@ -185,6 +258,7 @@ static int read_slice(struct task_reading *r, struct loop_reading *loop, bool ch
     }
     if (loop->th)
         note_run(loop, &pause);
+    loop->listed = true;
     loop->changed += changed;
     for (size_t i = from; error == 0 && loop->th && pause.method == PAUSE_UNPAUSED && i < *at; i++)
         r->items[i].task.unsure = true;
@@ -197,9 +271,10 @@ static int read_pass(struct task_reading *r, struct loop_reading *loop, bool che
     size_t at = loop->first;
     int tries = 0, error = 0;
 
-    while (error == 0 && at < loop->end) {
+    while (error == 0 && (at < loop->end || (loop->relist && !loop->listed))) {
         if (deadline_passed())
             return ERR_TORN;
+        sampler_leave_core(r->p->sampler);
         error = read_slice(r, loop, check, &at);
         if (error != ERR_TORN) {
             tries = 0;
@@ -231,27 +306,6 @@ static int read_loop(struct task_reading *r, struct loop_reading *loop)
 
 /* ---- finding tasks ---- */
 
-static int list_once(struct task_reading *r)
-{
-    struct process *p = r->p;
-    int error = 0;
-
-    r->tasks->n_found = 0;
-    tasks_begin(r->tasks, &p->py, p->codes);
-    for (size_t i = 0; error == 0 && i < p->threads.n_heads; i++) {
-        addr_t interp = p->threads.heads[i].interp;
-        size_t first = 0, n = 0;
-
-        while (first < p->threads.n && p->threads.items[first].interp != interp)
-            first++;
-        while (first + n < p->threads.n && p->threads.items[first + n].interp == interp)
-            n++;
-        error = tasks_list(r->tasks, interp, r->tstates + first, n);
-    }
-    r->tasks->incomplete |= mem_cached_spent(r->tasks->repr->mem);
-    return error;
-}
-
 static struct sampled_thread *thread_at(struct task_reading *r, size_t i)
 {
     struct sampled_thread *th = i < r->n_threads ? thread_table_find(&r->p->table, r->tstates[i]) : NULL;
@@ -279,20 +333,10 @@ static int list_tasks(struct task_reading *r)
     return error == ERR_NOMEM ? error : 0;
 }
 
-static int compare_items(const void *a, const void *b)
-{
-    const struct read_task *x = a, *y = b;
-
-    if (x->loop != y->loop)
-        return x->loop < y->loop ? -1 : 1;
-    return x->addr < y->addr ? -1 : x->addr > y->addr;
-}
-
-/* Sorted by address, tasks that were created together are read together. A task is in two lists if it is an eager one. */
+/* Sorted by address, tasks that were created together are read together. */
 static int find_items(struct task_reading *r)
 {
     struct tasks *t = r->tasks;
-    size_t kept = 0;
 
     if (grow_array((void **)&r->items, &r->cap, t->n_found + 1, sizeof(*r->items)) < 0)
         return ERR_NOMEM;
@@ -305,10 +349,7 @@ static int find_items(struct task_reading *r)
             r->items[r->n++] = item;
     }
     qsort(r->items, r->n, sizeof(*r->items), compare_items);
-    for (size_t i = 0; i < r->n; i++)
-        if (!kept || r->items[kept - 1].addr != r->items[i].addr)
-            r->items[kept++] = r->items[i];
-    r->n = kept;
+    r->n = drop_duplicates(r->items, r->n);
     t->incomplete |= mem_cached_spent(t->repr->mem);
     return 0;
 }
@@ -345,7 +386,7 @@ static int add_loop(struct task_reading *r, struct task_set *set, const struct l
     if (grow_array((void **)&set->loops, &set->cap_loops, set->n_loops + 1, sizeof(*set->loops)) < 0)
         return ERR_NOMEM;
     to = &set->loops[set->n_loops++];
-    *to = (struct task_loop){.addr = r->items[loop->first].loop, .first = set->n};
+    *to = (struct task_loop){.addr = loop->addr, .first = set->n};
     tasks_begin(r->tasks, &r->p->py, r->p->codes);
     to->type = tasks_type_name(r->tasks, to->addr);
     if (loop->th) {
@@ -353,6 +394,8 @@ static int add_loop(struct task_reading *r, struct task_set *set, const struct l
         to->thread_id = loop->th->thread_id;
         to->os_thread_id = loop->th->os.tid;
         to->thread_name = loop->th->name ? loop->th->name : loop->th->kernel_name;
+        to->run_count = loop->stats.run_count;
+        to->run_ns = loop->stats.run_ns;
     }
     return 0;
 }
@@ -471,16 +514,20 @@ static int list_threads(struct task_reading *r)
 
 static int read_loops(struct task_reading *r, struct task_set *set)
 {
+    size_t n = r->n;
     int error = 0;
 
-    for (size_t i = 0, end; error == 0 && i < r->n; i = end) {
-        struct loop_reading loop = {.first = i};
+    for (size_t i = 0, end; error == 0 && i < n; i = end) {
+        struct loop_reading loop = {.first = i, .addr = r->items[i].loop};
 
-        for (end = i; end < r->n && r->items[end].loop == r->items[i].loop; end++)
+        for (end = i; end < n && r->items[end].loop == r->items[i].loop; end++)
             ;
         loop.end = end;
         tasks_begin(r->tasks, &r->p->py, r->p->codes);
         loop.th = thread_at(r, tasks_loop_thread(r->tasks, r->items[i].loop, r->tstates, r->thread_ids, r->n_threads));
+        loop.relist = r->p->sampler->options.recording && loop.th && end - i <= RELIST_MAX;
+        if (loop.relist)
+            loop.first = loop.end = r->n;
         error = read_loop(r, &loop);
         if (error < 0 && error != ERR_NOMEM) {
             log_often(LOG_LEVEL_INFO, "tasks", -error, "loop %#llx: %s", (unsigned long long)r->items[i].loop,
@@ -498,6 +545,8 @@ static int read_tasks(struct task_reading *r, struct task_set *set)
 {
     int error = list_threads(r);
 
+    r->tasks->incomplete = false;
+    r->tasks->awaits_left = TASKS_AWAITS_MAX;
     if (error == 0)
         error = list_tasks(r);
     if (error == 0)
@@ -520,19 +569,21 @@ int process_tasks(struct process *p, struct task_set *ret)
     ret->process = p->info;
     if (!tasks_are_listed(&p->py))
         return 0;
-    r.tasks = tasks_new();
+    r.tasks = p->tasks ? p->tasks : tasks_new();
     run_as_user_begin(p->user);
     error = r.tasks ? read_tasks(&r, ret) : ERR_NOMEM;
     run_as_user_end(p->user);
-    log_info("tasks", "pid %d: %zu tasks of %zu loops in %llu us: %llu slices, longest pause %llu us", (int)p->pid,
-             ret->n, ret->n_loops, (unsigned long long)(clock_now_ns() - begin) / 1000, (unsigned long long)r.slices,
-             (unsigned long long)r.longest_ns / 1000);
+    log_often(LOG_LEVEL_INFO, "tasks", (int64_t)p->pid,
+              "pid %d: %zu tasks of %zu loops in %llu us: %llu slices, longest pause %llu us", (int)p->pid, ret->n,
+              ret->n_loops, (unsigned long long)(clock_now_ns() - begin) / 1000, (unsigned long long)r.slices,
+              (unsigned long long)r.longest_ns / 1000);
     for (size_t i = 0; i < r.n; i++)
         item_clear(&r.items[i]);
     free(r.items);
     free(r.tstates);
     free(r.thread_ids);
-    tasks_free(r.tasks);
+    if (r.tasks != p->tasks)
+        tasks_free(r.tasks);
     if (error < 0)
         task_set_free(ret);
     return error;

@@ -87,6 +87,14 @@ enum trace_state {
     TRACE_WAITING_FOR_CHILD,
     TRACE_STOPPED,
     TRACE_BLOCKED, /* in another system call */
+    /* Tasks of asyncio: some of the above, and */
+    TRACE_TASK_READY,
+    TRACE_TASK_AWAITS_TASK,
+    TRACE_TASK_AWAITS_EVENT,
+    TRACE_TASK_AWAITS_QUEUE,
+    TRACE_TASK_AWAITS_THREAD,
+    TRACE_TASK_AWAITS_FUTURE,
+    TRACE_TASK_WAITS, /* for something else */
     TRACE_STATES
 };
 

@@ -56,6 +56,15 @@ def check(threads, truth):
     assert not found
 
 
+def check_parents(text, greenlets):
+    """The stack of a running greenlet goes on in its parent."""
+    running, = (g for g in greenlets if g["state"] == "running" and not g["main"])
+    parent = next(g for g in greenlets if g["id"] == running["parent"])
+    lines = text[text.index("Greenlet 0x%x (running, see its thread)\n" % running["id"]):].splitlines()
+    assert lines[1] == "    [returns to Main greenlet 0x%x]" % parent["id"], text
+    assert [line.split()[0] for line in lines[2:2 + len(parent["frames"])]] == [f["name"] for f in parent["frames"]], text
+
+
 @pytest.fixture
 def target(spawn, package):
     return lambda python: spawn(python, "greenlet_stacks.py", env={"PYTHONPATH": package(python)})
@@ -73,6 +82,7 @@ def test_stacks(target, python):
     assert sorted(alike.group(1).split(", ")) == ['"worker-%d"' % i for i in range(1, 5)], text
     assert re.match(r"(Worker\.)?run \(.*greenlet_stacks.py:\d+\)$", alike.group(2)), text
     assert len(re.findall("^Main greenlet 0x", text, re.M)) == 2 and text.count("(running, see its thread)") == 2, text
+    check_parents(text, process.truth["extra"]["greenlets"])
     assert "\nGreenlets of" not in run("dump", "--pid", process.pid, "--no-tasks").check().out
 
 

@@ -54,6 +54,11 @@ async def awaits_group():
         group.create_task(handler())
 
 
+async def awaits_eager():
+    """The task begins on the stack of this one."""
+    await asyncio.eager_task_factory(asyncio.get_running_loop(), handler())
+
+
 async def awaits_chain(depth=3):
     if depth:
         await asyncio.ensure_future(awaits_chain(depth - 1))
@@ -71,6 +76,8 @@ async def awaits_nothing():
 WAYS = [awaits_task, awaits_gather, awaits_wait, awaits_shield, awaits_wait_for, awaits_generator, awaits_chain, awaits_nothing]
 if hasattr(asyncio, "TaskGroup"):
     WAYS.append(awaits_group)
+if hasattr(asyncio, "eager_task_factory"):
+    WAYS.append(awaits_eager)
 
 
 async def main():

@@ -528,6 +528,16 @@ static void test_contradictions(void)
 
     check_error("spyglass dump --tasks --no-tasks", "--tasks and --no-tasks cannot be combined", "");
     check_error("spyglass record --nonblocking --async", "--async and --nonblocking cannot be combined", "");
+    check_error("spyglass record --async all --idle", "--async all measures elapsed time, as --mode wall does",
+                "Remove --idle.");
+    check_error("spyglass record --mode cpu --async=all", "--async all measures elapsed time, as --mode wall does",
+                "Remove --mode.");
+    check_error("spyglass record -g --async=all", "--async all measures elapsed time, as --mode wall does",
+                "Remove --gil.");
+    check_error("spyglass record --async=every", "--async takes no value but 'all', got 'every'", "");
+    check_error("spyglass record --async=all -o x.trace.json",
+                "chrometrace shows one stack at a time, but many tasks wait at the same time",
+                "With --async all, use --format flamegraph or --format raw.");
     check_error("spyglass record --kill --wait x", "--wait and --kill cannot be combined", "");
     check_error("spyglass record --idle --mode wall", "--mode and --idle cannot be combined",
                 "Remove --idle: --mode wall includes idle threads.");
@@ -537,6 +547,19 @@ static void test_contradictions(void)
     check_error("py-spy record --native-all --nonblocking", native, remove);
     CHECK_INT(parse("spyglass dump -n --nonblocking -p 1")->r, 0);
     CHECK_INT(parse("spyglass record --wait --kill --help")->r, 0);
+}
+
+static void test_async(void)
+{
+    CHECK_INT(parse("spyglass record --pid 1")->o.async, ASYNC_NONE);
+    CHECK_INT(parse("spyglass record --async 12")->o.async, ASYNC_RUNNING);
+    CHECK_INT(parse("spyglass record --async 12")->o.pid, 12);
+    CHECK_INT(parse("spyglass record --async all 12")->o.async, ASYNC_ALL);
+    CHECK_INT(parse("spyglass record --async all 12")->o.pid, 12);
+    CHECK_INT(parse("spyglass record --async=all -p 12")->o.mode, MODE_WALL);
+    CHECK_STR(parse("spyglass record --async allow.py")->o.program[0], "allow.py");
+    CHECK_INT(parse("spyglass record --async -- all")->o.async, ASYNC_RUNNING);
+    CHECK_STR(parse("spyglass record --async -- all")->o.program[0], "all");
 }
 
 static void test_several_processes(void)
@@ -677,8 +700,8 @@ static void test_callers(void)
 static void test_table_rules(void)
 {
     for (const struct args_flag *f = args_flags(); f->name; f++) {
-        bool wants =
-            f->kind != ARGS_BOOL && f->kind != ARGS_COUNT && f->kind != ARGS_SHOW_HELP && f->kind != ARGS_SHOW_VERSION;
+        bool wants = f->kind != ARGS_BOOL && f->kind != ARGS_ASYNC && f->kind != ARGS_COUNT &&
+                     f->kind != ARGS_SHOW_HELP && f->kind != ARGS_SHOW_VERSION;
         CHECK_INT(f->value != NULL, wants);
         CHECK(f->help && f->commands && strlen(f->name) <= 20);
         CHECK(f - args_flags() < 64);
@@ -765,6 +788,7 @@ int main(int argc, char **argv)
     TEST_RUN(test_program);
     TEST_RUN(test_words);
     TEST_RUN(test_files);
+    TEST_RUN(test_async);
     TEST_RUN(test_several_processes);
     TEST_RUN(test_contradictions);
     TEST_RUN(test_values_missing);
