@@ -127,9 +127,13 @@ static uint64_t mix_text(uint64_t key, const char *text)
 /* Equal for tasks of one group. Interned strings are compared by address. */
 static uint64_t key_of(const struct async_task *task)
 {
-    uint64_t key = hash_mix(task->n_frames, (uint64_t)task->state << 1 | task->unsure);
+    uint64_t key =
+        hash_mix(task->n_frames, (uint64_t)task->state << 2 | (uint64_t)task->is_cancelled << 1 | task->unsure);
 
     key = hash_mix(mix_text(key, task->wait.kind), (uint64_t)(uintptr_t)task->wait.what);
+    if (task->wait.n_waiting > 1 ||
+        task->wait.n_held_by) /* else tasks that each have a lock of their own would not be folded */
+        key = hash_mix(key, task->wait.object);
     for (size_t i = 0; i < task->n_frames; i++) {
         const struct frame *frame = &task->frames[i];
 

@@ -9,7 +9,8 @@
 
 #define TASK_TREE_DEPTH 100 /* of groups; tasks further down are counted only */
 
-/* Tasks that are in the same state, wait for the same kind of thing and have the same frames, with the same variables. */
+/* Tasks that are in the same state, wait for the same kind of thing and have the same frames, with the same variables. A lock whose holder
+ * is known, or for which several tasks wait, has a group of its own. */
 struct task_group {
     const uint32_t *tasks; /* positions in task_set.tasks, in that order */
     size_t n;

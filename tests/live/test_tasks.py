@@ -1,5 +1,4 @@
 """dump: the tasks of asyncio, compared with what the program reports about itself."""
-import json
 import re
 
 import pytest
@@ -7,9 +6,7 @@ from core_files import by_gcore, gcore, roots
 from processes import at_rest
 from program import PY_SPY, run
 from pythons import NEWEST_HOST, PYTHONS
-
-def event_loops(out):
-    return [loop for thread in json.loads(out) for loop in thread.get("event_loops", [])]
+from stacks import event_loops
 
 
 def found_tasks(loops):
@@ -40,6 +37,10 @@ def test_tasks(spawn, python, kind):
     by_name = compare(loops, target.truth)
     assert 0 < by_name["sleeper"]["waits_for"]["seconds_left"] <= 3600 < by_name["cell"]["waits_for"]["seconds_left"] <= 7200.5
     assert by_name["socket"]["waits_for"]["fd"] == target.truth["fd"]
+    holders = {"held": ["holder"], "pool": ["pool-1", "pool-2"], "busy": ["condition holder"], "request-1": [], "semaphore": []}
+    for name, tasks in holders.items():  # this program acquires "request-1" and "semaphore" without `async with`
+        assert by_name[name]["waits_for"]["held_by"] == [by_name[task]["address"] for task in tasks], name
+        assert not by_name[name]["waits_for"]["is_owner"]
     assert len({by_name["request-%d" % i]["waits_for"]["address"] for i in range(30)}) == 1
     assert [loop["running"] for loop in loops] == {"threads": [True, True], "stopped": [False]}.get(kind, [True])
 
@@ -71,6 +72,8 @@ def test_text(spawn):
     assert re.match(r'Task "gather" \(waiting for 3 tasks in gather\)\n    through \(.*\)\n(    \[awaits "sleeper", shown above\]\n)?'
                     r'    2 tasks like this \(waiting for Event.wait, all at \w+\): "one", "two"\n        Event.wait \(', gather), out
     assert 'Task "sleeper" (sleeping, 60 min left; 3 tasks wait for it)' in out
+    for name, holders in (("held", '"holder"'), ("pool", '2 tasks: "pool-1", "pool-2"')):
+        assert re.search('Task "%s" [(]waiting for [a-zA-Z.]+, at 0x[0-9a-f]+, likely held by %s[)]' % (name, holders), out), out
     for task in target.truth["tasks"]:
         assert '"%s"' % task["name"] in out or task["name"].startswith("request-")
 

@@ -4,6 +4,7 @@ for as this program arranged it.
     tasks.py [threads | python]     threads: also a loop in a second thread; python: with the tasks of asyncio that are written in Python
 """
 import asyncio
+import contextlib
 import gc
 import json
 import os
@@ -55,6 +56,22 @@ async def through(awaitable):
 async def acquire(lock):
     async with lock:
         pass
+
+
+async def hold(lock, future):
+    async with lock:
+        await future
+
+
+@contextlib.asynccontextmanager
+async def connection(pool):
+    async with pool:
+        yield
+
+
+async def hold_connection(pool, future):
+    async with connection(pool):
+        await future
 
 
 class Awaitable:
@@ -148,6 +165,15 @@ async def many(loop):
         cycle[name] = start(wait_for_other(other), name, waiting, "task", None, other)
     if NEW:
         start(group(event, members), "group", waiting, "tasks", "TaskGroup", "member-0", "member-1")
+    held, pool, busy = asyncio.Lock(), asyncio.Semaphore(2), asyncio.Condition()
+    start(hold(held, future), "holder", waiting, "future", "Future")
+    start(hold(pool, future), "pool-1", waiting, "future", "Future")
+    start(hold_connection(pool, future), "pool-2", waiting, "future", "Future")
+    start(hold(busy, future), "condition holder", waiting, "future", "Future")
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    for name, one, what in (("held", held, "Lock"), ("pool", pool, "Semaphore"), ("busy", busy, "Lock")):
+        start(acquire(one), name, waiting, "lock", what + ".acquire")
     start(through(None), "done", "done")
     await asyncio.sleep(0.05)
     return pair, blocked, condition
