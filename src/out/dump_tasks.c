@@ -213,11 +213,13 @@ static void put_job(const struct printer *p, const struct task_group *g, const c
     const struct task_wait *w = &p->set->tasks[g->tasks[0]].wait;
 
     fputs(text, p->out);
-    if (!w->what)
-        return;
-    fputs(", ", p->out);
-    text_print_safe(p->out, w->what);
-    fputs("()", p->out);
+    if (w->what) {
+        fputs(", ", p->out);
+        text_print_safe(p->out, w->what);
+        fputs("()", p->out);
+    }
+    if (w->is_queued)
+        fputs(", which has not started", p->out);
 }
 
 static void put_wait(const struct printer *p, const struct task_group *g)
@@ -372,7 +374,10 @@ static void print_cycle(const struct task_cycle *cycle, void *arg)
 {
     struct printer *p = arg;
 
-    fprintf(p->out, "\nThese %zu tasks wait for each other: ", cycle->n);
+    fprintf(p->out,
+            cycle->is_likely ? "\nThese %zu tasks are likely to wait for each other: "
+                             : "\nThese %zu tasks wait for each other: ",
+            cycle->n);
     for (size_t i = 0; i < cycle->n && i < CYCLE_SHOWN; i++) {
         fputs(!i ? "" : cycle->tangled ? ", " : " -> ", p->out);
         put_name(p, cycle->tasks[i]);

@@ -41,6 +41,8 @@ static void put_wait(const struct task_set *set, const struct task_wait *w, FILE
         fprintf(out, ", \"pid\": %" PRId64, w->number);
     if (w->seconds >= 0 && w->seconds < 1e15)
         fprintf(out, ", \"%s\": %.6f", w->is_left ? "seconds_left" : "seconds", w->seconds);
+    if (strcmp(w->kind, "executor") == 0)
+        fprintf(out, ", \"started\": %s", w->is_queued ? "false" : "true");
     if (w->protocol || w->peer) {
         fputs(", \"protocol\": ", out);
         json_string(out, w->protocol);

@@ -20,11 +20,12 @@ struct task_group {
     uint32_t one_above; /* one of them */
 };
 
-/* Tasks that await each other. */
+/* Tasks that await each other, or wait for a lock that another one of them holds. */
 struct task_cycle {
-    const uint32_t *tasks; /* each awaits the next, and the last one the first, unless `tangled` */
+    const uint32_t *tasks; /* each waits for the next, and the last one for the first, unless `tangled` */
     size_t n;
-    bool tangled; /* there is more than one way around */
+    bool tangled;   /* there is more than one way around */
+    bool is_likely; /* the locks do not say who holds them */
 };
 
 struct task_tree_visitor {

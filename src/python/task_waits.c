@@ -258,10 +258,26 @@ static int add_shielded(struct tasks *t, addr_t function)
     return r;
 }
 
+/* run_in_executor(): the callback knows the future of the job, which is one of concurrent.futures. */
+static void read_job(struct tasks *t, addr_t function)
+{
+    addr_t closure, cells, cell, content, state;
+    uint64_t n;
+
+    if (repr_word(t->repr, function + (addr_t)t->repr->py.layout.fu_closure, &closure) < 0 || !closure ||
+        containers_tuple(t->repr, closure, &n, &cells) < 0)
+        return;
+    for (size_t i = 0; i < n && i < CALLBACKS_MAX; i++)
+        if (repr_word(t->repr, cells + i * 8, &cell) == 0 && repr_word(t->repr, cell + CELL_CONTENT, &content) == 0 &&
+            content && objects_attr_get(&t->repr->py, content, "_state", &state) == 0)
+            t->wait.is_queued |= strings_equal(&t->repr->py, state, "PENDING");
+}
+
 static bool check_callback(struct tasks *t, addr_t callback, int *r)
 {
     if (is_function(t, callback, "_chain_future.<locals>._call_check_cancel")) {
         t->wait.kind = "executor";
+        read_job(t, callback);
         return true;
     }
     if (is_function(t, callback, "shield.<locals>._outer_done_callback")) {
@@ -451,7 +467,7 @@ int tasks_find_wait(struct tasks *t, addr_t waiter)
     row = find_row(t, &frame);
     if (row)
         r = apply_row(t, row, &t->coro.frames[frame]);
-    else if (waiter && tasks_is_future(t, waiter))
+    if (r == 0 && waiter && tasks_is_future(t, waiter) && (!row || strcmp(row->kind, "executor") == 0))
         r = check_callbacks(t, waiter);
     if (r == 0 && waiter && !t->wait.what && strcmp(t->wait.kind, "future") == 0) {
         t->wait.what = tasks_type_name(t, waiter);

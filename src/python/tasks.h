@@ -34,6 +34,7 @@ struct py_wait {
     int64_t number;   /* its file descriptor; the pid of a process */
     double seconds;   /* how long to sleep; negative: unknown */
     double when;      /* when the sleep ends, on CLOCK_MONOTONIC; negative: unknown */
+    bool is_queued;   /* executor: the job has not started */
     addr_t owner;     /* the task that holds the lock; 0: the lock does not say */
     /* Of trio's cancel scopes; also of tasks that do not wait. */
     double deadline;   /* when the task is cancelled, on CLOCK_MONOTONIC; negative: never, or unknown */

@@ -26,6 +26,7 @@ struct task_wait {
     int64_t number;                      /* process: its PID; 0: unknown */
     double seconds;                      /* sleep: negative when unknown, */
     bool is_left;                        /* else the time left, or the time that it was to sleep */
+    bool is_queued;                      /* executor: the job has not started */
     const uint32_t *held_by;             /* lock: the tasks that hold it, as positions in task_set.tasks, */
     size_t n_held_by, n_waiting;         /* `n_waiting` tasks wait for the same lock */
     bool is_owner;                       /* which the lock itself says; else they are within its `async with` block */

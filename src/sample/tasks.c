@@ -65,7 +65,8 @@ static struct task_wait wait_of(const struct task_reading *r, const struct py_wa
                              .object = w->object,
                              .has_fd = w->has_fd,
                              .number = w->number,
-                             .seconds = w->seconds};
+                             .seconds = w->seconds,
+                             .is_queued = w->is_queued};
 
     if (w->when >= 0 && r->now >= 0) {
         wait.is_left = true;

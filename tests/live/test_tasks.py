@@ -41,6 +41,7 @@ def test_tasks(spawn, python, kind):
     for name, tasks in holders.items():  # this program acquires "request-1" and "semaphore" without `async with`
         assert by_name[name]["waits_for"]["held_by"] == [by_name[task]["address"] for task in tasks], name
         assert not by_name[name]["waits_for"]["is_owner"]
+    assert [by_name[name]["waits_for"]["started"] for name in ("started job", "queued job")] == [True, False]
     assert len({by_name["request-%d" % i]["waits_for"]["address"] for i in range(30)}) == 1
     assert [loop["running"] for loop in loops] == {"threads": [True, True], "stopped": [False]}.get(kind, [True])
 
@@ -57,7 +58,9 @@ def test_core(spawn, scratch, python):
 
 TEXT = r'''
 These 3 tasks wait for each other: "cycle-1" -> "cycle-2" -> "cycle-3" -> "cycle-1"
-
+(?:
+These 2 tasks .*
+)?
 Event loop of thread {pid} \({n} tasks\): _UnixSelectorEventLoop
 30 tasks like this \(waiting for Lock.acquire, all at 0x[0-9a-f]+\): "request-0", "request-1", "request-2", ..., "request-29"
     acquire \(tasks.py:\d+\)
@@ -72,6 +75,8 @@ def test_text(spawn):
     assert re.match(r'Task "gather" \(waiting for 3 tasks in gather\)\n    through \(.*\)\n(    \[awaits "sleeper", shown above\]\n)?'
                     r'    2 tasks like this \(waiting for Event.wait, all at \w+\): "one", "two"\n        Event.wait \(', gather), out
     assert 'Task "sleeper" (sleeping, 60 min left; 3 tasks wait for it)' in out
+    assert re.search('\nThese 2 tasks are likely to wait for each other: "deadlock-[01]" -> "deadlock-[01]" -> "deadlock-[01]"\n', out), out
+    assert 'Task "queued job" (waiting for a job in an executor, which has not started)' in out
     for name, holders in (("held", '"holder"'), ("pool", '2 tasks: "pool-1", "pool-2"')):
         assert re.search('Task "%s" [(]waiting for [a-zA-Z.]+, at 0x[0-9a-f]+, likely held by %s[)]' % (name, holders), out), out
     for task in target.truth["tasks"]:

@@ -4,6 +4,7 @@ for as this program arranged it.
     tasks.py [threads | python]     threads: also a loop in a second thread; python: with the tasks of asyncio that are written in Python
 """
 import asyncio
+import concurrent.futures
 import contextlib
 import gc
 import json
@@ -56,6 +57,13 @@ async def through(awaitable):
 async def acquire(lock):
     async with lock:
         pass
+
+
+async def acquire_both(one, other):
+    async with one:
+        await asyncio.sleep(0)
+        async with other:
+            pass
 
 
 async def hold(lock, future):
@@ -155,6 +163,14 @@ async def many(loop):
     start(wait_for_condition(), "condition", waiting, "event", "Condition.wait")
     start(loop.sock_recv(pair[0], 1), "socket", waiting, "socket", "socket.sock_recv")
     start(through(loop.run_in_executor(None, blocked.wait)), "executor", waiting, "executor")
+    single = concurrent.futures.ThreadPoolExecutor(1)
+    start(through(loop.run_in_executor(single, blocked.wait)), "started job", waiting, "executor")
+    start(through(loop.run_in_executor(single, blocked.wait)), "queued job", waiting, "executor")
+    if sys.version_info >= (3, 9):
+        start(asyncio.to_thread(blocked.wait), "to_thread", waiting, "executor", "Event.wait")
+    mutexes = asyncio.Lock(), asyncio.Lock()
+    for i in (0, 1):
+        start(acquire_both(mutexes[i], mutexes[1 - i]), "deadlock-%d" % i, waiting, "lock", "Lock.acquire")
     one, two = (start(event.wait(), name, waiting, "event", "Event.wait") for name in ("one", "two"))
     start(through(asyncio.gather(one, asyncio.gather(two, sleeper))), "gather", waiting, "tasks", "gather", one, two, sleeper)
     start(through(asyncio.shield(one)), "shield", waiting, "tasks", "shield", one)
