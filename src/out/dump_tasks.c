@@ -375,7 +375,7 @@ static void print_cycle(const struct task_cycle *cycle, void *arg)
     struct printer *p = arg;
 
     fprintf(p->out,
-            cycle->is_likely ? "\nThese %zu tasks are likely to wait for each other: "
+            cycle->is_likely ? "\nThese %zu tasks probably wait for each other: "
                              : "\nThese %zu tasks wait for each other: ",
             cycle->n);
     for (size_t i = 0; i < cycle->n && i < CYCLE_SHOWN; i++) {

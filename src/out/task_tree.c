@@ -50,6 +50,13 @@ static void emit_cycle(struct walk *w, uint32_t *members, size_t n)
     struct task_cycle cycle = {.tasks = members, .n = n};
     size_t inner = 0;
 
+    for (size_t i = 1; i < n; i++) /* begin with the first one in display order */
+        if (members[i] < members[0]) {
+            uint32_t member = members[0];
+
+            members[0] = members[i];
+            members[i] = member;
+        }
     for (size_t i = 0; i < n; i++)
         w->cycle_of[members[i]] = members[0];
     for (size_t i = 0; i < n; i++) {

@@ -75,7 +75,7 @@ def test_text(spawn):
     assert re.match(r'Task "gather" \(waiting for 3 tasks in gather\)\n    through \(.*\)\n(    \[awaits "sleeper", shown above\]\n)?'
                     r'    2 tasks like this \(waiting for Event.wait, all at \w+\): "one", "two"\n        Event.wait \(', gather), out
     assert 'Task "sleeper" (sleeping, 60 min left; 3 tasks wait for it)' in out
-    assert re.search('\nThese 2 tasks are likely to wait for each other: "deadlock-[01]" -> "deadlock-[01]" -> "deadlock-[01]"\n', out), out
+    assert re.search('\nThese 2 tasks probably wait for each other: "deadlock-[01]" -> "deadlock-[01]" -> "deadlock-[01]"\n', out), out
     assert 'Task "queued job" (waiting for a job in an executor, which has not started)' in out
     for name, holders in (("held", '"holder"'), ("pool", '2 tasks: "pool-1", "pool-2"')):
         assert re.search('Task "%s" [(]waiting for [a-zA-Z.]+, at 0x[0-9a-f]+, likely held by %s[)]' % (name, holders), out), out
