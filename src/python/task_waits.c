@@ -469,9 +469,7 @@ int tasks_find_wait(struct tasks *t, addr_t waiter)
         r = apply_row(t, row, &t->coro.frames[frame]);
     if (r == 0 && waiter && tasks_is_future(t, waiter) && (!row || strcmp(row->kind, "executor") == 0))
         r = check_callbacks(t, waiter);
-    if (r == 0 && waiter && !t->wait.what && strcmp(t->wait.kind, "future") == 0) {
-        t->wait.what = tasks_type_name(t, waiter);
-        r = t->wait.what ? 0 : ERR_NOMEM;
-    }
+    if (r == 0 && waiter && !t->wait.what && strcmp(t->wait.kind, "future") == 0)
+        t->wait.what = tasks_type_name(t, waiter); /* NULL: it has changed meanwhile */
     return r;
 }

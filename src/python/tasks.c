@@ -214,7 +214,7 @@ static enum py_task_state state_of(struct tasks *t, addr_t task, addr_t waiter)
 {
     if (!tasks_is_pending(t, task))
         return PY_TASK_DONE;
-    if (t->coro.executing)
+    if (t->coro.executing || (!waiter && !t->coro.n && !t->coro.leaf)) /* its coroutine runs, or has just ended */
         return PY_TASK_RUNNING;
     /* A future that is done has scheduled its task. An object that is no future of asyncio has its own ways. */
     if (waiter)

@@ -139,10 +139,12 @@ static int read_some(struct task_reading *r, const struct loop_reading *loop, bo
     for (; error == 0 && *at < loop->end; ++*at) {
         struct read_task *item = &r->items[*at];
 
-        if (check && (!item->known || tasks_is_same(r->tasks, item->addr, &item->mark)))
+        if (check && !item->is_torn && (!item->known || tasks_is_same(r->tasks, item->addr, &item->mark)))
             continue;
         *changed += check;
         error = read_item(r, item);
+        item->slice = r->slices;
+        item->is_torn = false;
         item->task.unsure = check; /* until the next check finds it unchanged */
         if (!may_take_long && clock_now_ns() >= end) {
             ++*at;
@@ -184,13 +186,16 @@ static int read_slice(struct task_reading *r, struct loop_reading *loop, bool ch
     if (loop->th)
         end = pause_end(pauser, &loop->th->os, &pause);
     took = clock_now_ns() - begin;
-    r->slices++;
     if (took > r->longest_ns && pause.method != PAUSE_ASLEEP && pause.method != PAUSE_DEAD)
         r->longest_ns = took;
     if (error == 0 && end < 0) {
+        for (size_t i = from; i < *at; i++) /* one whose mark is right by chance must not pass the next check */
+            r->items[i].is_torn |= r->items[i].slice == r->slices;
         *at = from;
-        return ERR_TORN;
     }
+    r->slices++;
+    if (error == 0 && end < 0)
+        return ERR_TORN;
     if (loop->th)
         note_run(loop, &pause);
     loop->changed += changed;

@@ -17,6 +17,8 @@ struct read_task {
     addr_t *awaits; /* owned: `n_awaits` tasks, then the objects that it holds */
     size_t n_awaits, n_holds;
     bool known;
+    uint64_t slice; /* in which it was read, */
+    bool is_torn;   /* during which the thread ran */
 };
 
 /* Resolves the addresses of tasks that await each other, or hold what others wait for, to positions in the set. 0 or ERR_NOMEM. */

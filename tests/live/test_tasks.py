@@ -123,6 +123,27 @@ def test_busy(spawn, python, flags):
         assert flags or stacks
 
 
+CHURN = [["worker", "step"] + end[:n] for end in (["end", "Event.wait", "wait"], ["sleep", "__sleep0"]) for n in range(3)]
+CHURN += [["worker"], ["churn"], ["churn", "sleep"], ["main"], ["main", "churn"], ["worker", "step", "end", "wait"]]
+
+
+@pytest.mark.statistical
+@pytest.mark.since(3, 7)
+def test_churn(spawn, python):
+    """Thousands of tasks a second start and are cancelled, while it is dumped 200 times: each task that is shown for sure existed."""
+    target = spawn(python, "tasks_churn.py")
+    shown = 0
+    for _ in range(200):
+        loop, = event_loops(run("dump", "--json", "--pid", target.pid).check().out)
+        assert len({task["address"] for task in loop["tasks"]}) == len(loop["tasks"])
+        for task in loop["tasks"]:
+            stack = [frame["name"] for frame in task["frames"]]
+            shown += task["sure"]
+            assert not task["sure"] or stack in CHURN or (not stack and task["state"] in ("new", "running")), task
+            assert task["name"] is None or re.fullmatch(r"Task-\d+", task["name"]), task
+    assert shown > 20000, shown
+
+
 def test_subprocesses(spawn):
     target = spawn(NEWEST_HOST, "tasks_busy.py", "child")
     out = run("dump", "--subprocesses", "--pid", target.pid).check().out
