@@ -187,6 +187,16 @@ def share(rows):
     return got and got * 100
 
 
+def of_tasks(data):
+    goals = []
+    for name, got in data["tasks"].items():
+        if " 10,000 " in name:
+            goals.append(limit(f"tasks, {name}: a dump, ms", got["ms"], 100))
+        if name.endswith(" 10,000 busy"):
+            goals.append(limit(f"tasks, {name}: longest pause, ms", got["pause_ms"], 5))
+    return goals
+
+
 SECTIONS = {"dump": of_dump, "deep": of_deep, "chains": of_chains, "split": of_split, "load": of_load,
             "rates": of_rates, "pace": of_pace,
-            "growth": of_growth, "native": of_native, "async": of_async}
+            "growth": of_growth, "native": of_native, "async": of_async, "tasks": of_tasks}

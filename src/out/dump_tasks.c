@@ -144,6 +144,17 @@ static size_t count_objects(const struct printer *p, const struct task_group *g)
     return 1;
 }
 
+/* The tasks that hold the lock that a group waits for. */
+static void put_holders(const struct printer *p, const struct task_wait *w)
+{
+    if (!w->n_held_by)
+        return;
+    fputs(w->is_owner ? ", held by " : ", likely held by ", p->out);
+    if (w->n_held_by > 1)
+        fprintf(p->out, "%zu tasks: ", w->n_held_by);
+    put_names(p, w->held_by, w->n_held_by);
+}
+
 static void put_object(const struct printer *p, const struct task_group *g, bool always)
 {
     const struct task_wait *w = &p->set->tasks[g->tasks[0]].wait;
@@ -156,6 +167,60 @@ static void put_object(const struct printer *p, const struct task_group *g, bool
         fputs(always ? ", of several objects" : "", p->out);
     else if (always || g->n > 1)
         fprintf(p->out, ", %s 0x%" PRIx64, g->n > 1 ? "all at" : "at", w->object);
+    if (count_objects(p, g) == 1)
+        put_holders(p, w);
+}
+
+static bool same_text(const char *a, const char *b)
+{
+    return a && b && strcmp(a, b) == 0;
+}
+
+static void put_word(const struct printer *p, const char *before, const char *word)
+{
+    if (!word)
+        return;
+    fputs(before, p->out);
+    text_print_safe(p->out, word);
+}
+
+/* One socket; or how many, and their common peer. */
+static void put_sockets(const struct printer *p, const struct task_group *g)
+{
+    const struct task_wait *w = &p->set->tasks[g->tasks[0]].wait;
+    bool one_peer = w->peer && *w->peer;
+
+    if (g->n == 1) {
+        fputs("waiting for a socket", p->out);
+        if (w->has_fd)
+            fprintf(p->out, ", fd %" PRId64, w->number);
+        put_word(p, " ", w->protocol);
+        put_word(p, " ", w->local);
+        put_word(p, " -> ", w->peer);
+        return;
+    }
+    for (size_t i = 1; i < g->n; i++)
+        one_peer &= same_text(w->peer, p->set->tasks[g->tasks[i]].wait.peer);
+    fputs("waiting for sockets", p->out);
+    if (one_peer) {
+        put_word(p, ", all ", w->protocol);
+        put_word(p, " -> ", w->peer);
+    }
+}
+
+/* A job in a thread, and the function that it runs if all tasks of the group have the same. */
+static void put_job(const struct printer *p, const struct task_group *g, const char *text)
+{
+    const struct task_wait *w = &p->set->tasks[g->tasks[0]].wait;
+
+    fputs(text, p->out);
+    if (w->what) {
+        fputs(", ", p->out);
+        text_print_safe(p->out, w->what);
+        fputs("()", p->out);
+    }
+    if (w->is_queued)
+        fputs(", which has not started", p->out);
 }
 
 static void put_wait(const struct printer *p, const struct task_group *g)
@@ -168,22 +233,41 @@ static void put_wait(const struct printer *p, const struct task_group *g)
         put_sleep(p, g);
     else if (strcmp(w->kind, "task") == 0 || strcmp(w->kind, "tasks") == 0)
         put_tasks(p, g);
-    else if (strcmp(w->kind, "socket") == 0 && w->has_fd && g->n == 1)
-        fprintf(p->out, "waiting for a socket, fd %" PRId64, w->number);
     else if (strcmp(w->kind, "socket") == 0)
-        fputs(g->n == 1 ? "waiting for a socket" : "waiting for sockets", p->out);
+        put_sockets(p, g);
     else if (strcmp(w->kind, "process") == 0 && w->number && g->n == 1)
         fprintf(p->out, "waiting for process %" PRId64, w->number);
     else if (strcmp(w->kind, "process") == 0)
         fputs("waiting for a process", p->out);
     else if (strcmp(w->kind, "executor") == 0)
-        fputs("waiting for a job in an executor", p->out);
+        put_job(p, g, "waiting for a job in an executor");
     else if (strcmp(w->kind, "thread") == 0)
-        fputs("waiting for a worker thread", p->out);
+        put_job(p, g, "waiting for a worker thread");
     else if (strcmp(w->kind, "connections") == 0)
         fputs("waiting for connections", p->out);
     else
         put_object(p, g, strcmp(w->kind, "future") != 0);
+}
+
+/* Of cancel scopes. */
+static void put_cancel(const struct printer *p, const struct task_group *g)
+{
+    const struct async_task *task = &p->set->tasks[g->tasks[0]];
+    char text[SECONDS_BYTES];
+    double least = task->seconds_to_cancel;
+
+    if (task->is_cancelled) {
+        fputs("; cancelled", p->out);
+        return;
+    }
+    for (size_t i = 0; i < g->n; i++) {
+        if (!p->set->tasks[g->tasks[i]].has_deadline)
+            return;
+        if (p->set->tasks[g->tasks[i]].seconds_to_cancel < least)
+            least = p->set->tasks[g->tasks[i]].seconds_to_cancel;
+    }
+    format_seconds(text, least);
+    fprintf(p->out, g->n > 1 ? "; the first is cancelled in %s" : "; cancelled in %s", text);
 }
 
 static void put_state(const struct printer *p, const struct task_group *g)
@@ -206,6 +290,7 @@ static void put_state(const struct printer *p, const struct task_group *g)
     else
         put_wait(p, g);
     dump_style(p->options, STYLE_NONE, p->out);
+    put_cancel(p, g);
     if (task->unsure)
         fputs("; not sure, it ran meanwhile", p->out);
     if (g->n == 1 && task->n_awaited_by > 1)
@@ -224,7 +309,9 @@ static void put_loop(const struct printer *p, const struct task_loop *loop)
     else
         fputs(", not running", p->out);
     fprintf(p->out, loop->is_greenlets ? " (%zu)" : loop->n == 1 ? " (%zu task)" : " (%zu tasks)", loop->n);
-    if (loop->type) {
+    if (loop->is_trio) {
+        fputs(": trio", p->out);
+    } else if (loop->type) {
         fputs(": ", p->out);
         text_print_safe(p->out, loop->type);
     }
@@ -320,7 +407,10 @@ static void print_cycle(const struct task_cycle *cycle, void *arg)
 {
     struct printer *p = arg;
 
-    fprintf(p->out, "\nThese %zu tasks wait for each other: ", cycle->n);
+    fprintf(p->out,
+            cycle->is_likely ? "\nThese %zu tasks probably wait for each other: "
+                             : "\nThese %zu tasks wait for each other: ",
+            cycle->n);
     for (size_t i = 0; i < cycle->n && i < CYCLE_SHOWN; i++) {
         fputs(!i ? "" : cycle->tangled ? ", " : " -> ", p->out);
         put_name(p, cycle->tasks[i]);

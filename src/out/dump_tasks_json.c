@@ -15,7 +15,15 @@ static void put_addr(FILE *out, const char *key, uint64_t addr)
         fprintf(out, "\"%s\": null", key);
 }
 
-static void put_wait(const struct task_wait *w, FILE *out)
+static void put_links(const struct task_set *set, const uint32_t *links, size_t n, FILE *out)
+{
+    putc('[', out);
+    for (size_t i = 0; i < n; i++)
+        fprintf(out, "%s\"0x%" PRIx64 "\"", i ? ", " : "", set->tasks[links[i]].addr);
+    putc(']', out);
+}
+
+static void put_wait(const struct task_set *set, const struct task_wait *w, FILE *out)
 {
     if (!w->kind) {
         fputs("null", out);
@@ -33,15 +41,22 @@ static void put_wait(const struct task_wait *w, FILE *out)
         fprintf(out, ", \"pid\": %" PRId64, w->number);
     if (w->seconds >= 0 && w->seconds < 1e15)
         fprintf(out, ", \"%s\": %.6f", w->is_left ? "seconds_left" : "seconds", w->seconds);
+    if (strcmp(w->kind, "executor") == 0)
+        fprintf(out, ", \"started\": %s", w->is_queued ? "false" : "true");
+    if (w->protocol || w->peer) {
+        fputs(", \"protocol\": ", out);
+        json_string(out, w->protocol);
+        fputs(", \"local\": ", out);
+        json_string(out, w->local);
+        fputs(", \"peer\": ", out);
+        json_string(out, w->peer);
+    }
+    if (strcmp(w->kind, "lock") == 0) {
+        fputs(", \"held_by\": ", out);
+        put_links(set, w->held_by, w->n_held_by, out);
+        fprintf(out, ", \"is_owner\": %s", w->is_owner ? "true" : "false");
+    }
     putc('}', out);
-}
-
-static void put_links(const struct task_set *set, const uint32_t *links, size_t n, FILE *out)
-{
-    putc('[', out);
-    for (size_t i = 0; i < n; i++)
-        fprintf(out, "%s\"0x%" PRIx64 "\"", i ? ", " : "", set->tasks[links[i]].addr);
-    putc(']', out);
 }
 
 static void put_frames(const struct async_task *task, FILE *out)
@@ -66,7 +81,7 @@ static void put_task(const struct task_set *set, const struct async_task *task, 
     put_addr(out, "address", task->addr);
     fprintf(out, ",\n          \"state\": \"%s\",\n          \"sure\": %s,\n          \"waits_for\": ",
             is_suspended ? "suspended" : states[task->state], task->unsure ? "false" : "true");
-    put_wait(&task->wait, out);
+    put_wait(set, &task->wait, out);
     if (task->type) {
         fputs(",\n          \"type\": ", out);
         json_string(out, task->type);
@@ -80,12 +95,16 @@ static void put_task(const struct task_set *set, const struct async_task *task, 
     put_links(set, task->awaits, task->n_awaits, out);
     fputs(",\n          \"awaited_by\": ", out);
     put_links(set, task->awaited_by, task->n_awaited_by, out);
+    if (task->has_deadline)
+        fprintf(out, ",\n          \"seconds_to_cancel\": %.6f", task->seconds_to_cancel);
+    if (task->is_cancelled)
+        fputs(",\n          \"cancelled\": true", out);
     put_frames(task, out);
 }
 
 static void put_loop(const struct task_set *set, const struct task_loop *loop, FILE *out)
 {
-    fputs("      {\n        \"type\": ", out);
+    fprintf(out, "      {\n        \"kind\": \"%s\",\n        \"type\": ", loop->is_trio ? "trio" : "asyncio");
     json_string(out, loop->type);
     fputs(",\n        ", out);
     put_addr(out, "address", loop->addr);

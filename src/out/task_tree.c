@@ -24,10 +24,22 @@ struct walk {
 
 /* ---- cycles ---- */
 
-static bool awaits(const struct async_task *task, uint32_t to)
+/* What a task depends on: the tasks that it awaits, and the one that holds the lock that it waits for. If several tasks hold it, each of
+ * them can release it, so that there is no deadlock yet. */
+static size_t n_needs(const struct async_task *task)
 {
-    for (size_t i = 0; i < task->n_awaits; i++)
-        if (task->awaits[i] == to)
+    return task->n_awaits + (task->wait.n_held_by == 1);
+}
+
+static uint32_t need(const struct async_task *task, size_t i)
+{
+    return i < task->n_awaits ? task->awaits[i] : task->wait.held_by[0];
+}
+
+static bool needs(const struct async_task *task, uint32_t to)
+{
+    for (size_t i = 0; i < n_needs(task); i++)
+        if (need(task, i) == to)
             return true;
     return false;
 }
@@ -38,15 +50,29 @@ static void emit_cycle(struct walk *w, uint32_t *members, size_t n)
     struct task_cycle cycle = {.tasks = members, .n = n};
     size_t inner = 0;
 
+    for (size_t i = 1; i < n; i++) /* begin with the first one in display order */
+        if (members[i] < members[0]) {
+            uint32_t member = members[0];
+
+            members[0] = members[i];
+            members[i] = member;
+        }
     for (size_t i = 0; i < n; i++)
         w->cycle_of[members[i]] = members[0];
-    for (size_t i = 0; i < n; i++)
-        for (size_t k = 0; k < w->set->tasks[members[i]].n_awaits; k++)
-            inner += w->cycle_of[w->set->tasks[members[i]].awaits[k]] == members[0];
+    for (size_t i = 0; i < n; i++) {
+        const struct async_task *task = &w->set->tasks[members[i]];
+
+        for (size_t k = 0; k < n_needs(task); k++) {
+            bool is_inner = w->cycle_of[need(task, k)] == members[0];
+
+            inner += is_inner;
+            cycle.is_likely |= is_inner && k == task->n_awaits && !task->wait.is_owner;
+        }
+    }
     cycle.tangled = inner > n;
     for (size_t i = 1; i < n && !cycle.tangled; i++)
         for (size_t k = i; k < n; k++)
-            if (awaits(&w->set->tasks[members[i - 1]], members[k])) {
+            if (needs(&w->set->tasks[members[i - 1]], members[k])) {
                 uint32_t member = members[i];
 
                 members[i] = members[k];
@@ -87,8 +113,8 @@ static void find_cycles_from(struct walk *w, uint32_t root, uint32_t *count)
         uint32_t at = w->path[n_path - 1];
         const struct async_task *task = &w->set->tasks[at];
 
-        if (w->next[at] < task->n_awaits) {
-            uint32_t to = task->awaits[w->next[at]++];
+        if (w->next[at] < n_needs(task)) {
+            uint32_t to = need(task, w->next[at]++);
 
             if (w->order[to] == NOT_SEEN) {
                 enter(w, to, count, &n_stack);
@@ -127,9 +153,13 @@ static uint64_t mix_text(uint64_t key, const char *text)
 /* Equal for tasks of one group. Interned strings are compared by address. */
 static uint64_t key_of(const struct async_task *task)
 {
-    uint64_t key = hash_mix(task->n_frames, (uint64_t)task->state << 1 | task->unsure);
+    uint64_t key = hash_mix(task->n_frames, (uint64_t)task->state << 3 | (uint64_t)task->wait.is_queued << 2 |
+                                                (uint64_t)task->is_cancelled << 1 | task->unsure);
 
     key = hash_mix(mix_text(key, task->wait.kind), (uint64_t)(uintptr_t)task->wait.what);
+    if (task->wait.n_waiting > 1 ||
+        task->wait.n_held_by) /* else tasks that each have a lock of their own would not be folded */
+        key = hash_mix(key, task->wait.object);
     for (size_t i = 0; i < task->n_frames; i++) {
         const struct frame *frame = &task->frames[i];
 
@@ -264,7 +294,8 @@ static bool is_root(const struct walk *w, uint32_t at)
     return true;
 }
 
-/* The tasks of a loop that no task awaits. Of a cycle that only its own tasks await, one is enough. */
+/* The tasks of a loop that no task awaits. Of tasks that await each other in a cycle, one is enough; those that wait for locks in a cycle
+ * need not await each other. */
 static void walk_loop(struct walk *w, const struct task_loop *loop)
 {
     uint32_t *roots = malloc((loop->n + 1) * sizeof(*roots));
@@ -278,9 +309,11 @@ static void walk_loop(struct walk *w, const struct task_loop *loop)
         if (w->cycle_of[i] == NOT_SEEN && is_root(w, i))
             roots[n++] = i;
     walk_groups(w, roots, n, 0);
-    for (uint32_t i = (uint32_t)loop->first; i < loop->first + loop->n; i++)
-        if (w->cycle_of[i] == i && !w->visited[i])
-            walk_groups(w, &i, 1, 0);
+    for (int pass = 0; pass < 2; pass++)
+        for (uint32_t i = (uint32_t)loop->first; i < loop->first + loop->n; i++)
+            if (w->cycle_of[i] != NOT_SEEN && !w->visited[i] && is_root(w, i) &&
+                (pass || !w->set->tasks[i].n_awaited_by))
+                walk_groups(w, &i, 1, 0);
     free(roots);
 }
 

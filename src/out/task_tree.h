@@ -9,7 +9,8 @@
 
 #define TASK_TREE_DEPTH 100 /* of groups; tasks further down are counted only */
 
-/* Tasks that are in the same state, wait for the same kind of thing and have the same frames, with the same variables. */
+/* Tasks that are in the same state, wait for the same kind of thing and have the same frames, with the same variables. A lock whose holder
+ * is known, or for which several tasks wait, has a group of its own. */
 struct task_group {
     const uint32_t *tasks; /* positions in task_set.tasks, in that order */
     size_t n;
@@ -19,11 +20,12 @@ struct task_group {
     uint32_t one_above; /* one of them */
 };
 
-/* Tasks that await each other. */
+/* Tasks that await each other, or wait for a lock that another one of them holds. */
 struct task_cycle {
-    const uint32_t *tasks; /* each awaits the next, and the last one the first, unless `tangled` */
+    const uint32_t *tasks; /* each waits for the next, and the last one for the first, unless `tangled` */
     size_t n;
-    bool tangled; /* there is more than one way around */
+    bool tangled;   /* there is more than one way around */
+    bool is_likely; /* the locks do not say who holds them */
 };
 
 struct task_tree_visitor {

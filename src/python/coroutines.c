@@ -57,14 +57,22 @@ struct generator {
     int8_t state; /* 3.11+ */
 };
 
+static int read_frame(struct repr *v, struct generator *g)
+{
+    const struct layout *l = &v->py.layout;
+    int r = l->fr_size > FRAME_MAX ? ERR_BOUNDS : repr_read(v, g->frame, g->bytes, (size_t)l->fr_size);
+
+    if (r == 0)
+        frames_parse(l, g->frame, g->bytes, &g->raw);
+    return r;
+}
+
 static int generator_read(struct repr *v, addr_t object, struct generator *g)
 {
     const struct layout *l = &v->py.layout;
     int r = 0;
 
     *g = (struct generator){.frame = object + (addr_t)l->ge_frame};
-    if (l->fr_size > FRAME_MAX)
-        return ERR_BOUNDS;
     if (l->ge_state == NO)
         r = repr_word(v, object + (addr_t)l->ge_frame, &g->frame);
     else
@@ -73,10 +81,9 @@ static int generator_read(struct repr *v, addr_t object, struct generator *g)
         g->finished = true;
         return r;
     }
-    r = repr_read(v, g->frame, g->bytes, (size_t)l->fr_size);
+    r = read_frame(v, g);
     if (r < 0)
         return r;
-    frames_parse(l, g->frame, g->bytes, &g->raw);
     g->executing = l->ge_state == NO ? g->raw.executing : g->state == l->ge_executing;
     g->created = l->ge_state == NO ? g->raw.lasti < 0 : g->state == l->ge_created;
     g->finished = l->ge_state != NO && g->state > l->ge_executing;
@@ -100,28 +107,69 @@ static bool delegates(struct repr *v, const struct generator *g)
     return repr_read(v, code, &byte, 1) == 0 && byte == YIELD_FROM;
 }
 
+/* The end of the value stack of a suspended frame. What is below it are values, and further down the variables. */
+static int stack_top(const struct layout *l, const struct generator *g, addr_t *ret)
+{
+    addr_t base = g->frame + (addr_t)l->fr_slots;
+    int32_t n;
+
+    if (l->fr_stacktop_is_pointer) {
+        *ret = frames_addr_at(g->bytes, l->fr_stacktop);
+        return 0;
+    }
+    if (l->fr_valuestack)
+        base = frames_addr_at(g->bytes, l->fr_valuestack);
+    memcpy(&n, g->bytes + l->fr_stacktop, sizeof(n));
+    if (n < 1 || n > STACK_MAX)
+        return ERR_BOUNDS;
+    *ret = base + (addr_t)n * 8;
+    return 0;
+}
+
 /* The object on top of the value stack. */
 static int awaited_object(struct repr *v, const struct generator *g, addr_t *ret)
 {
     const struct layout *l = &v->py.layout;
-    addr_t top, base = g->frame + (addr_t)l->fr_slots;
-    int32_t n;
-    int r;
+    addr_t top;
+    int r = stack_top(l, g, &top);
 
-    if (l->fr_stacktop_is_pointer) {
-        top = frames_addr_at(g->bytes, l->fr_stacktop);
-    } else {
-        if (l->fr_valuestack)
-            base = frames_addr_at(g->bytes, l->fr_valuestack);
-        memcpy(&n, g->bytes + l->fr_stacktop, sizeof(n));
-        if (n < 1 || n > STACK_MAX)
-            return ERR_BOUNDS;
-        top = base + (addr_t)n * 8;
-    }
-    r = repr_word(v, top - (addr_t)l->fr_awaited, ret);
+    if (r == 0)
+        r = repr_word(v, top - (addr_t)l->fr_awaited, ret);
     if (r == 0 && l->repr_flags & REPR_TAGGED_LOCALS)
         *ret &= ~3ull;
     return r;
+}
+
+size_t coroutines_values(struct repr *v, addr_t frame, addr_t *values, size_t max)
+{
+    const struct layout *l = &v->py.layout;
+    struct generator g = {.frame = frame};
+    addr_t top, base = frame + (addr_t)l->fr_slots;
+    size_t n = max;
+
+    if (read_frame(v, &g) < 0 || stack_top(l, &g, &top) < 0)
+        return 0;
+    if (l->fr_valuestack)
+        base = frames_addr_at(g.bytes, l->fr_valuestack);
+    if (top <= base || top - base > STACK_MAX * 8ull || (top - base) & 7)
+        return 0;
+    if (n > (top - base) / 8)
+        n = (size_t)(top - base) / 8;
+    if (repr_read(v, top - n * 8, values, n * 8) < 0)
+        return 0;
+    for (size_t i = 0; i < n && l->repr_flags & REPR_TAGGED_LOCALS; i++)
+        values[i] &= ~3ull;
+    return n;
+}
+
+addr_t coroutines_suspended_frame(struct repr *v, addr_t object)
+{
+    struct generator g;
+
+    return awaitable_of(v, object) == AWAITABLE_FRAME && generator_read(v, object, &g) == 0 && !g.finished &&
+                   !g.executing && !g.created
+               ? g.frame
+               : 0;
 }
 
 static int add_frame(struct coroutines *c, const struct layout *l, const struct raw_frame *raw)

@@ -23,6 +23,13 @@ struct coroutines {
 /* Follows the coroutine, generator or other awaitable at `object`. 0, ERR_READ, ERR_BOUNDS or ERR_NOMEM. */
 int coroutines_read(struct coroutines *c, struct repr *v, addr_t object);
 
+/* The values on top of the value stack of a suspended frame, the topmost last: at most `max`. There may be variables among them. Returns
+ * their number; 0 if they cannot be read. */
+size_t coroutines_values(struct repr *v, addr_t frame, addr_t *values, size_t max);
+
+/* The frame of a suspended generator or coroutine; 0: it is none, or is not suspended. */
+addr_t coroutines_suspended_frame(struct repr *v, addr_t object);
+
 void coroutines_free(struct coroutines *c);
 
 #endif

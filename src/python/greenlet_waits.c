@@ -104,7 +104,7 @@ int greenlet_wait(struct repr *v, const struct py_frame *frames, const struct co
     size_t i = 0;
     addr_t object;
 
-    *ret = (struct py_wait){.seconds = -1, .when = -1};
+    *ret = (struct py_wait){.seconds = -1, .when = -1, .deadline = -1};
     for (; i < n && i < FRAMES_SEEN && codes[i]; i++) {
         row = find_row(codes[i]);
         if (row || !strstr(codes[i]->filename, "eventlet/"))

@@ -1,5 +1,5 @@
 /*
- * Finds the tasks of an interpreter. Up to 3.13 they are in a WeakSet of asyncio.tasks; from 3.14 on in a linked list of each thread, and
+ * Finds the tasks of asyncio of an interpreter; trio.c has those of trio. Up to 3.13 they are in a WeakSet of asyncio.tasks; from 3.14 on in a linked list of each thread, and
  * in one of the interpreter for those whose thread has ended. Eager tasks that have not waited yet are in a set of their own.
  */
 #include "base/err.h"
@@ -34,6 +34,11 @@ static int add_found(struct tasks *t, addr_t task, addr_t tstate)
         return ERR_NOMEM;
     t->found[t->n_found++] = (struct found_task){.addr = task, .tstate = tstate};
     return 0;
+}
+
+int tasks_add_found(struct tasks *t, addr_t task)
+{
+    return add_found(t, task, 0);
 }
 
 /* ---- containers ---- */
@@ -184,6 +189,8 @@ int tasks_list(struct tasks *t, addr_t interp, const addr_t *tstates, size_t n)
     const struct layout *l = &t->repr->py.layout;
     int r = list_module(t, interp);
 
+    if (r == 0)
+        r = trio_list(t, interp);
     if (r < 0 || l->ts_tasks == NO)
         return r;
     for (size_t i = 0; i < n && r == 0; i++)
@@ -224,6 +231,8 @@ size_t tasks_loop_thread(struct tasks *t, addr_t loop, const addr_t *tstates, co
     uint64_t id = 0;
     addr_t object;
 
+    if (trio_is_runner(t, loop))
+        return trio_thread(t, loop, tstates, n);
     /* BaseEventLoop has it; uvloop's is not visible from Python. */
     if (objects_attr_get(&t->repr->py, loop, "_thread_id", &object) == 0) {
         objects_int_read(&t->repr->py, object, &id);

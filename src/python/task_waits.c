@@ -21,6 +21,8 @@
 #define CALLBACKS_MAX 16
 #define ITEMS_MAX     TASKS_MAX
 #define PATH_NAME     32
+#define CALLS_MAX     4  /* a partial of a method of a partial ... */
+#define CALLED        16 /* im_func, fn, m_ml: the first field */
 
 /*
  * One operation. A path such as "self._tasks" is a local variable of the frame and its attributes.
@@ -30,7 +32,7 @@ struct wait_row {
     const char *kind;
     const char *object; /* path of the object that it waits for; NULL: the future */
     const char *awaits; /* path of the tasks that it waits for, if the future does not tell; NULL: it does */
-    bool inside;        /* a building block: if the caller has a row, it tells more */
+    bool inside;        /* a building block: if a caller in these libraries has a row, that tells more */
 };
 
 /* ADD AN OPERATION HERE. */
@@ -56,9 +58,30 @@ static const struct wait_row rows[] = {
     {"asyncio/base_subprocess.py", "_wait", "process", "self._pid", NULL, false},
     {"asyncio/base_events.py", "serve_forever", "connections", "self", NULL, false},
     {"anyio/_backends/_asyncio.py", "__aexit__", "tasks", "self", "self._tasks", false},
+    {"asyncio/threads.py", "to_thread", "executor", "func", NULL, false},
     {"anyio/_backends/_asyncio.py", "receive", "socket", "self._transport", NULL, false},
     {"anyio/_backends/_asyncio.py", "send", "socket", "self._transport", NULL, false},
-    {"anyio/_backends/_asyncio.py", "run_sync_in_worker_thread", "thread", NULL, NULL, false},
+    {"anyio/_backends/_asyncio.py", "run_sync_in_worker_thread", "thread", "func", NULL, false},
+    {"anyio/_backends/_trio.py", "run_sync_in_worker_thread", "thread", "func", NULL, false},
+    {"anyio/_backends/_asyncio.py", "acquire", "lock", "self", NULL, false},
+    {"anyio/_backends/_asyncio.py", "acquire_on_behalf_of", "lock", "self", NULL, false},
+    {"anyio/_core/_synchronization.py", "acquire", "lock", "self", NULL, false},
+    {"anyio/streams/memory.py", "receive", "queue", "self", NULL, false},
+    {"anyio/streams/memory.py", "send", "queue", "self", NULL, false},
+    {"trio/_core/_parking_lot.py", "park", "event", "self", NULL, true},
+    {"trio/_core/_run.py", "_nested_child_finished", "tasks", "self", NULL, false},
+    {"trio/_core/_unbounded_queue.py", "get_batch", "queue", "self", NULL, false},
+    {"trio/_core/_io_epoll.py", "_epoll_wait", "socket", "fd", NULL, true},
+    {"trio/_timeouts.py", "sleep_forever", "sleep", NULL, NULL, true},
+    {"trio/_timeouts.py", "sleep_until", "sleep", "deadline", NULL, false},
+    {"trio/_sync.py", "acquire", "lock", "self", NULL, false},
+    {"trio/_sync.py", "acquire_on_behalf_of", "lock", "self", NULL, false},
+    {"trio/_sync.py", "wait", "event", "self", NULL, true},
+    {"trio/_channel.py", "receive", "queue", "self", NULL, false},
+    {"trio/_channel.py", "send", "queue", "self", NULL, false},
+    {"trio/_threads.py", "to_thread_run_sync", "thread", "sync_fn", NULL, true},
+    {"trio/_subprocess.py", "wait", "process", "self._proc.pid", NULL, false},
+    {"trio/_signals.py", "__anext__", "event", "self", NULL, false},
 };
 
 #define N_ROWS (sizeof(rows) / sizeof(rows[0]))
@@ -86,10 +109,16 @@ static const struct wait_row *row_of(const struct code *code)
     return NULL;
 }
 
-/* Futures that are written in Python have a frame of their own. */
-static bool is_future_frame(const struct code *code)
+/* Futures that are written in Python have a frame of their own, and each wait in trio ends with two functions. */
+static bool is_last_step(const struct code *code)
 {
-    return strcmp(last_name(code->name), "__await__") == 0 && ends_with(code->filename, "asyncio/futures.py");
+    return (strcmp(last_name(code->name), "__await__") == 0 && ends_with(code->filename, "asyncio/futures.py")) ||
+           ends_with(code->filename, "trio/_core/_traps.py");
+}
+
+static bool is_library(const struct code *code)
+{
+    return strstr(code->filename, "asyncio/") || strstr(code->filename, "trio/") || strstr(code->filename, "anyio/");
 }
 
 /* The operation, and the position of its frame. */
@@ -98,7 +127,7 @@ static const struct wait_row *find_row(const struct tasks *t, size_t *ret_frame)
     size_t at = t->coro.n;
     const struct wait_row *row = NULL, *outer;
 
-    while (at > 0 && is_future_frame(t->codes[at - 1]))
+    while (at > 0 && is_last_step(t->codes[at - 1]))
         at--;
     if (!at)
         return NULL;
@@ -106,11 +135,11 @@ static const struct wait_row *find_row(const struct tasks *t, size_t *ret_frame)
     *ret_frame = at;
     for (size_t i = at; row && row->inside && i > 0; i--) {
         outer = row_of(t->codes[i - 1]);
-        if (outer && !outer->inside && outer->object) {
+        if (outer && outer->object) {
             *ret_frame = i - 1;
-            return outer;
+            row = outer;
         }
-        if (!outer && !strstr(t->codes[i - 1]->filename, "asyncio/"))
+        if (!outer && !is_library(t->codes[i - 1]))
             break;
     }
     return row;
@@ -135,7 +164,7 @@ static int follow_path(struct tasks *t, const struct py_frame *frame, const char
 
 /* ---- tasks that it waits for ---- */
 
-static int add_awaited(struct tasks *t, addr_t object)
+int tasks_add_awaited(struct tasks *t, addr_t object)
 {
     if (!t->awaits_left) {
         t->incomplete = true;
@@ -158,7 +187,7 @@ static bool visit_awaited(struct tasks *t, addr_t item, void *arg)
     struct add_items *a = arg;
 
     a->n++;
-    a->r = add_awaited(t, item);
+    a->r = tasks_add_awaited(t, item);
     return a->r == 0;
 }
 
@@ -196,7 +225,7 @@ static int add_object(struct tasks *t, addr_t object)
 {
     if (is_gathering(t, object))
         return add_gathered(t, object, 0);
-    return tasks_is_future(t, object) ? add_awaited(t, object) : add_items(t, object, 0);
+    return tasks_is_future(t, object) ? tasks_add_awaited(t, object) : add_items(t, object, 0);
 }
 
 /* ---- who completes a future ---- */
@@ -225,14 +254,30 @@ static int add_shielded(struct tasks *t, addr_t function)
     for (size_t i = 0; r == 0 && i < n && i < CALLBACKS_MAX; i++)
         if (repr_word(t->repr, cells + i * 8, &cell) == 0 && repr_word(t->repr, cell + CELL_CONTENT, &content) == 0 &&
             content != t->task && tasks_is_future(t, content))
-            r = add_awaited(t, content);
+            r = tasks_add_awaited(t, content);
     return r;
+}
+
+/* run_in_executor(): the callback knows the future of the job, which is one of concurrent.futures. */
+static void read_job(struct tasks *t, addr_t function)
+{
+    addr_t closure, cells, cell, content, state;
+    uint64_t n;
+
+    if (repr_word(t->repr, function + (addr_t)t->repr->py.layout.fu_closure, &closure) < 0 || !closure ||
+        containers_tuple(t->repr, closure, &n, &cells) < 0)
+        return;
+    for (size_t i = 0; i < n && i < CALLBACKS_MAX; i++)
+        if (repr_word(t->repr, cells + i * 8, &cell) == 0 && repr_word(t->repr, cell + CELL_CONTENT, &content) == 0 &&
+            content && objects_attr_get(&t->repr->py, content, "_state", &state) == 0)
+            t->wait.is_queued |= strings_equal(&t->repr->py, state, "PENDING");
 }
 
 static bool check_callback(struct tasks *t, addr_t callback, int *r)
 {
     if (is_function(t, callback, "_chain_future.<locals>._call_check_cancel")) {
         t->wait.kind = "executor";
+        read_job(t, callback);
         return true;
     }
     if (is_function(t, callback, "shield.<locals>._outer_done_callback")) {
@@ -268,7 +313,7 @@ static int check_callbacks(struct tasks *t, addr_t future)
 
 /* ---- details ---- */
 
-static double read_number(struct tasks *t, addr_t object)
+double tasks_number(struct tasks *t, addr_t object)
 {
     const struct repr_type *type = repr_type_of(t->repr, object);
     double value = -1;
@@ -286,9 +331,11 @@ static void read_sleep(struct tasks *t, const struct py_frame *frame)
     addr_t object;
 
     if (locals_find(t->repr, frame, "delay", &object) == 0)
-        t->wait.seconds = read_number(t, object);
+        t->wait.seconds = tasks_number(t, object);
     if (follow_path(t, frame, "h._when", &object) == 0) /* uvloop's timers do not show it */
-        t->wait.when = read_number(t, object);
+        t->wait.when = tasks_number(t, object);
+    else if (locals_find(t->repr, frame, "deadline", &object) == 0) /* of trio, on its clock: trio.c converts it */
+        t->wait.when = tasks_number(t, object);
 }
 
 /* A socket, or a transport that has one. */
@@ -299,7 +346,10 @@ static void read_socket(struct tasks *t, addr_t object)
     addr_t number;
     uint64_t value;
 
-    if (type && repr_derives(t->repr, type, "_socket.socket")) {
+    if (type && strcmp(type->name, "int") == 0) {
+        t->wait.has_fd = objects_int_read(&t->repr->py, object, &value) == 0 && value <= INT32_MAX;
+        t->wait.number = t->wait.has_fd ? (int64_t)value : -1;
+    } else if (type && repr_derives(t->repr, type, "_socket.socket")) {
         t->wait.has_fd = repr_read(t->repr, object + SOCKET_FD, &fd, sizeof(fd)) == 0 && fd >= 0;
         t->wait.number = fd;
     } else if (objects_attr_get(&t->repr->py, object, "_sock_fd", &number) == 0 &&
@@ -309,14 +359,57 @@ static void read_socket(struct tasks *t, addr_t object)
     }
 }
 
+/* The name of a function, or of what a bound method or a functools.partial calls. */
+static int name_callable(struct tasks *t, addr_t object)
+{
+    const struct repr_type *type;
+    addr_t at;
+    char text[REPR_NAME_MAX];
+
+    for (int i = 0; i < CALLS_MAX && (type = repr_type_of(t->repr, object)) != NULL; i++) {
+        bool is_builtin = strcmp(type->name, "builtin_function_or_method") == 0;
+
+        if (strcmp(type->name, "function") == 0)
+            return repr_word(t->repr, object + (addr_t)t->repr->py.layout.fu_name, &at) == 0 &&
+                           strings_read(&t->repr->py, at, &t->wait.what) == ERR_NOMEM
+                       ? ERR_NOMEM
+                       : 0;
+        if (is_builtin) { /* PyMethodDef begins with the name */
+            if (repr_word(t->repr, object + CALLED, &at) < 0 || repr_word(t->repr, at, &at) < 0 ||
+                repr_c_string(t->repr, at, text, sizeof(text)) < 0)
+                return 0;
+            t->wait.what = intern_str(t->py->names, text);
+            return t->wait.what ? 0 : ERR_NOMEM;
+        }
+        if ((strcmp(type->name, "method") != 0 && strcmp(type->name, "functools.partial") != 0) ||
+            repr_word(t->repr, object + CALLED, &object) < 0)
+            return 0;
+    }
+    return 0;
+}
+
+/* The task that holds a lock, if the lock says so: those of trio and anyio do. */
+static void read_owner(struct tasks *t, addr_t lock)
+{
+    static const char *const names[] = {"_owner", "_owner_task"};
+
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]) && !t->wait.owner; i++)
+        if (instances_get(t->repr, lock, names[i], &t->wait.owner) < 0 || tasks_is_none(t, t->wait.owner))
+            t->wait.owner = 0;
+}
+
 /* "Queue.get": the class of the object, and the method. */
 static int name_object(struct tasks *t, const struct wait_row *row)
 {
     const struct repr_type *type = repr_type_of(t->repr, t->wait.object);
     char text[REPR_NAME_MAX + 64];
 
-    if (!type)
+    if (!type || strcmp(type->name, "int") == 0)
         return 0;
+    if (strcmp(row->kind, "thread") == 0 || strcmp(row->kind, "executor") == 0)
+        return name_callable(t, t->wait.object);
+    if (strcmp(row->kind, "lock") == 0)
+        read_owner(t, t->wait.object);
     if (strcmp(row->kind, "tasks") == 0)
         snprintf(text, sizeof(text), "%s", repr_short_name(type));
     else
@@ -337,12 +430,14 @@ static int apply_row(struct tasks *t, const struct wait_row *row, const struct p
     if (row->object && follow_path(t, frame, row->object, &object) == 0) {
         if (strcmp(row->kind, "process") == 0) {
             t->wait.number = objects_int_read(&t->repr->py, object, &pid) == 0 ? (int64_t)pid : 0;
-        } else {
+        } else if (strcmp(row->kind, "sleep") != 0) {
             t->wait.object = object;
             r = name_object(t, row);
         }
-        if (strcmp(row->kind, "socket") == 0)
+        if (strcmp(row->kind, "socket") == 0) {
             read_socket(t, object);
+            t->wait.object = t->wait.what ? object : 0;
+        }
     } else if (strcmp(row->kind, "tasks") == 0) {
         t->wait.what = intern_str(t->py->names, row->function[0] == '_' ? row->function + 1 : row->function);
         r = t->wait.what ? 0 : ERR_NOMEM;
@@ -358,13 +453,13 @@ int tasks_find_wait(struct tasks *t, addr_t waiter)
     size_t frame = 0;
     int r = 0;
 
-    t->wait.kind = "future";
+    t->wait.kind = waiter ? "future" : NULL;
     t->wait.object = waiter;
     if (tasks_is_task(t, waiter)) {
         t->wait.kind = "task";
-        return add_awaited(t, waiter);
+        return tasks_add_awaited(t, waiter);
     }
-    if (is_gathering(t, waiter)) {
+    if (waiter && is_gathering(t, waiter)) {
         t->wait.kind = "tasks";
         t->wait.what = intern_str(t->py->names, "gather");
         return t->wait.what ? add_gathered(t, waiter, 0) : ERR_NOMEM;
@@ -372,9 +467,9 @@ int tasks_find_wait(struct tasks *t, addr_t waiter)
     row = find_row(t, &frame);
     if (row)
         r = apply_row(t, row, &t->coro.frames[frame]);
-    else if (tasks_is_future(t, waiter))
+    if (r == 0 && waiter && tasks_is_future(t, waiter) && (!row || strcmp(row->kind, "executor") == 0))
         r = check_callbacks(t, waiter);
-    if (r == 0 && !t->wait.what && strcmp(t->wait.kind, "future") == 0)
+    if (r == 0 && waiter && !t->wait.what && strcmp(t->wait.kind, "future") == 0)
         t->wait.what = tasks_type_name(t, waiter); /* NULL: it has changed meanwhile */
     return r;
 }

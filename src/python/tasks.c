@@ -15,7 +15,7 @@
 
 #define STATE_BYTES 4
 
-enum future_kind { KIND_OTHER, KIND_C_FUTURE, KIND_C_TASK, KIND_PYTHON_FUTURE, KIND_PYTHON_TASK };
+enum future_kind { KIND_OTHER, KIND_C_FUTURE, KIND_C_TASK, KIND_PYTHON_FUTURE, KIND_PYTHON_TASK, KIND_TRIO_TASK };
 
 /* In C, and what derives from it; else the classes of asyncio/tasks.py and asyncio/futures.py. */
 static enum future_kind kind_of_type(struct tasks *t, const struct repr_type *type)
@@ -25,7 +25,7 @@ static enum future_kind kind_of_type(struct tasks *t, const struct repr_type *ty
     if (repr_derives(t->repr, type, "_asyncio.Future"))
         return KIND_C_FUTURE;
     if (!repr_is_heap_type(type) || !repr_derives(t->repr, type, "Future"))
-        return KIND_OTHER;
+        return trio_is_class(t, type, "Task") ? KIND_TRIO_TASK : KIND_OTHER;
     return repr_derives(t->repr, type, "Task") ? KIND_PYTHON_TASK : KIND_PYTHON_FUTURE;
 }
 
@@ -50,7 +50,9 @@ static enum future_kind kind_of(struct tasks *t, addr_t object)
 
 bool tasks_is_future(struct tasks *t, addr_t object)
 {
-    return kind_of(t, object) != KIND_OTHER;
+    enum future_kind kind = kind_of(t, object);
+
+    return kind != KIND_OTHER && kind != KIND_TRIO_TASK;
 }
 
 bool tasks_is_task(struct tasks *t, addr_t object)
@@ -60,7 +62,7 @@ bool tasks_is_task(struct tasks *t, addr_t object)
     return kind == KIND_C_TASK || kind == KIND_PYTHON_TASK;
 }
 
-static bool is_none(struct tasks *t, addr_t object)
+bool tasks_is_none(struct tasks *t, addr_t object)
 {
     const struct repr_type *type;
 
@@ -90,7 +92,7 @@ int tasks_field(struct tasks *t, addr_t object, enum future_field field, addr_t 
     int r = 0;
 
     *ret = 0;
-    if (kind == KIND_OTHER || (kind == KIND_C_FUTURE && field >= TASK_WAITER))
+    if (!tasks_is_future(t, object) || (kind == KIND_C_FUTURE && field >= TASK_WAITER))
         return ERR_READ;
     if (kind == KIND_PYTHON_FUTURE || kind == KIND_PYTHON_TASK) {
         if (objects_attr_get(&t->repr->py, object, fields[field].name, ret) < 0)
@@ -98,7 +100,7 @@ int tasks_field(struct tasks *t, addr_t object, enum future_field field, addr_t 
     } else if (fields[field].at != NO) {
         r = repr_word(t->repr, object + (addr_t)fields[field].at, ret);
     }
-    if (r == 0 && *ret && is_none(t, *ret))
+    if (r == 0 && *ret && tasks_is_none(t, *ret))
         *ret = 0;
     return r;
 }
@@ -112,7 +114,7 @@ bool tasks_is_pending(struct tasks *t, addr_t object)
     if (kind == KIND_PYTHON_FUTURE || kind == KIND_PYTHON_TASK)
         return objects_attr_get(&t->repr->py, object, "_state", &text) < 0 || /* the attribute of the class */
                strings_equal(&t->repr->py, text, "PENDING");
-    return kind != KIND_OTHER &&
+    return tasks_is_future(t, object) &&
            repr_read(t->repr, object + (addr_t)t->repr->py.layout.fut_state, &state, sizeof(state)) == 0 && state == 0;
 }
 
@@ -123,10 +125,17 @@ const char *tasks_type_name(struct tasks *t, addr_t object)
     return type ? intern_str(t->py->names, repr_short_name(type)) : NULL;
 }
 
+bool tasks_loop_is_trio(struct tasks *t, addr_t loop)
+{
+    return trio_is_runner(t, loop);
+}
+
 addr_t tasks_loop_of(struct tasks *t, addr_t task)
 {
     addr_t loop;
 
+    if (kind_of(t, task) == KIND_TRIO_TASK)
+        return trio_runner_of(t, task);
     return tasks_is_task(t, task) && tasks_field(t, task, FUTURE_LOOP, &loop) == 0 ? loop : 0;
 }
 
@@ -154,7 +163,7 @@ static int read_name(struct tasks *t, addr_t task)
     return t->name ? 0 : ERR_NOMEM;
 }
 
-static int read_codes(struct tasks *t)
+int tasks_read_codes(struct tasks *t)
 {
     size_t n = t->coro.n;
 
@@ -194,16 +203,17 @@ static struct task_mark make_mark(struct tasks *t, addr_t task, addr_t frame)
 
 bool tasks_is_same(struct tasks *t, addr_t task, const struct task_mark *mark)
 {
-    struct task_mark now = make_mark(t, task, mark->words[3]);
+    bool is_trio = kind_of(t, task) == KIND_TRIO_TASK;
+    struct task_mark now = is_trio ? trio_mark(t, task, mark->words[3]) : make_mark(t, task, mark->words[3]);
 
-    return tasks_is_task(t, task) && memcmp(&now, mark, sizeof(now)) == 0;
+    return (is_trio || tasks_is_task(t, task)) && memcmp(&now, mark, sizeof(now)) == 0;
 }
 
 static enum py_task_state state_of(struct tasks *t, addr_t task, addr_t waiter)
 {
     if (!tasks_is_pending(t, task))
         return PY_TASK_DONE;
-    if (t->coro.executing)
+    if (t->coro.executing || (!waiter && !t->coro.n && !t->coro.leaf)) /* its coroutine runs, or has just ended */
         return PY_TASK_RUNNING;
     /* A future that is done has scheduled its task. An object that is no future of asyncio has its own ways. */
     if (waiter)
@@ -211,14 +221,11 @@ static enum py_task_state state_of(struct tasks *t, addr_t task, addr_t waiter)
     return t->coro.created ? PY_TASK_NEW : PY_TASK_READY;
 }
 
-int tasks_read(struct tasks *t, addr_t task)
+static int read_asyncio(struct tasks *t, addr_t task)
 {
     addr_t coro, waiter;
     int r = tasks_field(t, task, FUTURE_LOOP, &t->loop);
 
-    t->task = task;
-    t->wait = (struct py_wait){.seconds = -1, .when = -1};
-    t->n_awaits = t->coro.n = 0;
     if (r == 0)
         r = tasks_field(t, task, TASK_CORO, &coro);
     if (r == 0)
@@ -232,12 +239,23 @@ int tasks_read(struct tasks *t, addr_t task)
     if (r == 0)
         r = coroutines_read(&t->coro, t->repr, coro);
     if (r == 0)
-        r = read_codes(t);
+        r = tasks_read_codes(t);
     if (r < 0)
         return r;
     t->mark = make_mark(t, task, t->coro.n ? t->coro.frames[t->coro.n - 1].addr : 0);
     t->state = state_of(t, task, waiter);
     return t->state == PY_TASK_WAITING ? tasks_find_wait(t, waiter) : 0;
+}
+
+int tasks_read(struct tasks *t, addr_t task)
+{
+    int r;
+
+    t->task = task;
+    t->wait = (struct py_wait){.seconds = -1, .when = -1, .deadline = -1};
+    t->n_awaits = t->n_holds = t->coro.n = 0;
+    r = kind_of(t, task) == KIND_TRIO_TASK ? trio_read(t, task) : read_asyncio(t, task);
+    return r == 0 && t->state != PY_TASK_DONE ? tasks_find_holds(t) : r;
 }
 
 int tasks_read_frames(struct tasks *t, addr_t task)
@@ -247,7 +265,7 @@ int tasks_read_frames(struct tasks *t, addr_t task)
 
     if (r == 0)
         r = coroutines_read(&t->coro, t->repr, coro);
-    return r == 0 ? read_codes(t) : r;
+    return r == 0 ? tasks_read_codes(t) : r;
 }
 
 void tasks_begin(struct tasks *t, const struct python *py, struct code_cache *cache)
@@ -258,6 +276,7 @@ void tasks_begin(struct tasks *t, const struct python *py, struct code_cache *ca
     t->cache = cache;
     t->none = 0;
     memset(t->types, 0, sizeof(t->types));
+    memset(t->slots, 0, sizeof(t->slots));
     repr_begin(t->repr, py, &limits);
 }
 
@@ -282,6 +301,7 @@ struct tasks *tasks_free(struct tasks *t)
     free(t->addrs);
     free(t->codes);
     free(t->awaits);
+    free(t->holds);
     free(t);
     return NULL;
 }

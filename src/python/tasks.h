@@ -1,9 +1,9 @@
 /*
- * The tasks of asyncio: where the interpreter lists them, and what each one does and waits for.
+ * The tasks of asyncio and trio: where the interpreter lists them, and what each one does and waits for.
  *
  *     tasks_begin(t, py, codes);                   // the threads of the loops are paused from here
  *     tasks_list(t, interp, tstates, n);           // fills t->found
- *     tasks_read(t, &t->found[i]);                 // fills t->coro, t->codes, t->wait, t->awaits
+ *     tasks_read(t, &t->found[i]);                 // fills t->coro, t->codes, t->wait, t->awaits, t->holds
  *     ...                                          // to here
  *
  * Every link, length and type comes from the target and may be wrong: walks are bounded, and what makes no sense is left out.
@@ -16,6 +16,7 @@
 
 #define TASKS_MAX        262144
 #define TASKS_TYPES      16
+#define TASKS_SLOTS      64
 #define TASKS_AWAITS_MAX 1000000 /* of all tasks */
 
 struct found_task {
@@ -34,6 +35,18 @@ struct py_wait {
     int64_t number;   /* its file descriptor; the pid of a process */
     double seconds;   /* how long to sleep; negative: unknown */
     double when;      /* when the sleep ends, on CLOCK_MONOTONIC; negative: unknown */
+    bool is_queued;   /* executor: the job has not started */
+    addr_t owner;     /* the task that holds the lock; 0: the lock does not say */
+    /* Of trio's cancel scopes; also of tasks that do not wait. */
+    double deadline;   /* when the task is cancelled, on CLOCK_MONOTONIC; negative: never, or unknown */
+    bool is_cancelled; /* its scope is cancelled: the next checkpoint raises Cancelled */
+};
+
+/* Where the objects of a class keep one of the __slots__. */
+struct slot_offset {
+    addr_t type;
+    const char *name; /* by address */
+    uint64_t offset;
 };
 
 /* What tells whether a task has changed: all but the frames of a coroutine that runs. */
@@ -49,6 +62,7 @@ struct tasks {
     addr_t types[TASKS_TYPES];
     int kinds[TASKS_TYPES];
     addr_t none;
+    struct slot_offset slots[TASKS_SLOTS];
     struct found_task *found;
     size_t n_found, cap_found;
     bool incomplete; /* more than TASKS_MAX, or a list that could not be read */
@@ -64,6 +78,8 @@ struct tasks {
     addr_t *awaits; /* tasks that it waits for; there may be futures among them */
     size_t n_awaits, cap_awaits;
     size_t awaits_left; /* of all tasks of a dump */
+    addr_t *holds;      /* objects such as locks: the task is within their `async with` */
+    size_t n_holds, cap_holds;
     struct task_mark mark;
 };
 
@@ -98,5 +114,6 @@ size_t tasks_loop_thread(struct tasks *t, addr_t loop, const addr_t *tstates, co
 
 /* The name of the loop's class, interned: "_UnixSelectorEventLoop"; NULL if it cannot be read. */
 const char *tasks_type_name(struct tasks *t, addr_t object);
+bool tasks_loop_is_trio(struct tasks *t, addr_t loop);
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * The tasks of the event loops of one process, and its greenlets, as `dump` shows them. Like traces (sample/trace.h), they are all that the output gets
- * from the sampler; strings are interned and come from the target.
+ * The tasks of the event loops of one process, and its greenlets, as `dump` shows them. Like traces (sample/trace.h), they are all that
+ * the output gets from the sampler; strings are interned and come from the target.
  */
 #ifndef SAMPLE_TASK_SET_H
 #define SAMPLE_TASK_SET_H
@@ -19,13 +19,18 @@ enum task_state {
  * thread, connections, future.
  */
 struct task_wait {
-    const char *kind; /* NULL: it does not wait */
-    const char *what; /* "Queue.get", "gather", the class of a future; may be NULL */
-    uint64_t object;  /* address of the queue, lock or future; 0: unknown */
-    bool has_fd;      /* socket: `number` is its file descriptor */
-    int64_t number;   /* process: its PID; 0: unknown */
-    double seconds;   /* sleep: negative when unknown, */
-    bool is_left;     /* else the time left, or the time that it was to sleep */
+    const char *kind;                    /* NULL: it does not wait */
+    const char *what;                    /* "Queue.get", "gather", the class of a future; may be NULL */
+    uint64_t object;                     /* address of the queue, lock or future; 0: unknown */
+    bool has_fd;                         /* socket: `number` is its file descriptor */
+    int64_t number;                      /* process: its PID; 0: unknown */
+    double seconds;                      /* sleep: negative when unknown, */
+    bool is_left;                        /* else the time left, or the time that it was to sleep */
+    bool is_queued;                      /* executor: the job has not started */
+    const uint32_t *held_by;             /* lock: the tasks that hold it, as positions in task_set.tasks, */
+    size_t n_held_by, n_waiting;         /* `n_waiting` tasks wait for the same lock */
+    bool is_owner;                       /* which the lock itself says; else they are within its `async with` block */
+    const char *protocol, *local, *peer; /* socket: "TCP", "10.0.0.7:5432"; each may be NULL */
 };
 
 /* A task, or a greenlet, which is suspended in TASK_WAITING. */
@@ -39,6 +44,10 @@ struct async_task {
     size_t n_frames;
     const uint32_t *awaits, *awaited_by; /* positions in task_set.tasks */
     size_t n_awaits, n_awaited_by;
+    /* trio only: `awaits` are the tasks in its nurseries. */
+    bool has_deadline;
+    double seconds_to_cancel; /* until the deadline of a cancel scope */
+    bool is_cancelled;        /* its scope is cancelled: the next checkpoint ends it */
     /* Greenlets only. */
     const char *type; /* the name of its class: "Greenlet", "Hub" */
     uint64_t parent;  /* 0: none, or unknown */
@@ -47,7 +56,7 @@ struct async_task {
 
 /* An event loop, or the greenlets of a thread. */
 struct task_loop {
-    bool is_greenlets;
+    bool is_greenlets, is_trio;
     uint64_t addr;
     const char *type;   /* "_UnixSelectorEventLoop"; NULL when unknown */
     bool running;       /* in this thread: */
@@ -64,8 +73,9 @@ struct task_set {
     size_t n_loops, cap_loops;
     struct async_task *tasks; /* by loop, and by name */
     size_t n, cap;
-    uint32_t *links; /* what `awaits` and `awaited_by` point into */
-    bool incomplete; /* some tasks or links are missing */
+    uint32_t *holders; /* what `held_by` points into */
+    uint32_t *links;   /* what `awaits` and `awaited_by` point into */
+    bool incomplete;   /* some tasks or links are missing */
     size_t n_unsure;
     size_t n_new_greenlets, n_dead_greenlets; /* not started, or ended: these are not in `tasks` */
     uint64_t searched, total;                 /* bytes of memory; less than all: greenlets may be missing */

@@ -7,11 +7,11 @@
 #include "base/clock.h"
 #include "base/deadline.h"
 #include "base/grow.h"
-#include "base/hash.h"
 #include "base/log.h"
 #include "python/tasks.h"
 #include "sample/process_private.h"
 #include "sample/task_frames.h"
+#include "sample/tasks_private.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -26,16 +26,6 @@
 #define MAX_TRIES      10
 #define CHECKS         3 /* of what has changed between slices */
 #define NS_PER_SECOND  1e9
-
-/* A task, and what is needed to read it again and to link it to others. */
-struct read_task {
-    struct async_task task;
-    addr_t addr, loop, tstate;
-    struct task_mark mark;
-    addr_t *awaits; /* owned */
-    size_t n_awaits;
-    bool known;
-};
 
 struct task_reading {
     struct process *p;
@@ -57,11 +47,19 @@ static void item_clear(struct read_task *item)
     free(item->awaits);
     item->task = (struct async_task){0};
     item->awaits = NULL;
-    item->n_awaits = 0;
+    item->n_awaits = item->n_holds = 0;
     item->known = false;
 }
 
 /* ---- one task ---- */
+
+/* Negative: unknown. */
+static double seconds_until(const struct task_reading *r, double when)
+{
+    if (when < 0 || r->now < 0)
+        return -1;
+    return when > r->now ? when - r->now : 0;
+}
 
 static struct task_wait wait_of(const struct task_reading *r, const struct py_wait *w)
 {
@@ -70,11 +68,12 @@ static struct task_wait wait_of(const struct task_reading *r, const struct py_wa
                              .object = w->object,
                              .has_fd = w->has_fd,
                              .number = w->number,
-                             .seconds = w->seconds};
+                             .seconds = w->seconds,
+                             .is_queued = w->is_queued};
 
     if (w->when >= 0 && r->now >= 0) {
         wait.is_left = true;
-        wait.seconds = w->when > r->now ? w->when - r->now : 0;
+        wait.seconds = seconds_until(r, w->when);
     }
     return wait;
 }
@@ -92,19 +91,28 @@ static int read_item(struct task_reading *r, struct read_task *item)
     item_clear(item);
     if (error < 0 || t->state == PY_TASK_DONE || t->loop != item->loop)
         return error == ERR_NOMEM ? error : 0;
-    item->task = (struct async_task){
-        .addr = item->addr, .name = t->name, .state = states[t->state], .wait = wait_of(r, &t->wait)};
+    item->task = (struct async_task){.addr = item->addr,
+                                     .name = t->name,
+                                     .state = states[t->state],
+                                     .wait = wait_of(r, &t->wait),
+                                     .has_deadline = t->wait.deadline >= 0 && r->now >= 0,
+                                     .seconds_to_cancel = seconds_until(r, t->wait.deadline),
+                                     .is_cancelled = t->wait.is_cancelled};
+    item->owner = t->wait.owner;
     item->mark = t->mark;
     item->task.n_frames = t->coro.n;
     item->task.frames = task_frames_copy(r->p, t, &r->locals_bytes);
     if (!item->task.frames)
         return ERR_NOMEM;
     item->n_awaits = t->n_awaits;
-    item->awaits = malloc((t->n_awaits + 1) * sizeof(*item->awaits));
+    item->n_holds = t->n_holds;
+    item->awaits = malloc((t->n_awaits + t->n_holds + 1) * sizeof(*item->awaits));
     if (!item->awaits)
         return ERR_NOMEM;
     if (t->n_awaits)
         memcpy(item->awaits, t->awaits, t->n_awaits * sizeof(*item->awaits));
+    if (t->n_holds)
+        memcpy(item->awaits + t->n_awaits, t->holds, t->n_holds * sizeof(*item->awaits));
     item->known = true;
     return 0;
 }
@@ -199,9 +207,11 @@ static int read_some(struct task_reading *r, const struct loop_reading *loop, bo
     for (; error == 0 && *at < loop->end; ++*at) {
         struct read_task *item = &r->items[*at];
 
-        if (!check || (item->known && !tasks_is_same(r->tasks, item->addr, &item->mark))) {
+        if (!check || item->is_torn || (item->known && !tasks_is_same(r->tasks, item->addr, &item->mark))) {
             *changed += check;
             error = read_item(r, item);
+            item->slice = r->slices;
+            item->is_torn = false;
             item->task.unsure = check; /* until the next check finds it unchanged */
         }
         if (!may_take_long && clock_now_ns() >= end) {
@@ -249,13 +259,16 @@ static int read_slice(struct task_reading *r, struct loop_reading *loop, bool ch
     if (loop->th)
         end = pause_end(pauser, &loop->th->os, &pause);
     took = clock_now_ns() - begin;
-    r->slices++;
     if (took > r->longest_ns && pause.method != PAUSE_ASLEEP && pause.method != PAUSE_DEAD)
         r->longest_ns = took;
     if (error == 0 && end < 0) {
+        for (size_t i = from; i < *at; i++) /* one whose mark is right by chance must not pass the next check */
+            r->items[i].is_torn |= r->items[i].slice == r->slices;
         *at = from;
-        return ERR_TORN;
     }
+    r->slices++;
+    if (error == 0 && end < 0)
+        return ERR_TORN;
     if (loop->th)
         note_run(loop, &pause);
     loop->listed = true;
@@ -389,6 +402,7 @@ static int add_loop(struct task_reading *r, struct task_set *set, const struct l
     *to = (struct task_loop){.addr = loop->addr, .first = set->n};
     tasks_begin(r->tasks, &r->p->py, r->p->codes);
     to->type = tasks_type_name(r->tasks, to->addr);
+    to->is_trio = tasks_loop_is_trio(r->tasks, to->addr);
     if (loop->th) {
         to->running = true;
         to->thread_id = loop->th->thread_id;
@@ -419,78 +433,6 @@ static int take_loop(struct task_reading *r, struct task_set *set, const struct 
     }
     if (!set->loops[set->n_loops - 1].n)
         set->n_loops--;
-    return 0;
-}
-
-/* ---- who awaits whom ---- */
-
-struct task_index {
-    struct hash_table by_addr;
-    const struct task_set *set;
-};
-
-static uint32_t index_find(const struct task_index *x, addr_t addr)
-{
-    size_t step = 0;
-    uint32_t at;
-
-    while ((at = hash_table_next(&x->by_addr, hash_mix(0, addr), &step)) != HASH_TABLE_NONE)
-        if (x->set->tasks[at].addr == addr)
-            return at;
-    return HASH_TABLE_NONE;
-}
-
-static bool has_link(const uint32_t *links, size_t n, uint32_t to)
-{
-    for (size_t i = 0; i < n && i < 8; i++) /* duplicates are next to each other, if any */
-        if (links[n - 1 - i] == to)
-            return true;
-    return false;
-}
-
-/* Resolves addresses to positions; `awaited_by` is the inverse. */
-static int link_tasks(struct task_reading *r, struct task_set *set)
-{
-    struct task_index x = {.set = set};
-    size_t total = 0, n = 0;
-    uint32_t *inverse;
-
-    for (size_t i = 0; i < r->n; i++)
-        total += r->items[i].known ? r->items[i].n_awaits : 0;
-    set->links = calloc(2 * total + 1, sizeof(*set->links));
-    if (!set->links || hash_table_reserve(&x.by_addr, set->n) < 0)
-        return ERR_NOMEM;
-    for (size_t i = 0; i < set->n; i++)
-        hash_table_add(&x.by_addr, hash_mix(0, set->tasks[i].addr), (uint32_t)i);
-    for (size_t i = 0; i < r->n; i++) {
-        const struct read_task *item = &r->items[i];
-        uint32_t from = item->known ? index_find(&x, item->addr) : HASH_TABLE_NONE, to;
-
-        if (from == HASH_TABLE_NONE)
-            continue;
-        set->tasks[from].awaits = set->links + n;
-        for (size_t k = 0; k < item->n_awaits; k++) {
-            to = index_find(&x, item->awaits[k]);
-            if (to == HASH_TABLE_NONE || has_link(set->tasks[from].awaits, set->tasks[from].n_awaits, to))
-                continue;
-            set->links[n++] = to;
-            set->tasks[from].n_awaits++;
-            set->tasks[to].n_awaited_by++;
-        }
-    }
-    inverse = set->links + total;
-    for (size_t i = 0; i < set->n; i++) {
-        set->tasks[i].awaited_by = inverse;
-        inverse += set->tasks[i].n_awaited_by;
-        set->tasks[i].n_awaited_by = 0;
-    }
-    for (size_t i = 0; i < set->n; i++)
-        for (size_t k = 0; k < set->tasks[i].n_awaits; k++) {
-            struct async_task *to = &set->tasks[set->tasks[i].awaits[k]];
-
-            ((uint32_t *)(uintptr_t)to->awaited_by)[to->n_awaited_by++] = (uint32_t)i;
-        }
-    hash_table_free(&x.by_addr);
     return 0;
 }
 
@@ -554,7 +496,9 @@ static int read_tasks(struct task_reading *r, struct task_set *set)
     if (error == 0)
         error = read_loops(r, set);
     if (error == 0)
-        error = link_tasks(r, set);
+        error = task_links_make(r->items, r->n, set);
+    if (error == 0)
+        task_sockets_describe(r->p, set);
     set->incomplete |= r->torn || (r->tasks && r->tasks->incomplete);
     return error;
 }
@@ -596,5 +540,6 @@ void task_set_free(struct task_set *set)
     free(set->tasks);
     free(set->loops);
     free(set->links);
+    free(set->holders);
     *set = (struct task_set){0};
 }

@@ -11,6 +11,11 @@ FRAME = re.compile(r"^    (\S.*|) \((.*?)(?::(\d+))?\)$")
 RULE = re.compile(r"^-{3,}$")
 
 
+def event_loops(out):
+    """Those of all threads in the output of `dump --json`."""
+    return [loop for thread in json.loads(out) for loop in thread.get("event_loops", [])]
+
+
 def parse_text(text):
     """The processes of a text dump, as dicts: pid, command, version, program, parent, threads."""
     processes = []

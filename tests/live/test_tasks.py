@@ -1,5 +1,4 @@
 """dump: the tasks of asyncio, compared with what the program reports about itself."""
-import json
 import re
 
 import pytest
@@ -7,9 +6,7 @@ from core_files import by_gcore, gcore, roots
 from processes import at_rest
 from program import PY_SPY, run
 from pythons import NEWEST_HOST, PYTHONS
-
-def event_loops(out):
-    return [loop for thread in json.loads(out) for loop in thread.get("event_loops", [])]
+from stacks import event_loops
 
 
 def found_tasks(loops):
@@ -40,6 +37,11 @@ def test_tasks(spawn, python, kind):
     by_name = compare(loops, target.truth)
     assert 0 < by_name["sleeper"]["waits_for"]["seconds_left"] <= 3600 < by_name["cell"]["waits_for"]["seconds_left"] <= 7200.5
     assert by_name["socket"]["waits_for"]["fd"] == target.truth["fd"]
+    holders = {"held": ["holder"], "pool": ["pool-1", "pool-2"], "busy": ["condition holder"], "request-1": [], "semaphore": []}
+    for name, tasks in holders.items():  # this program acquires "request-1" and "semaphore" without `async with`
+        assert by_name[name]["waits_for"]["held_by"] == [by_name[task]["address"] for task in tasks], name
+        assert not by_name[name]["waits_for"]["is_owner"]
+    assert [by_name[name]["waits_for"]["started"] for name in ("started job", "queued job")] == [True, False]
     assert len({by_name["request-%d" % i]["waits_for"]["address"] for i in range(30)}) == 1
     assert [loop["running"] for loop in loops] == {"threads": [True, True], "stopped": [False]}.get(kind, [True])
 
@@ -56,7 +58,9 @@ def test_core(spawn, scratch, python):
 
 TEXT = r'''
 These 3 tasks wait for each other: "cycle-1" -> "cycle-2" -> "cycle-3" -> "cycle-1"
-
+(?:
+These 2 tasks .*
+)?
 Event loop of thread {pid} \({n} tasks\): _UnixSelectorEventLoop
 30 tasks like this \(waiting for Lock.acquire, all at 0x[0-9a-f]+\): "request-0", "request-1", "request-2", ..., "request-29"
     acquire \(tasks.py:\d+\)
@@ -71,6 +75,10 @@ def test_text(spawn):
     assert re.match(r'Task "gather" \(waiting for 3 tasks in gather\)\n    through \(.*\)\n(    \[awaits "sleeper", shown above\]\n)?'
                     r'    2 tasks like this \(waiting for Event.wait, all at \w+\): "one", "two"\n        Event.wait \(', gather), out
     assert 'Task "sleeper" (sleeping, 60 min left; 3 tasks wait for it)' in out
+    assert re.search('\nThese 2 tasks probably wait for each other: "deadlock-[01]" -> "deadlock-[01]" -> "deadlock-[01]"\n', out), out
+    assert 'Task "queued job" (waiting for a job in an executor, which has not started)' in out
+    for name, holders in (("held", '"holder"'), ("pool", '2 tasks: "pool-1", "pool-2"')):
+        assert re.search('Task "%s" [(]waiting for [a-zA-Z.]+, at 0x[0-9a-f]+, likely held by %s[)]' % (name, holders), out), out
     for task in target.truth["tasks"]:
         assert '"%s"' % task["name"] in out or task["name"].startswith("request-")
 
@@ -113,6 +121,27 @@ def test_busy(spawn, python, flags):
         assert all(stack in PATHS for stack in stacks), stacks
         assert len(tasks) == 50 or (flags and len(tasks) > 40), len(tasks)  # read while it runs, a task may make no sense
         assert flags or stacks
+
+
+CHURN = [["worker", "step"] + end[:n] for end in (["end", "Event.wait", "wait"], ["sleep", "__sleep0"]) for n in range(3)]
+CHURN += [["worker"], ["churn"], ["churn", "sleep"], ["main"], ["main", "churn"], ["worker", "step", "end", "wait"]]
+
+
+@pytest.mark.statistical
+@pytest.mark.since(3, 7)
+def test_churn(spawn, python):
+    """Thousands of tasks a second start and are cancelled, while it is dumped 200 times: each task that is shown for sure existed."""
+    target = spawn(python, "tasks_churn.py")
+    shown = 0
+    for _ in range(200):
+        loop, = event_loops(run("dump", "--json", "--pid", target.pid).check().out)
+        assert len({task["address"] for task in loop["tasks"]}) == len(loop["tasks"])
+        for task in loop["tasks"]:
+            stack = [frame["name"] for frame in task["frames"]]
+            shown += task["sure"]
+            assert not task["sure"] or stack in CHURN or (not stack and task["state"] in ("new", "running")), task
+            assert task["name"] is None or re.fullmatch(r"Task-\d+", task["name"]), task
+    assert shown > 20000, shown
 
 
 def test_subprocesses(spawn):

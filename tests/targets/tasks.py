@@ -4,6 +4,8 @@ for as this program arranged it.
     tasks.py [threads | python]     threads: also a loop in a second thread; python: with the tasks of asyncio that are written in Python
 """
 import asyncio
+import concurrent.futures
+import contextlib
 import gc
 import json
 import os
@@ -55,6 +57,29 @@ async def through(awaitable):
 async def acquire(lock):
     async with lock:
         pass
+
+
+async def acquire_both(one, other):
+    async with one:
+        await asyncio.sleep(0)
+        async with other:
+            pass
+
+
+async def hold(lock, future):
+    async with lock:
+        await future
+
+
+@contextlib.asynccontextmanager
+async def connection(pool):
+    async with pool:
+        yield
+
+
+async def hold_connection(pool, future):
+    async with connection(pool):
+        await future
 
 
 class Awaitable:
@@ -138,6 +163,14 @@ async def many(loop):
     start(wait_for_condition(), "condition", waiting, "event", "Condition.wait")
     start(loop.sock_recv(pair[0], 1), "socket", waiting, "socket", "socket.sock_recv")
     start(through(loop.run_in_executor(None, blocked.wait)), "executor", waiting, "executor")
+    single = concurrent.futures.ThreadPoolExecutor(1)
+    start(through(loop.run_in_executor(single, blocked.wait)), "started job", waiting, "executor")
+    start(through(loop.run_in_executor(single, blocked.wait)), "queued job", waiting, "executor")
+    if sys.version_info >= (3, 9):
+        start(asyncio.to_thread(blocked.wait), "to_thread", waiting, "executor", "Event.wait")
+    mutexes = asyncio.Lock(), asyncio.Lock()
+    for i in (0, 1):
+        start(acquire_both(mutexes[i], mutexes[1 - i]), "deadlock-%d" % i, waiting, "lock", "Lock.acquire")
     one, two = (start(event.wait(), name, waiting, "event", "Event.wait") for name in ("one", "two"))
     start(through(asyncio.gather(one, asyncio.gather(two, sleeper))), "gather", waiting, "tasks", "gather", one, two, sleeper)
     start(through(asyncio.shield(one)), "shield", waiting, "tasks", "shield", one)
@@ -148,6 +181,15 @@ async def many(loop):
         cycle[name] = start(wait_for_other(other), name, waiting, "task", None, other)
     if NEW:
         start(group(event, members), "group", waiting, "tasks", "TaskGroup", "member-0", "member-1")
+    held, pool, busy = asyncio.Lock(), asyncio.Semaphore(2), asyncio.Condition()
+    start(hold(held, future), "holder", waiting, "future", "Future")
+    start(hold(pool, future), "pool-1", waiting, "future", "Future")
+    start(hold_connection(pool, future), "pool-2", waiting, "future", "Future")
+    start(hold(busy, future), "condition holder", waiting, "future", "Future")
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    for name, one, what in (("held", held, "Lock"), ("pool", pool, "Semaphore"), ("busy", busy, "Lock")):
+        start(acquire(one), name, waiting, "lock", what + ".acquire")
     start(through(None), "done", "done")
     await asyncio.sleep(0.05)
     return pair, blocked, condition

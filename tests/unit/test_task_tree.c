@@ -127,7 +127,7 @@ static void test_cycles(void)
     world_link(w, 4, 6);
     world_link(w, 6, 4);
     CHECK_INT(walk(w, &s), 0);
-    CHECK(strstr(s.text, "cycle 3 2 1; "));
+    CHECK(strstr(s.text, "cycle 1 3 2; "));
     CHECK(strstr(s.text, "tangle 4 "));
     CHECK_INT(s.n_tasks, 8);
     free(w);
@@ -135,6 +135,29 @@ static void test_cycles(void)
     world_link(w, 0, 0); /* not possible, but memory may hold anything */
     CHECK_INT(walk(w, &s), 0);
     CHECK_INT(s.n_tasks, 2);
+    free(w);
+}
+
+/* Two tasks that wait for each other's locks do not await each other: both are at the top. */
+static void test_locks(void)
+{
+    struct world *w = world_new(4);
+    uint32_t holders[] = {1, 0, 2, 3};
+    struct seen s;
+
+    for (size_t i = 0; i < 2; i++)
+        w->tasks[i].wait = (struct task_wait){.kind = "lock",
+                                              .what = "Lock.acquire",
+                                              .object = 0x10 + i,
+                                              .held_by = holders + i,
+                                              .n_held_by = 1,
+                                              .n_waiting = 1};
+    w->tasks[2].wait = (struct task_wait){/* two hold it, so it can still be released */
+                                          .kind = "lock", .what = "Semaphore.acquire",
+                                          .object = 0x20, .held_by = holders + 2,
+                                          .n_held_by = 2, .n_waiting = 1};
+    CHECK_INT(walk(w, &s), 0);
+    CHECK_STR(s.text, "cycle 0 1; 1x2@0; 1x3@0; 1x0@0; 1x1@0; ");
     free(w);
 }
 
@@ -201,6 +224,7 @@ int main(int argc, char **argv)
     test_start(argc, argv);
     TEST_RUN(test_folding);
     TEST_RUN(test_cycles);
+    TEST_RUN(test_locks);
     TEST_RUN(test_chain);
     TEST_RUN(test_text);
     return test_finish("test_task_tree");

@@ -16,7 +16,8 @@ struct fixture {
     struct fake_python p;
     struct tasks *tasks;
     struct code_cache *codes;
-    addr_t type, coroutine, iterator, future, task, set, none_type;
+    addr_t type, coroutine, iterator, future, task, set, none_type, function, method, lock, dict;
+    addr_t context, runner, trio_task; /* of trio */
     addr_t interp, loop, table, heap_from;
     struct fake_thread thread;
     addr_t made[N_TASKS], coros[N_TASKS][3], futures[N_TASKS];
@@ -46,14 +47,14 @@ static addr_t make(struct fixture *w, addr_t type, size_t len)
     return object;
 }
 
-/* A suspended coroutine that awaits `awaited`. */
-static addr_t make_coroutine(struct fixture *w, const char *name, addr_t awaited)
+/* A suspended coroutine that awaits `awaited`, with `n` more values on its value stack. */
+static addr_t make_coroutine_with(struct fixture *w, const char *name, addr_t awaited, const addr_t *values, size_t n)
 {
     const struct layout *l = &w->p.py.layout;
     addr_t coro = make(w, w->coroutine, 512), frame = coro + (addr_t)l->ge_frame,
            code = fake_code(&w->p, name, "/a.py", 10), top;
     unsigned char instructions[8] = {0, 0, 72, 3}, suspended = (unsigned char)l->ge_delegates;
-    int32_t one = 1;
+    int32_t depth = (int32_t)n + 1;
 
     if (l->ge_state == NO) {
         frame = fake_alloc(&w->p, 512);
@@ -67,16 +68,36 @@ static addr_t make_coroutine(struct fixture *w, const char *name, addr_t awaited
         fake_mem_put_bytes(w->p.mem, code + (addr_t)l->co_bytecode, instructions, sizeof(instructions));
     }
     put(w, frame, l->fr_code, code);
-    top = frame + (addr_t)l->fr_slots + 8;
+    top = frame + (addr_t)l->fr_slots + (n + 1) * 8;
     if (l->fr_stacktop_is_pointer) {
         put(w, frame, l->fr_stacktop, top + (addr_t)l->fr_awaited - 8);
     } else {
-        fake_mem_put_bytes(w->p.mem, frame + (addr_t)l->fr_stacktop, &one, sizeof(one));
+        fake_mem_put_bytes(w->p.mem, frame + (addr_t)l->fr_stacktop, &depth, sizeof(depth));
         if (l->fr_valuestack)
-            put(w, frame, l->fr_valuestack, top - 8);
+            put(w, frame, l->fr_valuestack, top - (n + 1) * 8);
     }
+    for (size_t i = 0; i < n; i++)
+        put(w, top - (n + 1 - i) * 8, 0, values[i]);
     put(w, top, -8, awaited);
     return coro;
+}
+
+static addr_t make_coroutine(struct fixture *w, const char *name, addr_t awaited)
+{
+    return make_coroutine_with(w, name, awaited, NULL, 0);
+}
+
+/* Within `async with lock`: a bound method, from 3.14 on a function and the object. */
+static addr_t make_holder(struct fixture *w, const char *name, addr_t awaited)
+{
+    const struct layout *l = &w->p.py.layout;
+    addr_t function = make(w, w->function, 256), method = make(w, w->method, 64), values[] = {function, w->lock};
+
+    put(w, function, l->fu_name, fake_str(&w->p, "Lock.__aexit__"));
+    put(w, method, 16, function);
+    put(w, method, 24, w->lock);
+    return l->minor >= 14 ? make_coroutine_with(w, name, awaited, values, 2)
+                          : make_coroutine_with(w, name, awaited, &method, 1);
 }
 
 static addr_t make_future(struct fixture *w, addr_t type)
@@ -96,7 +117,7 @@ static void make_task(struct fixture *w, size_t i)
 
     put(w, iterator, 16, future);
     w->coros[i][2] = make_coroutine(w, "wait", iterator);
-    w->coros[i][1] = make_coroutine(w, "query", w->coros[i][2]);
+    w->coros[i][1] = make_holder(w, "query", w->coros[i][2]);
     inner = w->coros[i][0] = make_coroutine(w, "handle", w->coros[i][1]);
     put(w, task, l->task_coro, inner);
     put(w, task, l->task_waiter, future);
@@ -140,6 +161,80 @@ static void make_lists(struct fixture *w)
     }
 }
 
+/* An instance of a class of trio. */
+static addr_t make_instance(struct fixture *w, const char *class_name, const char *const *names, const addr_t *values,
+                            size_t n)
+{
+    const struct layout *l = &w->p.py.layout;
+    addr_t keys[8], object, type, text = fake_alloc(&w->p, 64), key = fake_str(&w->p, "__module__");
+    addr_t module = fake_str(&w->p, "trio._core._run");
+
+    for (size_t i = 0; i < n; i++)
+        keys[i] = fake_str(&w->p, names[i]);
+    object = fake_instance(&w->p, keys, values, n);
+    type = fake_mem_at(w->p.mem, object + 8, 8) ? *(const addr_t *)fake_mem_at(w->p.mem, object + 8, 8) : 0;
+    fake_mem_put_bytes(w->p.mem, text, class_name, strlen(class_name) + 1);
+    put(w, type, 8, w->type);
+    put(w, type, l->ty_name, text);
+    put(w, type, l->ty_flags, *(const uint64_t *)fake_mem_at(w->p.mem, type + (addr_t)l->ty_flags, 8) | HEAP_TYPE);
+    put(w, type, l->ty_dict, fake_dict(&w->p, &key, &module, 1, true));
+    return object;
+}
+
+static addr_t make_list(struct fixture *w, const addr_t *items, size_t n)
+{
+    addr_t list = make(w, make_type(w, "list"), 64), array = fake_alloc(&w->p, 8 * n + 8);
+
+    put(w, list, 16, n);
+    put(w, list, w->p.py.layout.li_items, array);
+    for (size_t i = 0; i < n; i++)
+        put(w, array, (int)i * 8, items[i]);
+    return list;
+}
+
+static addr_t make_dict(struct fixture *w, const char *name, addr_t value)
+{
+    addr_t key = fake_str(&w->p, name), dict = fake_dict(&w->p, &key, &value, 1, true);
+
+    put(w, dict, 8, w->dict);
+    return dict;
+}
+
+/* sys.modules["trio._core._run"].GLOBAL_RUN_CONTEXT: a runner with one task, whose nursery has two. There is no asyncio. */
+static void make_trio(struct fixture *w)
+{
+    static const char *const task_names[] = {"coro", "name", "_runner", "_child_nurseries"},
+                             *const children[] = {"_children"}, *const runner_names[] = {"tasks"};
+    addr_t nursery, list, tasks, local = fake_alloc(&w->p, 128), module = fake_alloc(&w->p, 64), key, threads,
+                                 values[4];
+
+    w->dict = make_type(w, "dict");
+    list = make_list(w, w->made, 2);
+    nursery = make_instance(w, "Nursery", children, &list, 1);
+    tasks = make_list(w, NULL, 0);
+    w->runner = make_instance(w, "Runner", runner_names, &tasks, 1);
+    values[0] = w->coros[0][0];
+    values[1] = fake_str(&w->p, "crawl");
+    values[2] = w->runner;
+    values[3] = make_list(w, &nursery, 1);
+    w->trio_task = make_instance(w, "Task", task_names, values, 4);
+    put(w, tasks, 16, 1);
+    put(w, *(const addr_t *)fake_mem_at(w->p.mem, tasks + (addr_t)w->p.py.layout.li_items, 8), 0, w->trio_task);
+    key = w->context = make(w, make_type(w, "_localdummy"), 32);
+    threads = make_dict(w, "runner", w->runner);
+    threads = fake_dict(&w->p, &key, &threads, 1, false);
+    put(w, threads, 8, w->dict);
+    put(w, local, 48, threads);
+    put(w, module, 16, make_dict(w, "GLOBAL_RUN_CONTEXT", local));
+    put(w, w->interp, w->p.py.layout.in_modules, make_dict(w, "trio._core._run", module));
+    if (w->p.py.layout.ts_tasks != NO) { /* empty lists */
+        addr_t head = w->thread.tstate + (addr_t)w->p.py.layout.ts_tasks;
+
+        put(w, head, 0, head);
+        put(w, head, 8, head);
+    }
+}
+
 static void fixture_init(struct fixture *w, size_t version)
 {
     *w = (struct fixture){0};
@@ -157,6 +252,9 @@ static void fixture_init(struct fixture *w, size_t version)
     w->future = make_type(w, "_asyncio.Future");
     w->task = make_type(w, "_asyncio.Task");
     w->set = make_type(w, "set");
+    w->function = make_type(w, "function");
+    w->method = make_type(w, "method");
+    w->lock = make(w, make_type(w, "Lock"), 64);
     w->loop = make(w, make_type(w, "Loop"), 64);
     for (size_t i = 0; i < N_TASKS; i++)
         make_task(w, i);
@@ -200,7 +298,25 @@ static void check_tasks(struct fixture *w)
         if (w->p.py.layout.task_name != NO)
             CHECK_STR(t->name, name);
         CHECK(tasks_is_same(t, t->found[i].addr, &t->mark));
+        CHECK(t->n_holds == 1 && t->holds[0] == w->lock);
     }
+}
+
+static void check_trio(struct fixture *w)
+{
+    struct tasks *t = w->tasks;
+
+    make_trio(w);
+    CHECK_INT(list(w), 0);
+    CHECK_INT((long)t->n_found, 1);
+    CHECK(t->found[0].addr == w->trio_task && tasks_loop_of(t, w->trio_task) == w->runner);
+    CHECK(tasks_loop_is_trio(t, w->runner) && !tasks_loop_is_trio(t, w->loop));
+    CHECK_INT(tasks_read(t, w->trio_task), 0);
+    CHECK_INT(t->state, PY_TASK_WAITING);
+    CHECK_STR(t->name, "crawl");
+    CHECK_INT((long)t->coro.n, 3);
+    CHECK(!t->wait.kind && t->n_awaits == 2 && t->awaits[0] == w->made[0]);
+    CHECK(tasks_is_same(t, w->trio_task, &t->mark));
 }
 
 /* A coroutine that awaits itself, or that awaits 100,000 others. */
@@ -251,7 +367,7 @@ static uint64_t random_next(uint64_t *state)
 }
 
 /* Damaged words: each read ends, whatever it finds. */
-static void check_damage(struct fixture *w)
+static void damage(struct fixture *w)
 {
     addr_t end = fake_alloc(&w->p, 8);
     uint64_t state = 42;
@@ -265,9 +381,23 @@ static void check_damage(struct fixture *w)
         list(w);
         for (size_t k = 0; k < N_TASKS; k++)
             tasks_read(w->tasks, w->made[k]);
+        if (w->trio_task && tasks_loop_of(w->tasks, w->trio_task) == w->runner)
+            tasks_read(w->tasks, w->trio_task);
+        tasks_loop_thread(w->tasks, w->runner, &w->thread.tstate, &w->thread.tstate, 1);
         tasks_loop_thread(w->tasks, w->loop, &w->thread.tstate, &w->thread.tstate, 1);
         CHECK(w->tasks->n_found <= TASKS_MAX);
     }
+}
+
+static void check_damage(struct fixture *w)
+{
+    damage(w);
+}
+
+static void check_trio_damage(struct fixture *w)
+{
+    make_trio(w);
+    damage(w);
 }
 
 static void each_version(void (*check)(struct fixture *w))
@@ -304,6 +434,12 @@ static void test_damage(void)
     each_version(check_damage);
 }
 
+static void test_trio(void)
+{
+    each_version(check_trio);
+    each_version(check_trio_damage);
+}
+
 int main(int argc, char **argv)
 {
     test_start(argc, argv);
@@ -311,5 +447,6 @@ int main(int argc, char **argv)
     TEST_RUN(test_chains);
     TEST_RUN(test_lists);
     TEST_RUN(test_damage);
+    TEST_RUN(test_trio);
     return test_finish("test_tasks");
 }

@@ -72,8 +72,8 @@ static bool put_members(struct attributes *a, addr_t object, const struct repr_t
     return true;
 }
 
-/* Looks up one of the members that a type defines itself. */
-static bool find_member(struct repr *v, addr_t object, const struct repr_type *t, const char *name, addr_t *ret)
+/* Looks up one of the members that a type defines itself: its offset in the object. */
+static bool find_member(struct repr *v, const struct repr_type *t, const char *name, uint64_t *ret)
 {
     char text[REPR_NAME_MAX];
     struct member m;
@@ -82,21 +82,31 @@ static bool find_member(struct repr *v, addr_t object, const struct repr_type *t
         if (repr_read(v, t->members + i * sizeof(m), &m, sizeof(m)) < 0 || !m.name)
             return false;
         if ((m.type == T_OBJECT || m.type == T_OBJECT_EX) && m.offset <= 1 << 20 &&
-            repr_c_string(v, m.name, text, sizeof(text)) == 0 && strcmp(text, name) == 0)
-            return repr_word(v, object + m.offset, ret) == 0 && *ret;
+            repr_c_string(v, m.name, text, sizeof(text)) == 0 && strcmp(text, name) == 0) {
+            *ret = m.offset;
+            return true;
+        }
     }
     return false;
 }
 
-int instances_get(struct repr *v, addr_t object, const char *name, addr_t *ret)
+int instances_slot(struct repr *v, const struct repr_type *t, const char *name, uint64_t *ret)
 {
-    const struct repr_type *t = repr_type_of(v, object);
-
     for (size_t i = 0; t && i < BASES_MAX; i++) {
-        if (find_member(v, object, t, name, ret))
+        if (find_member(v, t, name, ret))
             return 0;
         t = t->base ? repr_type(v, t->base) : NULL;
     }
+    return ERR_READ;
+}
+
+int instances_get(struct repr *v, addr_t object, const char *name, addr_t *ret)
+{
+    uint64_t offset;
+
+    if (instances_slot(v, repr_type_of(v, object), name, &offset) == 0 && repr_word(v, object + offset, ret) == 0 &&
+        *ret)
+        return 0;
     return objects_attr_get(&v->py, object, name, ret);
 }
 
