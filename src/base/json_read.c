@@ -15,7 +15,7 @@
 static bool fail(struct json_reader *r, const char *why)
 {
     if (!r->why)
-        r->why = why;
+        r->why = r->at < r->len ? why : "the text ends too early";
     return false;
 }
 
@@ -118,7 +118,7 @@ static bool take_string(struct json_reader *r)
         if (!take_escape(r))
             return false;
     }
-    return fail(r, r->at < r->len ? "control character in a string" : "the text ends within a string");
+    return fail(r, "control character in a string");
 }
 
 /* ---- values ---- */
@@ -200,12 +200,12 @@ static bool next_item(struct json_reader *r)
     }
     if (r->begun[r->depth - 1]) {
         if (c != ',')
-            return fail(r, c ? "expected a comma" : "the text ends too early");
+            return fail(r, "expected a comma");
         r->at++;
         c = json_read_peek(r);
     }
     r->begun[r->depth - 1] = true;
-    return c ? true : fail(r, "the text ends too early");
+    return c ? true : fail(r, "expected a value");
 }
 
 static bool take_key(struct json_reader *r)

@@ -505,6 +505,7 @@ static int dump_groups(const struct options *o, struct process_tree *tree, struc
     int r = dump_tree(o, tree, chosen, group, text);
 
     for (unsigned round = 1; round < o->rounds && r == 0; round++) {
+        log_info("group", "round %u of %u has been read", round, o->rounds);
         dump_group_next_round(group, o);
         deadline_set((uint64_t)(seconds_of(o) * (double)NS_PER_S));
         r = sampled_tree_refresh(tree);

@@ -20,7 +20,7 @@
 struct group_command {
     struct groups *groups;
     struct error_text *text;
-    size_t n_read, n_broken;
+    size_t n_files, n_read, n_broken;
     bool stdin_taken;
 };
 
@@ -91,6 +91,8 @@ static int note_broken(struct group_command *c, const struct group_file *f, cons
                                     : err_name(r));
     error_text_hint(c->text, "group reads what `dump --json` and `dump` of spyglass and py-spy print.");
     c->n_broken++;
+    if (c->n_files == 1 && !f->n_threads)
+        return 0; /* it becomes the error */
     fprintf(stderr, "Note: %s", c->text->what);
     if (f->n_threads)
         fprintf(stderr, "; read %zu thread%s before that", f->n_threads, f->n_threads == 1 ? "" : "s");
@@ -122,7 +124,7 @@ static int add_file(const char *path, void *arg)
 int cmd_group(const struct options *o)
 {
     struct error_text text = {0};
-    struct group_command c = {.groups = groups_new(), .text = &text};
+    struct group_command c = {.groups = groups_new(), .text = &text, .n_files = o->n_files};
     int r = c.groups ? args_each_file(o, add_file, &c) : ERR_NOMEM;
 
     if (r == 0 && !c.n_read)

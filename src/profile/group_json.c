@@ -184,7 +184,7 @@ static void take_thread(struct json_file *j)
         t.member = (struct group_member){
             .rank = -1, .host = j->worker->host, .command = j->worker->name, .pid = (pid_t)j->worker->pid};
     while (!j->error && json_read_key(&j->r, &key)) {
-        has_frames |= is(key, "frames");
+        has_frames |= is(key, "frames") && json_read_peek(&j->r) == '[';
         take_thread_field(j, key, &t);
     }
     if (!j->error && !j->r.why && has_frames)
