@@ -67,7 +67,7 @@ static const struct args_flag flags[] = {
     {"min-percent", 0, ARGS_PERCENT, IN_RECORD | IN_MERGE, FIELD(filter.min_percent), "N",
      "Fold calls below N percent of what the filter kept into their callers"},
     {"group", 0, ARGS_BOOL, IN_DUMP, FIELD(group), NULL,
-     "Merge equal stacks of several processes, and name those that are elsewhere; with -o FILE.svg, as a picture"},
+     "Merge equal stacks of several processes, and name those that are elsewhere; -o draws them"},
     {"rounds", 0, ARGS_ROUNDS, IN_DUMP, FIELD(rounds), "N",
      "With --group: read the stacks N times, and show which processes moved"},
     {"every", 0, ARGS_DURATION, IN_DUMP, FIELD(every), "SECONDS", "With --rounds: time between them [default: 5]"},
