@@ -60,7 +60,8 @@ static void link_children(struct groups *g, struct touched *t)
 {
     struct group_work *work = g->index->work;
 
-    qsort_r(t->nodes, t->n, sizeof(*t->nodes), compare_totals, work);
+    if (t->n)
+        qsort_r(t->nodes, t->n, sizeof(*t->nodes), compare_totals, work);
     for (size_t i = 0; i < t->n; i++) {
         uint32_t node = t->nodes[i], parent = g->nodes[node].parent;
 

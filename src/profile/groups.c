@@ -314,13 +314,15 @@ static int sort_sections(struct groups *g)
 
     if (!place)
         return ERR_NOMEM;
-    qsort(g->sections, g->n_sections, sizeof(*g->sections), compare_sections);
+    if (g->n_sections)
+        qsort(g->sections, g->n_sections, sizeof(*g->sections), compare_sections);
     for (size_t i = 0; i < g->n_sections; i++)
         place[g->sections[i].first] = (uint32_t)i;
     for (size_t i = 0; i < g->n_threads; i++)
         g->threads[i].section = place[g->threads[i].section];
     free(place);
-    qsort(g->threads, g->n_threads, sizeof(*g->threads), compare_threads);
+    if (g->n_threads)
+        qsort(g->threads, g->n_threads, sizeof(*g->threads), compare_threads);
     for (size_t i = g->n_threads; i-- > 0;) {
         struct group_thread *t = &g->threads[i];
         struct group_section *s = &g->sections[t->section];
