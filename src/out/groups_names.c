@@ -176,6 +176,8 @@ void groups_put_section(const struct group_section *s, FILE *out)
         break;
     default:
         fprintf(out, " %" PRIu32 " %sprocess%s", s->n_members, s->level == 1 ? "child " : "", many);
+        if (s->name)
+            fprintf(out, " (%s)", s->name);
         if (s->level > 1)
             fprintf(out, " %" PRIu32 " levels down", s->level);
     }

@@ -10,6 +10,9 @@
 #define ANCESTORS_MAX 64
 #define NAME_MAX_     120
 
+/* A process that multiprocessing starts beside the workers of a program. It always has another stack than they have. */
+#define TRACKER "resource tracker"
+
 /* ---- Ray and Dask, by their command lines ---- */
 
 /* "ray::Trainer.step" -> "ray::Trainer": the method changes from call to call. */
@@ -48,6 +51,8 @@ static int classify_by_command(struct groups *g, struct group_member *m)
 
     m->kind = GROUP_PROCESS;
     m->name = NULL;
+    if (strstr(m->command, "import main;main(") && strstr(m->command, "_tracker "))
+        return set_name(g, m, TRACKER, strlen(TRACKER));
     if (len) {
         m->kind = GROUP_RAY;
         return set_name(g, m, m->command, len);
@@ -151,7 +156,7 @@ int groups_classify(struct groups *g)
         struct group_member *m = &g->members[i];
 
         r = classify_by_command(g, m);
-        if (r < 0 || !m->rank_variable || m->kind != GROUP_PROCESS)
+        if (r < 0 || !m->rank_variable || m->kind != GROUP_PROCESS || m->name)
             continue;
         m->name = m->rank_variable;
         m->kind = has_inherited_rank(g, m) ? GROUP_CHILD : GROUP_RANK;

@@ -43,8 +43,9 @@ struct group_member {
     const char *rank_variable; /* where the rank is from: "RANK"; NULL: it has none */
     /* Results of groups_finish. */
     enum group_kind kind;
-    uint32_t level;   /* of GROUP_PROCESS: how many of its ancestors are members */
-    const char *name; /* of a Ray worker, its task or actor: "ray::Trainer"; of a Dask worker, its name; NULL: none */
+    uint32_t level; /* of GROUP_PROCESS: how many of its ancestors are members */
+    const char *
+        name; /* of a Ray worker, its task or actor: "ray::Trainer"; of a Dask worker, its name; "resource tracker"; NULL: none */
 };
 
 struct group_frame {

@@ -213,11 +213,18 @@ static void test_kinds(void)
     add(g, (struct group_member){.pid = 40, .command = "python3 -m dask worker tcp://h:1 --name w-7"}, NULL, 40, "a:1");
     add(g, pid_of(50, 0), NULL, 50, "a:1");
     add(g, pid_of(51, 50), NULL, 51, "a:1");
+    add(g,
+        (struct group_member){.pid = 52,
+                              .parent = 50,
+                              .rank = 3,
+                              .rank_variable = "RANK",
+                              .command = "python3 -c from multiprocessing.resource_tracker import main;main(12)"},
+        NULL, 52, "a:1");
     add(g, pid_of(51, 50), "Thread-3 (f)", 53, "b:1");
     add(g, pid_of(51, 50), "Thread-12 (f)", 54, "b:1");
     add(g, (struct group_member){.pid = 60, .rank = 5, .rank_variable = "SLURM_PROCID"}, NULL, 60, "a:1");
     add(g, (struct group_member){.pid = 61, .rank = 5, .rank_variable = "SLURM_PROCID"}, NULL, 61, "a:1");
-    check_text(g, "9 processes\n"
+    check_text(g, "10 processes\n"
                   "\n"
                   "MainThread of 3 processes: pids 50, 60, 61 (idle)\n"
                   "    a (t.py:1)\n"
@@ -235,6 +242,9 @@ static void test_kinds(void)
                   "    a (t.py:1)\n"
                   "\n"
                   "MainThread of 1 child process: pid 51 (idle)\n"
+                  "    a (t.py:1)\n"
+                  "\n"
+                  "MainThread of 1 child process (resource tracker): pid 52 (idle)\n"
                   "    a (t.py:1)\n"
                   "\n"
                   "Thread-N (f): 2 threads of 1 child process: pid 51 (idle)\n"
