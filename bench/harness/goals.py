@@ -197,6 +197,11 @@ def of_tasks(data):
     return goals
 
 
+def of_group(data):
+    got = dig(data, "group", "tools", "spyglass", "1,000 forked") or {}
+    return [limit("group: 1,000 processes, s", got.get("s"), 3, " s"), limit("group: 1,000 processes, MB", got.get("mb"), 64, " MB")]
+
+
 SECTIONS = {"dump": of_dump, "deep": of_deep, "chains": of_chains, "split": of_split, "load": of_load,
             "rates": of_rates, "pace": of_pace,
-            "growth": of_growth, "native": of_native, "async": of_async, "tasks": of_tasks}
+            "growth": of_growth, "native": of_native, "async": of_async, "tasks": of_tasks, "group": of_group}

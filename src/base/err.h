@@ -33,6 +33,7 @@ enum err {
     ERR_NO_SAMPLES,
     ERR_ALL_FILTERED, /* a filter dropped everything */
     ERR_PROFILE,
+    ERR_DUMP, /* a file that should be the output of dump */
     ERR_UNSUPPORTED,
     ERR_INTERRUPTED,
     ERR_NO_MATCH,

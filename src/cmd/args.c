@@ -16,6 +16,7 @@
 #define IN_DUMP            ARGS_IN(ARGS_DUMP)
 #define IN_LIST            ARGS_IN(ARGS_LIST)
 #define IN_MERGE           ARGS_IN(ARGS_MERGE)
+#define IN_GROUP           ARGS_IN(ARGS_GROUP)
 #define IN_DOCTOR          ARGS_IN(ARGS_DOCTOR)
 #define IN_RECORD_AND_DUMP (IN_RECORD | IN_DUMP)
 #define IN_STACKS          (IN_RECORD_AND_DUMP | IN_MERGE)
@@ -35,8 +36,8 @@ static const struct args_flag flags[] = {
     {"exe", 0, ARGS_FILE, IN_DUMP, FIELD(exe), "FILE", "With --core: path of the executable, if it has moved"},
     {"module", 'm', ARGS_MODULE, IN_RECORD, FIELD(module), "MODULE",
      "Launch a Python module, as python3 -m does; all words after it are its arguments"},
-    {"output", 'o', ARGS_FILE, IN_RECORD | IN_MERGE, FIELD(output), "FILE", "Output file; - is standard output"},
-    {"format", 'f', ARGS_FORMAT, IN_RECORD | IN_MERGE, FIELD(format), "FORMAT", "Output format"},
+    {"output", 'o', ARGS_FILE, IN_STACKS | IN_GROUP, FIELD(output), "FILE", "Output file; - is standard output"},
+    {"format", 'f', ARGS_FORMAT, IN_STACKS | IN_GROUP, FIELD(format), "FORMAT", "Output format"},
     {"duration", 'd', ARGS_DURATION, IN_RECORD, FIELD(duration), "SECONDS",
      "How long to record, in seconds or 'unlimited' [default: unlimited]"},
     {"title", 0, ARGS_TEXT, IN_MERGE, FIELD(title), "TEXT", "Title of the profile"},
@@ -65,6 +66,11 @@ static const struct args_flag flags[] = {
      "Fold frames of the standard library and of installed packages into your code that calls them"},
     {"min-percent", 0, ARGS_PERCENT, IN_RECORD | IN_MERGE, FIELD(filter.min_percent), "N",
      "Fold calls below N percent of what the filter kept into their callers"},
+    {"group", 0, ARGS_BOOL, IN_DUMP, FIELD(group), NULL,
+     "Merge equal stacks of several processes, and name those that are elsewhere; -o draws them"},
+    {"rounds", 0, ARGS_ROUNDS, IN_DUMP, FIELD(rounds), "N",
+     "With --group: read the stacks N times, and show which processes moved"},
+    {"every", 0, ARGS_DURATION, IN_DUMP, FIELD(every), "SECONDS", "With --rounds: time between them [default: 5]"},
     {"locals", 'l', ARGS_COUNT, IN_DUMP, FIELD(locals), NULL,
      "Show local variables; -ll and -lll show longer values and object attributes"},
     {"show-secrets", 0, ARGS_BOOL, IN_DUMP, FIELD(show_secrets), NULL,
@@ -75,12 +81,12 @@ static const struct args_flag flags[] = {
      "Show what each thread waits for: the system call, files and processes, and the time left"},
     {"tasks", 0, ARGS_BOOL, IN_DUMP, FIELD(tasks), NULL, "Show the tasks of asyncio and trio, and greenlets"},
     {"no-tasks", 0, ARGS_BOOL, IN_DUMP, FIELD(no_tasks), NULL, "Do not show tasks and greenlets"},
-    {"json", 'j', ARGS_BOOL, IN_DUMP | IN_LIST | IN_DOCTOR, FIELD(json), NULL, "Write JSON"},
+    {"json", 'j', ARGS_BOOL, IN_DUMP | IN_LIST | IN_DOCTOR | IN_GROUP, FIELD(json), NULL, "Write JSON"},
     {"native", 'n', ARGS_BOOL, IN_RECORD_AND_DUMP, FIELD(native), NULL,
      "Include native functions: C, C++, Rust and Cython"},
     {"native-all", 0, ARGS_BOOL, IN_RECORD_AND_DUMP, FIELD(native_all), NULL,
      "Also include the interpreter's own functions and threads that run no Python"},
-    {"full-filenames", 0, ARGS_BOOL, IN_RECORD_AND_DUMP, FIELD(full_filenames), NULL, "Show full paths"},
+    {"full-filenames", 0, ARGS_BOOL, IN_RECORD_AND_DUMP | IN_GROUP, FIELD(full_filenames), NULL, "Show full paths"},
     {"nonblocking", 0, ARGS_BOOL, IN_RECORD_AND_DUMP, FIELD(nonblocking), NULL,
      "Read without pausing threads; stacks may be incomplete"},
     {"deadline", 0, ARGS_DURATION, IN_DUMP, FIELD(deadline), "SECONDS",
@@ -97,8 +103,8 @@ static const struct args_flag flags[] = {
      "Report events as JSON, one object per line, on this open descriptor"},
     {"verbose", 'v', ARGS_BOOL, IN_RECORD_AND_DUMP | ARGS_IN(ARGS_NONE), FIELD(verbose), NULL,
      "Print more details (no effect in dump); with --version, show how this program was built"},
-    {"log-level", 0, ARGS_LOG_LEVEL, IN_RECORD_AND_DUMP | IN_LIST | IN_MERGE | IN_DOCTOR, FIELD(log_level), "LEVEL",
-     "Log to standard error: error, warning, info or debug"},
+    {"log-level", 0, ARGS_LOG_LEVEL, IN_RECORD_AND_DUMP | IN_LIST | IN_MERGE | IN_DOCTOR | IN_GROUP, FIELD(log_level),
+     "LEVEL", "Log to standard error: error, warning, info or debug"},
     {"help", 'h', ARGS_SHOW_HELP, ARGS_IN_ALL, FIELD(show_help), NULL, "Show this help"},
     {"version", 'V', ARGS_SHOW_VERSION, ARGS_IN_ALL, FIELD(show_version), NULL, "Show the version"},
     {0},
@@ -120,6 +126,7 @@ static const struct args_command_row commands[ARGS_COMMANDS_] = {
     [ARGS_LIST] = {"list", "List the Python processes, busiest first", "[FLAGS]", false, false},
     [ARGS_MERGE] = {"merge", "Combine raw profiles into one, with a separate root for each", "[FLAGS] [ROOT=]FILE...",
                     false, false},
+    [ARGS_GROUP] = {"group", "Merge equal stacks of dumps from several machines", "[FLAGS] FILE...", false, false},
     [ARGS_RAY] = {"ray", "Dump or record every worker of a Ray cluster", "dump [FLAGS] | record [FLAGS]", true, true},
     [ARGS_DOCTOR] = {"doctor", "Check what this system permits, and suggest fixes", "[FLAGS] [--pid PID]", true, false,
                      "[FLAGS] [PID]"},

@@ -23,6 +23,7 @@ enum args_command {
     ARGS_DUMP,
     ARGS_LIST,
     ARGS_MERGE,
+    ARGS_GROUP,
     ARGS_RAY,
     ARGS_DOCTOR,
     ARGS_COMPLETIONS,
@@ -84,6 +85,9 @@ struct options {
     bool show_secrets;
     bool source;
     bool waits;
+    bool group;
+    unsigned rounds; /* 0: not given */
+    double every;    /* seconds between them; 0: not given */
     bool tasks, no_tasks;
     bool native_all;
     bool json;
@@ -93,7 +97,7 @@ struct options {
     struct filter_options filter; /* --include, --exclude, --thread, --only-mine, --min-percent */
     const char *shell;            /* for `completions` */
     const char *title;            /* for `merge`; NULL: not given */
-    size_t n_files;               /* for `merge`: see args_each_file */
+    size_t n_files;               /* for `merge` and `group`: see args_each_file */
     int argc;
     char *const *argv;
 
@@ -112,6 +116,7 @@ enum args_kind {
     ARGS_PIDS,
     ARGS_NAME,
     ARGS_DEPTH,
+    ARGS_ROUNDS,
     ARGS_RATE,
     ARGS_DURATION,
     ARGS_FORMAT,
@@ -158,7 +163,7 @@ const struct args_command_row *args_command_row(enum args_command command);
 /* Returns 0, or ERR_USAGE with `text` filled. Even on failure, args_name(ret) works. */
 int args_parse(int argc, char *const argv[], struct options *ret, struct error_text *text);
 
-/* Calls `visit` for each file argument of `merge`, as given ("ROOT=FILE"). Returns the first nonzero result, or 0. */
+/* Calls `visit` for each file argument of `merge` ("ROOT=FILE") and `group`, as given. Returns the first nonzero result, or 0. */
 int args_each_file(const struct options *options, int (*visit)(const char *word, void *arg), void *arg);
 
 /* The same for each PID of --pid, and for each pattern of --name. A PID may come more than once. */

@@ -20,6 +20,13 @@ static const struct contradiction {
     {"all", "pid", .hint = "Remove one of the two flags."},
     {"all", "name", .hint = "Remove one of the two flags."},
     {"tasks", "no-tasks"},
+    {"group", "core", .hint = "To group several core files, dump each with --json and run: spyglass group FILE..."},
+    {"group", "locals"},
+    {"group", "source"},
+    {"group", "tasks"},
+    {"group", "waits"},
+    {"json", "output", .hint = "Remove one of the two flags."},
+    {"json", "format", .hint = "Remove one of the two flags."},
     {"async", "nonblocking"},
     {"wait", "kill"},
     {"mode", "idle", .hint = "Remove --idle: --mode wall includes idle threads."},
@@ -123,6 +130,14 @@ static int check_requirements(const struct args_parser *p)
 
     if (!o->program && (o->wait || o->kill))
         return error_text_what(p->text, ERR_USAGE, "--%s requires a program to launch", o->wait ? "wait" : "kill");
+    if (o->command == ARGS_DUMP && !o->group && (o->output || o->format || o->rounds || o->every))
+        return error_text_what(p->text, ERR_USAGE, "--%s requires --group",
+                               o->output   ? "output"
+                               : o->format ? "format"
+                               : o->rounds ? "rounds"
+                                           : "every");
+    if (o->every && !o->rounds)
+        return error_text_what(p->text, ERR_USAGE, "--every requires --rounds");
     if (!o->core && (o->root || o->exe))
         return error_text_what(p->text, ERR_USAGE, "--%s requires --core FILE", o->root ? "root" : "exe");
     if (!o->as_py_spy && o->output && !o->format && format_is_unknown(o->output) && strncmp(o->output, "/dev/", 5) != 0)
@@ -130,6 +145,11 @@ static int check_requirements(const struct args_parser *p)
     if (o->command == ARGS_COMPLETIONS && !o->shell) {
         error_text_what(p->text, ERR_USAGE, "completions requires the name of a shell");
         error_text_hint(p->text, "For example: %s completions bash", args_name(o));
+        return ERR_USAGE;
+    }
+    if (o->command == ARGS_GROUP && !o->n_files) {
+        error_text_what(p->text, ERR_USAGE, "group requires at least one file with the output of dump");
+        error_text_hint(p->text, "For example: %s group node1.json node2.json", args_name(o));
         return ERR_USAGE;
     }
     if (o->command == ARGS_MERGE && !o->n_files) {

@@ -248,6 +248,7 @@ static int take_word(struct args_parser *p, const char *word)
     case ARGS_RECORD:
         return take_program(p, word);
     case ARGS_MERGE:
+    case ARGS_GROUP:
         p->o->n_files++;
         return p->visit ? p->visit(word, p->arg) : 0;
     case ARGS_COMPLETIONS:

@@ -3,6 +3,7 @@
  */
 #include "base/text.h"
 #include "cmd/args_private.h"
+#include "profile/groups.h"
 #include "profile/pattern.h"
 
 #include <ctype.h>
@@ -97,6 +98,17 @@ static int set_depth(struct args_parser *p, void *field, const char *value)
                                text_safe(value).s);
     *(unsigned *)field = (unsigned)depth;
     p->o->subprocesses = true;
+    return 0;
+}
+
+static int set_rounds(struct args_parser *p, void *field, const char *value)
+{
+    errno = 0;
+    unsigned long n = args_is_number(value) ? strtoul(value, NULL, 10) : 0;
+    if (!n || errno || n > GROUPS_MAX_ROUNDS)
+        return error_text_what(p->text, ERR_USAGE, "'%s' is not a number of rounds: use 1 to %d", text_safe(value).s,
+                               GROUPS_MAX_ROUNDS);
+    *(unsigned *)field = (unsigned)n;
     return 0;
 }
 
@@ -272,7 +284,7 @@ int args_set_value(struct args_parser *p, const struct args_flag *flag, const ch
         [ARGS_SHOW_HELP] = set_true, [ARGS_SHOW_VERSION] = set_true, [ARGS_LOG_LEVEL] = set_log_level,
         [ARGS_FD] = set_fd,          [ARGS_MODE] = set_mode,         [ARGS_PIDS] = set_pids,
         [ARGS_NAME] = set_name,      [ARGS_PATTERN] = add_pattern,   [ARGS_PERCENT] = set_percent,
-        [ARGS_MODULE] = set_module,  [ARGS_ASYNC] = set_async,
+        [ARGS_MODULE] = set_module,  [ARGS_ASYNC] = set_async,       [ARGS_ROUNDS] = set_rounds,
     };
 
     return setters[flag->kind](p, (char *)p->o + flag->offset, value);
@@ -282,7 +294,7 @@ bool args_is_numeric(const struct args_flag *flag)
 {
     static const bool numeric[ARGS_SHOW_VERSION + 1] = {
         [ARGS_PID] = true,      [ARGS_PIDS] = true, [ARGS_DEPTH] = true,   [ARGS_RATE] = true,
-        [ARGS_DURATION] = true, [ARGS_FD] = true,   [ARGS_PERCENT] = true,
+        [ARGS_DURATION] = true, [ARGS_FD] = true,   [ARGS_PERCENT] = true, [ARGS_ROUNDS] = true,
     };
 
     return numeric[flag->kind];

@@ -27,6 +27,7 @@ struct cmd {
 int cmd_record(const struct options *o);
 int cmd_dump(const struct options *o);
 int cmd_list(const struct options *o);
+int cmd_group(const struct options *o);
 int cmd_merge(const struct options *o);
 int cmd_ray(const struct options *o);
 int cmd_doctor(const struct options *o);

@@ -237,7 +237,7 @@ static void write_bash(const char *name, FILE *out)
     put_bash_program(out);
     put_bash_values(out);
     put_bash_words(out);
-    fputs("    [[ $command == merge && $cur != -* ]] && return\n"
+    fputs("    [[ ( $command == merge || $command == group ) && $cur != -* ]] && return\n"
           "    if [[ $command == record && $cur != -* ]]; then\n"
           "        COMPREPLY=($(compgen -c -- \"$cur\"))\n"
           "    else\n"
@@ -295,7 +295,7 @@ static void put_zsh_words(enum args_command c, FILE *out)
     fputs("            ", out);
     if (c == ARGS_RECORD)
         fputs("'(-)1:program: _command_names -e' '*::argument:_normal'", out);
-    else if (c == ARGS_MERGE)
+    else if (c == ARGS_MERGE || c == ARGS_GROUP)
         fputs("'*:file:_files'", out);
     else if (c == ARGS_COMPLETIONS) {
         fputs("'1:shell:(", out);
@@ -433,7 +433,7 @@ static void write_fish(const char *name, FILE *out)
         "complete -c %s -n '__fish_seen_subcommand_from ray; and __fish_seen_subcommand_from record' "
         "-a '" RAY_RECORD_FLAGS "'\n",
         name, name, name);
-    fprintf(out, "complete -c %s -n '__fish_seen_subcommand_from merge' -F\n", name);
+    fprintf(out, "complete -c %s -n '__fish_seen_subcommand_from merge group' -F\n", name);
     fprintf(out, "complete -c %s -n '__fish_seen_subcommand_from completions' -a '", name);
     put_shells(" ", out);
     fprintf(out, "'\ncomplete -c %s -n '__fish_seen_subcommand_from help' -a '", name);
@@ -488,7 +488,7 @@ static void write_elvish(const char *name, FILE *out)
         const struct args_command_row *row = args_command_row(c);
         fprintf(out, "        &'%s'={\n", row->name ? row->name : "");
         put_pairs(form, c, out);
-        if (c == ARGS_RECORD || c == ARGS_DUMP || c == ARGS_MERGE)
+        if (c == ARGS_RECORD || c == ARGS_DUMP || c == ARGS_MERGE || c == ARGS_GROUP)
             fputs(files, out);
         fputs("        }\n", out);
     }

@@ -10,6 +10,7 @@
 #include "base/text.h"
 #include "cmd/cmd.h"
 #include "cmd/color.h"
+#include "cmd/dump_group.h"
 #include "cmd/dump_source.h"
 #include "cmd/filtered.h"
 #include "cmd/log_session.h"
@@ -27,13 +28,16 @@
 #include "target/descriptors.h"
 #include "tree/profilers.h"
 
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define PATIENCE_NS       (1000 * NS_PER_MS)
 #define CHILD_PATIENCE_NS (300 * NS_PER_MS) /* for all children together */
 #define PAUSE_PATIENCE_NS (10 * NS_PER_S)   /* long, because Ray's workers run at low priority */
 #define DEADLINE          30                /* seconds */
+#define MANY              10                /* processes; from then on, --group is worth a note */
 
 /* Traces that own their frames, and the tasks of each process. */
 struct traces {
@@ -46,6 +50,8 @@ struct traces {
     bool with_source; /* each frame has a struct frame_source */
     struct changed_files changed;
     struct filtered_dump filtered;
+    struct dump_group *group;         /* NULL: each process is printed */
+    char hostname[HOST_NAME_MAX + 1]; /* for JSON; "": not wanted */
 };
 
 /* The tasks of threads that a filter leaves out would be misleading. */
@@ -53,12 +59,14 @@ static bool tasks_wanted(const struct options *o)
 {
     bool all_threads = !o->filter.include.n && !o->filter.exclude.n && !o->filter.thread.n;
 
-    return o->tasks || (!o->no_tasks && !o->as_py_spy && all_threads);
+    return o->tasks || (!o->no_tasks && !o->as_py_spy && !o->group && all_threads);
 }
 
 static int traces_open(struct traces *t, const struct options *o)
 {
     *t = (struct traces){.with_source = o->source, .with_tasks = tasks_wanted(o)};
+    if (o->json && !o->as_py_spy && !o->core && gethostname(t->hostname, sizeof(t->hostname) - 1) < 0)
+        t->hostname[0] = '\0';
     return filtered_dump_open(&t->filtered, o);
 }
 
@@ -197,8 +205,12 @@ static void describe_waits(struct process *p, const struct trace *traces, size_t
     free(waits);
 }
 
-static void note_skipped(const struct tree_entry *e, int error)
+static void note_skipped(const struct tree_entry *e, int error, struct dump_group *group)
 {
+    if (group && error != ERR_NOT_PYTHON) /* which is not missing in a group */
+        dump_group_leave_out(group, e->pid, report_skip_reason(error, e->reason));
+    if (group)
+        return;
     fprintf(stderr, "Note: skipped process %d (", (int)e->pid);
     text_print_safe(stderr, process_tree_entry_info(e)->command);
     fprintf(stderr, "): %s\n", report_skip_reason(error, e->reason));
@@ -236,6 +248,8 @@ static int dump_entry(struct process_tree *tree, struct tree_entry *e, struct se
         return e->dead || process_tree_is_our_ancestor(tree, e) ? 0 : add_unread_process(e, traces);
     if (!is_root)
         r = attach_child(tree, e, patience_ns);
+    if (r == 0 && *traces->hostname && !traces->group)
+        dump_group_describe(&e->node->info, traces->hostname);
     if (r == 0) {
         size_t n = traces->n, n_sets = traces->n_sets;
 
@@ -252,7 +266,7 @@ static int dump_entry(struct process_tree *tree, struct tree_entry *e, struct se
     if (several && was_attached)
         selection_leave_out(chosen, e->pid, r);
     else if (!e->dead && r != ERR_GONE && !process_tree_is_our_ancestor(tree, e))
-        note_skipped(e, r);
+        note_skipped(e, r, traces->group);
     sampled_tree_detach(e);
     return 0;
 }
@@ -361,7 +375,7 @@ static struct dump_options text_options(const struct options *o)
 
 /* Detaches from each child once it is printed, to free its memory. */
 static int dump_tree(const struct options *o, struct process_tree *tree, struct selection *chosen,
-                     struct error_text *text)
+                     struct dump_group *group, struct error_text *text)
 {
     struct dump_options out = text_options(o);
     struct traces traces;
@@ -369,6 +383,7 @@ static int dump_tree(const struct options *o, struct process_tree *tree, struct 
     size_t shown = 0, written = 0, left = size_limit_of_dump();
     int r = traces_open(&traces, o);
 
+    traces.group = group;
     for (size_t i = 0; i < tree->n && r == 0; i++) {
         struct tree_entry *e = &tree->items[i];
         size_t before = traces.n;
@@ -378,7 +393,10 @@ static int dump_tree(const struct options *o, struct process_tree *tree, struct 
         r = dump_entry(tree, e, chosen, &patience_ns, &traces, text);
         if (r < 0 || (!e->process && traces.n == before))
             continue;
-        if (!o->json) {
+        if (group) {
+            r = dump_group_add(group, traces.items, traces.n);
+            traces_clear(&traces);
+        } else if (!o->json) {
             if (traces.n || !traces.filtered.filter)
                 r = write_process(process_tree_entry_info(e), &traces, &out, written++ == 0, i + 1 == tree->n, &left);
             traces_clear(&traces);
@@ -391,8 +409,10 @@ static int dump_tree(const struct options *o, struct process_tree *tree, struct 
         r = fail_no_python(tree, chosen, text);
     if (r == 0)
         r = filtered_dump_check(&traces.filtered, o, text);
-    if (r == 0 && o->json)
+    if (r == 0 && o->json && !group)
         dump_json(traces.items, traces.n, traces.sets, traces.n_sets, args_choose_several(o), stdout);
+    if (r == 0 && !o->json && !group && !o->as_py_spy && shown >= MANY && isatty(STDOUT_FILENO))
+        fprintf(stderr, "Note: to merge the equal stacks of these %zu processes, add --group.\n", shown);
     dump_source_note(&traces.changed, "the process started");
     if (r == 0)
         note_unread(o, tree->sampler, traces.unread);
@@ -478,6 +498,23 @@ static int attach(const struct options *o, struct process_tree *tree, struct sel
     return error_text_explain(text, r, &note.facts);
 }
 
+/* Reads the tree as often as --rounds says, then prints the groups. */
+static int dump_groups(const struct options *o, struct process_tree *tree, struct selection *chosen,
+                       struct dump_group *group, struct error_text *text)
+{
+    int r = dump_tree(o, tree, chosen, group, text);
+
+    for (unsigned round = 1; round < o->rounds && r == 0; round++) {
+        log_info("group", "round %u of %u has been read", round, o->rounds);
+        dump_group_next_round(group, o);
+        deadline_set((uint64_t)(seconds_of(o) * (double)NS_PER_S));
+        r = sampled_tree_refresh(tree);
+        if (r == 0)
+            r = dump_tree(o, tree, chosen, group, text);
+    }
+    return r == 0 ? dump_group_write(group, o, text) : r;
+}
+
 /* Shows the processes that the name matches. Always an error, with `text` filled. */
 static int find_name(const struct options *o, struct error_text *text)
 {
@@ -496,12 +533,15 @@ int cmd_dump(const struct options *o)
 {
     struct err_note note = {0};
     struct error_text text = {0};
-    struct selection chosen = {.o = o, .say = say_note};
+    struct dump_group *group = o->group ? dump_group_new(o) : NULL;
+    struct selection chosen = {.o = o, .say = group ? dump_group_say : say_note, .arg = group};
     bool several = args_choose_several(o);
     struct process_tree tree = {
         .subprocesses = o->subprocesses, .max_depth = o->subprocess_depth, .manual_attach = true};
     int r;
 
+    if (o->group && !group)
+        return fail(o, ERR_NOMEM, &text);
     if (!o->core) /* which waits for us */
         deadline_set((uint64_t)(seconds_of(o) * (double)NS_PER_S));
     if (o->core) {
@@ -526,7 +566,7 @@ int cmd_dump(const struct options *o)
     if (r == 0)
         r = sampled_tree_refresh(&tree);
     if (r == 0)
-        r = dump_tree(o, &tree, &chosen, &text);
+        r = group ? dump_groups(o, &tree, &chosen, group, &text) : dump_tree(o, &tree, &chosen, NULL, &text);
     if (r == 0)
         note_errors(tree.sampler, tree.items[0].pid);
     report_losses();
@@ -538,5 +578,6 @@ int cmd_dump(const struct options *o)
     log_session_counters(tree.sampler, NULL);
     process_tree_free(&tree);
     sampler_free(tree.sampler);
+    dump_group_free(group);
     return r < 0 ? fail(o, r, &text) : chosen.failed > 0;
 }

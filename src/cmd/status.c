@@ -393,6 +393,7 @@ const char *status_code(int code)
         NAME(ERR_NO_SAMPLES) = "no_samples",
         NAME(ERR_ALL_FILTERED) = "all_filtered",
         NAME(ERR_PROFILE) = "profile",
+        NAME(ERR_DUMP) = "dump",
         NAME(ERR_UNSUPPORTED) = "unsupported",
         NAME(ERR_INTERRUPTED) = "interrupted",
         NAME(ERR_NO_MATCH) = "no_match",

@@ -114,6 +114,18 @@ static void dump_json_container(const struct proc_info *process, FILE *out)
     fputs("\n    }", out);
 }
 
+/* Which process of a job it is: for `spyglass group`. */
+static void dump_json_job(const struct proc_info *process, FILE *out)
+{
+    fputs(",\n    \"hostname\": ", out);
+    json_string(out, process->hostname);
+    if (process->rank_from)
+        fprintf(out, ",\n    \"rank\": %" PRId64 ",\n    \"rank_from\": ", process->rank);
+    else
+        fputs(",\n    \"rank\": null,\n    \"rank_from\": ", out);
+    json_string(out, process->rank_from);
+}
+
 static void dump_json_thread(const struct trace *trace, const struct task_set *set, bool first, bool several, FILE *out)
 {
     const struct proc_info *process = trace->process;
@@ -135,6 +147,8 @@ static void dump_json_thread(const struct trace *trace, const struct task_set *s
         fputs(",\n    \"waits_for\": ", out);
         dump_json_wait(trace->wait, out);
     }
+    if (process->hostname)
+        dump_json_job(process, out);
     if (process->core)
         dump_json_signal(trace, out);
     if (process->inner_pid || process->container)

@@ -72,6 +72,9 @@ struct proc_info {
     const char *container; /* container id; NULL when unknown */
     const char *core;      /* path of the core file; NULL: a live process */
     struct trace_signal signal;
+    const char *hostname;  /* of the machine; NULL: not requested */
+    int64_t rank;          /* its number in a job */
+    const char *rank_from; /* the environment variable that has it; NULL: it has none, or not requested */
 };
 
 /* What a thread did during the time that a trace covers. */

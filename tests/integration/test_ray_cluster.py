@@ -178,6 +178,17 @@ def test_dump_json(cluster):
         assert {v["name"]: v["repr"] for v in frames[0]["locals"]}["path"] == repr(str(cluster.directory / "end"))
 
 
+def test_group(cluster):
+    """The workers of one actor or task, on both nodes, are a section of `spyglass group`."""
+    out, _ = cluster.command("dump", "--json", "--hideprogress")
+    done = subprocess.run([str(SPYGLASS), "group", "-"], input=out.encode(), stdout=subprocess.PIPE, timeout=WAIT)
+    lines = done.stdout.decode().splitlines()
+    assert done.returncode == 0 and lines[0] == "%d processes" % len(json.loads(out)["workers"]), lines
+    for name, what in (("ray::Alpha", "Alpha"), ("ray::Beta", "Beta"), ("ray::gamma_task", "gamma")):
+        pids = sorted(cluster.facts[node][what] for node in ("one", "two"))
+        assert any(line.startswith("MainThread of 2 workers %s: pids %d, %d (" % (name, *pids)) for line in lines), lines
+
+
 def test_filters(cluster):
     """In a connected driver: it needs no address, and stays connected."""
     one, two = cluster.facts["one"], cluster.facts["two"]

@@ -29,6 +29,7 @@ ELSEWHERE = [
     ("docs/compilers.md", r"", "takes hours: tools/compilers, by hand"),
     ("docs/dagster.md", r"", "tests/integration/test_dagster.py"),
     ("docs/dask.md", r"", "tests/integration/test_dask.py"),
+    ("docs/groups.md", r"", "tests/live/test_group.py; tests/integration/test_ray_cluster.py for Ray"),
     ("docs/install.md", r"\$ make run", "tools/systems"),
     ("docs/install.md", r"\$ pip install", "tests/live/test_wheel.py"),
     ("docs/kubernetes", r"", "tests/live/test_deploy.py; those with kubectl need a cluster, kubernetes.md says which one ran them"),
@@ -86,6 +87,7 @@ def general(text):
     text = re.sub(r"; threads waited .*?bottleneck", "", text)
     text = re.sub(r"^.*\+0x[0-9a-f]+ \(.*\n", "", text, flags=re.M)  # functions without a symbol
     text = re.sub(r"^(linked|elfutils|compiler|libc): .*", r"\1: N", text, flags=re.M)  # of --version --verbose
+    text = re.sub(r'"hostname": ".*"', '"hostname": "N"', text)
     text = re.sub(r"0x[0-9a-f]+|\d+(\.\d+)*", "N", text)
     return [line.rstrip() for line in text.splitlines() if line.strip() and not BY_CHANCE.match(line)]
 

@@ -445,7 +445,7 @@ static void test_words(void)
     CHECK_INT(parse("py-spy worker")->o.word, 0);
     check_error("spyglass 0", "process ID 0 is out of range", "");
     check_error("spyglass 12x", "unknown command '12x'",
-                "Available commands: record, dump, list, merge, ray, doctor, completions, help.");
+                "Available commands: record, dump, list, merge, group, ray, doctor, completions, help.");
     check_error("spyglass dump 5 worker", "unexpected argument 'worker'", "");
     check_error("spyglass dump worker 5", "unexpected argument 'worker'", "");
     check_error("spyglass dump worker --pid 5", "unexpected argument 'worker'", "");
@@ -650,7 +650,7 @@ static void test_unknown_flags(void)
 
 static void test_unknown_words(void)
 {
-    static const char all[] = "Available commands: record, dump, list, merge, ray, doctor, completions, help.";
+    static const char all[] = "Available commands: record, dump, list, merge, group, ray, doctor, completions, help.";
     static const char shells[] = "Available shells: bash, zsh, fish, elvish, powershell.";
     char hint[128];
 

@@ -3,6 +3,7 @@ same directories.
 
     make.py [TARGET...]     all targets, or only these: make.py debug_offsets
 """
+import json
 import pathlib
 import re
 import struct
@@ -31,6 +32,49 @@ def lines():
             write("lines", "%s-%s" % (version, name), struct.pack("<Bi", kinds.index(kind), int(first)) + data)
     write("lines", "empty", struct.pack("<Bi", 3, 1))
     write("lines", "endless-varint", struct.pack("<Bi", 3, 1) + b"\xe8" + b"\x7f" * 40)
+
+
+def groups():
+    """The first byte selects one file, or two rounds."""
+    def thread(pid, frames, **more):
+        return dict({"pid": pid, "thread_id": 7, "thread_name": "MainThread", "os_thread_id": pid, "active": False, "owns_gil": False,
+                     "frames": [{"name": name, "filename": "/srv/" + file, "module": None, "short_filename": file, "line": line,
+                                 "locals": None} for name, file, line in frames],
+                     "process_info": {"pid": pid, "command_line": "python3 train.py", "parent": None}}, **more)
+
+    same, other = [("reduce", "c.py", 3), ("main", "t.py", 9)], [("load", "t.py", 4), ("main", "t.py", 8)]
+    ranks = [thread(10 + i, other if i == 2 else same, hostname="n1", rank=i, rank_from="RANK") for i in range(4)]
+    write("groups", "ranks", b"0" + json.dumps(ranks).encode())
+    write("groups", "rounds", b"1" + (json.dumps(ranks[:2]) + " " * 7).encode() + json.dumps(ranks[1:3]).encode())
+    odd = [thread(1, same, thread_name="Thread-12 (w)", state="waiting for the GIL",
+                  process_info={"pid": 1, "command_line": "ray::A.f \u202e\\ud800", "parent": {"pid": 1, "parent": {"pid": 2}}}),
+           thread(1, [], rank=-1, rank_from=None), {"frames": "x"}, [], None, 1e5]
+    write("groups", "odd", b"0" + json.dumps(odd).encode())
+    write("groups", "ray", b"0" + json.dumps({"workers": [
+        {"node": "x", "hostname": "n1", "pid": 5, "title": "A.f", "threads": [
+            {"pid": 5, "thread_id": 1, "os_thread_id": 5, "name": "MainThread", "active": True, "owns_gil": True, "waits_for_gil": False,
+             "frames": [{"name": "f", "filename": "/a.py", "short_filename": None, "line": 3}], "process": None}]}],
+        "problems": {}}).encode())
+    write("groups", "deep", b"0" + b'[{"frames":' + b"[" * 300)
+    write("groups", "broken", b'0[{"pid": 01, "frames": []}]')
+    write("groups", "text", b"""0Process 12: python3 train.py --name a
+Python v3.11.2 (/usr/bin/python3.11)
+Parent Process 11: sh
+
+Thread 12 (idle): "MainThread"
+    reduce (c.py:3)
+        Arguments:
+            x: 3
+    main (t.py:9)
+Thread 0x7F01 (active+gil): "pool (3)_1"
+    odd (name) (a (b)/c.py)
+
+--------------------------------------------------------------------------------
+Process 13: python3 train.py
+\xff
+Thread 13 (waiting for the GIL)
+    load (t.py:4)
+""".replace(b"\\xff", b"\xff"))
 
 
 def maps():
@@ -320,6 +364,6 @@ def process():
 
 
 if __name__ == "__main__":
-    targets = {f.__name__: f for f in (lines, maps, folded, debug_offsets, elf, core, symbols, frames, jit, process)}
+    targets = {f.__name__: f for f in (lines, maps, folded, groups, debug_offsets, elf, core, symbols, frames, jit, process)}
     for name in sys.argv[1:] or targets:
         targets[name]()

@@ -1,0 +1,29 @@
+/*
+ * What groups.c, group_members.c and group_view.c share.
+ */
+#ifndef PROFILE_GROUPS_PRIVATE_H
+#define PROFILE_GROUPS_PRIVATE_H
+
+#include "base/intern.h"
+#include "profile/groups.h"
+
+/* Of a node, while a view is made; all zeros in between. */
+struct group_work {
+    uint32_t total, self;
+    uint32_t first_child, next_sibling; /* 0: none */
+    uint32_t step;
+};
+
+struct groups_index {
+    struct intern *texts;
+    struct hash_table members, nodes, frames;
+    struct group_work *work; /* one for each node */
+};
+
+/* The position of a member, whose strings are interned; HASH_TABLE_NONE if there is none. */
+uint32_t groups_find_member(const struct groups *g, const char *host, const char *source, pid_t pid);
+
+/* Fills in kind and name of each member, and g->n_hosts. 0 or ERR_NOMEM. */
+int groups_classify(struct groups *g);
+
+#endif
