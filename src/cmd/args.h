@@ -79,7 +79,7 @@ struct options {
     unsigned locals;   /* number of times -l was given */
     bool show_secrets;
     bool source;
-    bool waits;
+    bool waits, no_waits;
     bool tasks, no_tasks;
     bool native_all;
     bool json;

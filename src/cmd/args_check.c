@@ -20,6 +20,7 @@ static const struct contradiction {
     {"all", "pid", .hint = "Remove one of the two flags."},
     {"all", "name", .hint = "Remove one of the two flags."},
     {"tasks", "no-tasks"},
+    {"waits", "no-waits"},
     {"async", "nonblocking"},
     {"wait", "kill"},
     {"mode", "idle", .hint = "Remove --idle: --mode wall includes idle threads."},

@@ -77,6 +77,9 @@ struct layout {
                         array that fr_valuestack points to */
     bool fr_stacktop_is_pointer; /* 3.6 to 3.9, 3.14+: it is an address */
     int fr_valuestack;           /* 3.10 */
+    int fr_values;                /* up to 3.10: the address of the value stack; later it follows the local variables */
+    int fr_iblock, fr_blockstack; /* up to 3.10: the blocks that the frame is in */
+    int fr_globals;
     int fr_awaited; /* bytes from the top of the value stack back to the object that a suspended frame awaits */
 
     /* PyCodeObject */

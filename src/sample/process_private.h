@@ -5,6 +5,7 @@
 #ifndef SAMPLE_PROCESS_PRIVATE_H
 #define SAMPLE_PROCESS_PRIVATE_H
 
+#include "sample/lock_waits.h"
 #include "sample/merge_frames.h"
 #include "sample/native.h"
 #include "sample/native_cpu.h"
@@ -44,6 +45,7 @@ struct process {
     size_t cap_sources;
     struct tasks *tasks;     /* for the awaiters of running tasks; NULL: not requested */
     struct wait_reason wait; /* of the current trace */
+    struct lock_waits locks;
     struct native native;    /* opened at the first stack that needs it */
     struct merged_frames merged;
     struct sampled_thread *native_threads; /* all kernel threads; those without Python are sampled (--native-all) */

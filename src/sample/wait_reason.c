@@ -142,6 +142,8 @@ bool wait_reason_read(struct process *p, struct sampled_thread *th, char kernel_
     if (!call.row)
         return true;
     ret->call = call.row->name;
+    if (strcmp(ret->call, "futex") == 0)
+        ret->futex = call.args[0];
     class = system_call_class(&call);
     if (system_call_limit(&call, p->mem, &limit))
         add_limit(ret, &limit, proc_same_namespace(p->pid, "time"));
