@@ -15,8 +15,7 @@ static size_t listed(const struct verdict *v)
 
 static void text_thread(const struct trace *t, FILE *out)
 {
-    struct awaited_thread thread = {
-        .os_thread_id = t->os_thread_id, .thread_id = t->thread_id, .name = t->thread_name};
+    struct awaited_thread thread = {.os_thread_id = t->os_thread_id, .thread_id = t->thread_id, .name = t->thread_name};
 
     dump_text_owner(&thread, out);
 }
@@ -109,6 +108,10 @@ static void text_gil(const struct verdict *v, FILE *out)
         fprintf(out, "All %zu other threads wait for the GIL, held by ", v->n_others);
     text_thread(v->threads[0], out);
     text_place(v->threads[0], out);
+    if (v->threads[0]->wait) { /* C code that waits without releasing it */
+        fputs(", which ", out);
+        text_last(v->threads[0], out);
+    }
     putc('.', out);
 }
 

@@ -49,7 +49,7 @@ static void text_process(const struct awaited_process *p, pid_t self, FILE *out)
     else if (p->state == 't')
         fputs(", which a debugger has stopped", out);
     else if (p->state == 'Z')
-        fputs(", which has exited", out);
+        fputs(", which no longer exists", out);
 }
 
 static void text_processes(const struct awaited_process *items, size_t n, size_t max, pid_t self, FILE *out)
@@ -147,6 +147,10 @@ void dump_text_object(const struct awaited_object *object, FILE *out)
         }
         return;
     }
+    if (object->kind == AWAITED_IMPORT_LOCK && !object->name) { /* 2.7 */
+        fputs("the import lock", out);
+        return;
+    }
     fputs(kinds[object->kind].text, out);
     if (object->name)
         text_word(" ", object->name, out);
@@ -170,7 +174,7 @@ void dump_text_wait_object(const struct wait_reason *w, FILE *out)
         }
     }
     if (object->owner.exited)
-        fputs(", which has exited", out);
+        fputs(", which no longer exists", out);
 }
 
 /* ---- a thread ---- */

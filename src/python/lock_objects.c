@@ -119,8 +119,7 @@ static bool has_futex(struct repr *v, addr_t object, addr_t futex)
     enum lock_type type = lock_object_type(v, object);
     addr_t at;
 
-    if (type == LOCK_NONE || (has_mutex(&v->py) && type != LOCK_SHARED) ||
-        repr_word(v, object + LOCK_POINTER, &at) < 0)
+    if (type == LOCK_NONE || (has_mutex(&v->py) && type != LOCK_SHARED) || repr_word(v, object + LOCK_POINTER, &at) < 0)
         return false;
     return at && futex >= at && futex - at < SEMAPHORE_BYTES;
 }
@@ -137,14 +136,20 @@ static bool is_parked_in(struct repr *v, addr_t object, addr_t parked)
            parked - object < size;
 }
 
-addr_t lock_object_find(struct repr *v, const struct py_frame *frame, addr_t futex, bool *ret_inner)
+addr_t lock_object_parked(struct repr *v, addr_t futex)
 {
-    addr_t base, parked = 0;
+    addr_t parked;
+
+    if (!futex || v->py.major < 3 || v->py.minor < PARKING_MINOR || repr_word(v, futex - PARKED_ADDRESS, &parked) < 0)
+        return 0;
+    return parked;
+}
+
+addr_t lock_object_find(struct repr *v, const struct py_frame *frame, addr_t futex)
+{
+    addr_t base, parked = lock_object_parked(v, futex);
     size_t n = 0;
 
-    *ret_inner = false;
-    if (v->py.major == 3 && v->py.minor >= PARKING_MINOR && repr_word(v, futex - PARKED_ADDRESS, &parked) < 0)
-        parked = 0;
     if (parked && has_mutex(&v->py)) {
         enum lock_type type = lock_object_type(v, parked - LOCK_POINTER);
 
@@ -234,7 +239,8 @@ static size_t depth_of_table(struct repr *v, const struct py_frame *frame)
 
 size_t lock_objects_in_with(struct repr *v, const struct py_frame *frame, addr_t *ret, size_t max)
 {
-    size_t depth = has_frame_objects(&v->py.layout) ? depth_of_blocks(v, frame) : depth_of_table(v, frame), n, found = 0;
+    size_t depth = has_frame_objects(&v->py.layout) ? depth_of_blocks(v, frame) : depth_of_table(v, frame), n,
+           found = 0;
     addr_t base;
 
     if (!depth || value_stack(v, frame, &base, &n) < 0)

@@ -23,8 +23,12 @@ enum lock_type {
 enum lock_type lock_object_type(struct repr *v, addr_t object);
 
 /* The lock object that a thread waits for: it sleeps on `futex`, and `frame` is its innermost frame; NULL: it has none. 0 if there is
- * none, or if it is not proven. `*ret_inner`: it is no Python object, but a lock inside the interpreter. */
-addr_t lock_object_find(struct repr *v, const struct py_frame *frame, addr_t futex, bool *ret_inner);
+ * none, or if it is not proven. */
+addr_t lock_object_find(struct repr *v, const struct py_frame *frame, addr_t futex);
+
+/* 3.13+: the address of the mutex or event for which the thread that sleeps on `futex` has parked. 0 before 3.13; if it sleeps on
+ * another kind of futex, any number. */
+addr_t lock_object_parked(struct repr *v, addr_t futex);
 
 /* The ident of the thread that owns an RLock, or a lock of multiprocessing that a thread of this process owns; 0: none. */
 uint64_t lock_object_owner(struct repr *v, addr_t object, enum lock_type type);

@@ -14,8 +14,11 @@
 #include <stdio.h>
 #include <string.h>
 
-#define NAME_MAX_ 256
-#define CALLERS   16 /* frames of one operation, at most */
+#define NAME_MAX_   256
+#define CALLERS     16 /* frames of one operation, at most */
+#define NAME_FRAMES 6
+#define HANDLE      16 /* PyThreadHandleObject.handle, 3.13+ */
+#define HANDLE_SIZE 96
 
 enum row_kind {
     ROW_OUTER,     /* calls one of the others */
@@ -175,9 +178,9 @@ static int read_import(struct repr *v, addr_t self, struct thread_wait *ret)
     ret->kind = THREAD_WAIT_IMPORT;
     ret->object = self;
     ret->owner = ident_of(v, self, "owner");
-    ret->certain = true;
+    ret->certain = ret->owner_certain = true;
     return attribute(v, self, "name", &name) == 0 && strings_read(&v->py, name, &ret->module) == ERR_NOMEM ? ERR_NOMEM
-                                                                                                          : 0;
+                                                                                                           : 0;
 }
 
 static int read_row(struct repr *v, const struct py_frame *frames, const struct code *const *codes, size_t n,
@@ -193,10 +196,11 @@ static int read_row(struct repr *v, const struct py_frame *frames, const struct 
         ret->kind = THREAD_WAIT_RLOCK;
         ret->object = self;
         ret->owner = ident_of(v, self, v->py.major == 2 ? "_RLock__owner" : "_owner");
-        ret->certain = true;
+        ret->certain = ret->owner_certain = true;
         return 0;
     case ROW_SHUTDOWN:
         ret->kind = THREAD_WAIT_OPERATION;
+        ret->is_shutdown = ret->certain = true;
         return name_operation(v, row, 0, &ret->operation);
     case ROW_CONDITION:
     case ROW_JOIN:
@@ -207,7 +211,7 @@ static int read_row(struct repr *v, const struct py_frame *frames, const struct 
     ret->n_frames = at + 1;
     ret->object = self;
     ret->kind = row->kind == ROW_JOIN ? THREAD_WAIT_THREAD : THREAD_WAIT_OPERATION;
-    ret->certain = true;
+    ret->certain = ret->owner_certain = true;
     if (row->kind == ROW_JOIN)
         ret->owner = self ? ident_of(v, self, v->py.major == 2 ? "_Thread__ident" : "_ident") : 0;
     return name_operation(v, row, self, &ret->operation);
@@ -224,6 +228,7 @@ static int read_lock(struct repr *v, addr_t lock, enum lock_type type, struct th
     ret->object = lock;
     ret->owner = lock_object_owner(v, lock, type);
     ret->certain = true;
+    ret->owner_certain = type == LOCK_REENTRANT; /* fork() copies what a lock of multiprocessing says */
     if (type == LOCK_QUEUE && !(ret->operation = intern_str(v->py.names, "SimpleQueue.get")))
         return ERR_NOMEM;
     return 0;
@@ -237,25 +242,39 @@ static bool may_wait_itself(const struct wait_row *row, enum lock_type type)
     return type == LOCK_NONE || type == LOCK_PLAIN; /* Condition.wait() also acquires its RLock again */
 }
 
+/* 2.7: one lock for all modules (Python/import.c). */
+static bool read_global_import(struct repr *v, addr_t futex, struct thread_wait *ret)
+{
+    addr_t lock;
+
+    if (!futex || !v->py.import_lock || repr_word(v, v->py.import_lock, &lock) < 0 || lock != futex)
+        return false;
+    ret->kind = THREAD_WAIT_IMPORT;
+    ret->certain = repr_word(v, v->py.import_lock_thread, &ret->owner) == 0;
+    ret->owner = ret->certain && ret->owner != UINT64_MAX ? ret->owner : 0;
+    ret->owner_certain = true;
+    return true;
+}
+
 int thread_wait_read(struct repr *v, const struct py_frame *frames, const struct code *const *codes, size_t n,
                      addr_t futex, struct thread_wait *ret)
 {
     const struct wait_row *row = NULL;
     addr_t lock = 0, self = 0;
     enum lock_type type;
-    bool inner = false;
 
     *ret = (struct thread_wait){0};
+    if (read_global_import(v, futex, ret))
+        return 0;
     if (futex)
-        lock = lock_object_find(v, n ? &frames[0] : NULL, futex, &inner);
+        lock = lock_object_find(v, n ? &frames[0] : NULL, futex);
     type = lock_object_type(v, lock);
     if (n && codes[0])
         row = row_of(v, &frames[0], codes[0], &self);
+    ret->object = type == LOCK_PLAIN ? lock : 0;
     if (row && may_wait_itself(row, type))
         return read_row(v, frames, codes, n, row, self, ret);
-    if (type != LOCK_NONE)
-        return read_lock(v, lock, type, ret);
-    return 0;
+    return type != LOCK_NONE ? read_lock(v, lock, type, ret) : 0;
 }
 
 /* ---- names ---- */
@@ -300,6 +319,41 @@ const char *thread_wait_name(struct repr *v, const struct py_frame *frame, addr_
     return b.name && lock_frame_uses_name(v, frame, b.name) ? b.name : NULL;
 }
 
+static bool is_library(const struct code *code)
+{
+    static const char *const files[] = {"/threading.py", "/queue.py", "/Queue.py", "/multiprocessing/synchronize.py"};
+
+    for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++)
+        if (ends_with(code->filename, files[i]))
+            return true;
+    return false;
+}
+
+const char *thread_wait_name_outside(struct repr *v, const struct py_frame *frames, const struct code *const *codes,
+                                     size_t n, addr_t object)
+{
+    const char *name = NULL, *rest = "", *outer;
+    char text[NAME_MAX_];
+
+    for (size_t i = 0; i < n && i < NAME_FRAMES && object; i++) {
+        outer = thread_wait_name(v, &frames[i], object);
+        if (outer && (!is_library(codes[i]) || strncmp(outer, "self.", 5) != 0)) {
+            snprintf(text, sizeof(text), "%s%s", outer, rest);
+            return is_library(codes[i]) ? name : intern_str(v->py.names, text);
+        }
+        if (!outer && !is_library(codes[i]))
+            return name;
+        if (!outer)
+            continue;
+        snprintf(text, sizeof(text), "%s%s", outer, rest);
+        name = intern_str(v->py.names, text);
+        if (!name || locals_find(v, &frames[i], "self", &object) < 0)
+            return name;
+        rest = name + strlen("self");
+    }
+    return name;
+}
+
 bool thread_frame_knows(struct repr *v, const struct py_frame *frame, addr_t object)
 {
     return thread_wait_name(v, frame, object) != NULL;
@@ -323,4 +377,36 @@ addr_t thread_wait_released(struct repr *v, const struct py_frame *frame, const 
         locals_find(v, frame, "self", &self) < 0)
         return 0;
     return thread_wait_lock_of(v, self);
+}
+
+/* ---- threading._shutdown ---- */
+
+struct by_lock {
+    struct repr *v;
+    addr_t lock, parked;
+    uint64_t ident;
+};
+
+/* Up to 3.12 a Thread has a lock that is released when it ends; later, an event in what its handle points to. */
+static bool visit_thread(const struct python *py, addr_t key, addr_t thread, void *arg)
+{
+    struct by_lock *b = arg;
+    addr_t handle, lock;
+    bool found = false;
+
+    if (b->lock && objects_attr_get(py, thread, "_tstate_lock", &lock) == 0)
+        found = lock == b->lock;
+    else if (b->parked && objects_attr_get(py, thread, "_handle", &handle) == 0 &&
+             repr_word(b->v, handle + HANDLE, &handle) == 0)
+        found = b->parked >= handle && b->parked - handle < HANDLE_SIZE;
+    return !found || objects_int_read(py, key, &b->ident) < 0;
+}
+
+uint64_t thread_wait_ending(struct repr *v, addr_t active, addr_t futex, addr_t lock)
+{
+    struct by_lock b = {.v = v, .lock = lock, .parked = lock_object_parked(v, futex)};
+
+    if (active && (b.lock || b.parked))
+        objects_dict_walk(&v->py, active, visit_thread, &b);
+    return b.ident;
 }

@@ -16,7 +16,6 @@ enum thread_wait_kind {
     THREAD_WAIT_SHARED_LOCK, /* of multiprocessing */
     THREAD_WAIT_THREAD,      /* for the end of a thread */
     THREAD_WAIT_OPERATION,   /* an operation of the standard library, such as Queue.get */
-    THREAD_WAIT_INNER,       /* a lock inside the interpreter */
 };
 
 struct thread_wait {
@@ -25,7 +24,9 @@ struct thread_wait {
     const char *operation; /* "Queue.get"; NULL: none. Interned */
     const char *module;    /* the module whose import lock it is. Interned */
     uint64_t owner;        /* ident of the thread that owns the lock, or whose end is awaited; 0: nobody, or unknown */
-    bool certain;          /* `kind`, `object` and `owner` are proven */
+    bool certain;          /* `kind` and `object` are proven */
+    bool owner_certain;    /* so is `owner` */
+    bool is_shutdown;      /* the interpreter waits for a thread to end: see thread_wait_ending() */
     size_t n_frames;       /* innermost frames that belong to the standard library's part of it */
 };
 
@@ -35,6 +36,13 @@ int thread_wait_read(struct repr *v, const struct py_frame *frames, const struct
 
 /* The name under which a frame knows an object, with the attribute for one of `self`: "stock", "self._lock". NULL if there is none. */
 const char *thread_wait_name(struct repr *v, const struct py_frame *frame, addr_t object);
+
+/* The same as the program's code calls it, outside of the frames of the standard library: "jobs.mutex". */
+const char *thread_wait_name_outside(struct repr *v, const struct py_frame *frames, const struct code *const *codes,
+                                     size_t n, addr_t object);
+
+/* The ident of the thread whose end threading._shutdown() waits for; 0: unknown. `active`: the dict threading._active. */
+uint64_t thread_wait_ending(struct repr *v, addr_t active, addr_t futex, addr_t lock);
 
 /* True if a local variable of the frame, an attribute of its `self`, or a global that it uses is the object. */
 bool thread_frame_knows(struct repr *v, const struct py_frame *frame, addr_t object);

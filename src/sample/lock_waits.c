@@ -62,9 +62,8 @@ int lock_waits_note(struct process *p, const struct sampled_thread *th)
     w->threads[w->n++] =
         (struct noted_thread){.tstate = th->tstate, .thread_id = th->thread_id, .first = w->n_frames, .n = n};
     for (size_t i = 0; i < n; i++)
-        w->frames[w->n_frames++] =
-            (struct noted_frame){.frame = frames->items[i],
-                                 .is_threading = ends_with(p->stack.codes[i]->filename, "/threading.py")};
+        w->frames[w->n_frames++] = (struct noted_frame){
+            .frame = frames->items[i], .is_threading = ends_with(p->stack.codes[i]->filename, "/threading.py")};
     return 0;
 }
 
@@ -90,26 +89,23 @@ static void set_owner(struct process *p, uint64_t ident, bool certain, struct aw
     }
 }
 
-/* The program's name for the object, from the frame that called the operation of the standard library. */
+/* The program's name for the object, from the frames outside of the operation. */
 static const char *name_of(struct process *p, const struct thread_wait *t)
 {
-    const char *name = t->module;
+    const struct stack *st = &p->stack;
 
-    for (size_t i = t->n_frames; !name && t->object && i < p->stack.frames.n && i < t->n_frames + 2; i++)
-        name = thread_wait_name(p->locks.repr, &p->stack.frames.items[i], t->object);
-    return name;
+    return t->module ? t->module
+                     : thread_wait_name_outside(p->locks.repr, st->frames.items + t->n_frames, st->codes + t->n_frames,
+                                                st->frames.n - t->n_frames, t->object);
 }
 
 void lock_waits_read(struct process *p, const struct sampled_thread *th, const struct sched_stats *before,
                      struct wait_reason *ret)
 {
-    static const enum awaited_kind kinds[] = {[THREAD_WAIT_LOCK] = AWAITED_LOCK,
-                                              [THREAD_WAIT_RLOCK] = AWAITED_RLOCK,
-                                              [THREAD_WAIT_IMPORT] = AWAITED_IMPORT_LOCK,
-                                              [THREAD_WAIT_SHARED_LOCK] = AWAITED_SHARED_LOCK,
-                                              [THREAD_WAIT_THREAD] = AWAITED_THREAD,
-                                              [THREAD_WAIT_OPERATION] = AWAITED_OPERATION,
-                                              [THREAD_WAIT_INNER] = AWAITED_UNKNOWN};
+    static const enum awaited_kind kinds[] = {
+        [THREAD_WAIT_LOCK] = AWAITED_LOCK,          [THREAD_WAIT_RLOCK] = AWAITED_RLOCK,
+        [THREAD_WAIT_IMPORT] = AWAITED_IMPORT_LOCK, [THREAD_WAIT_SHARED_LOCK] = AWAITED_SHARED_LOCK,
+        [THREAD_WAIT_THREAD] = AWAITED_THREAD,      [THREAD_WAIT_OPERATION] = AWAITED_OPERATION};
     struct noted_thread *noted = &p->locks.threads[p->locks.n - 1];
     const struct stack *st = &p->stack;
     struct thread_wait t;
@@ -123,6 +119,13 @@ void lock_waits_read(struct process *p, const struct sampled_thread *th, const s
     if (thread_wait_read(p->locks.repr, st->frames.items, st->codes, st->frames.n, ret->futex, &t) < 0 ||
         t.kind == THREAD_WAIT_UNKNOWN)
         return;
+    if (t.is_shutdown &&
+        (t.owner = thread_wait_ending(p->locks.repr, p->table.names.active, ret->futex, t.object)) != 0)
+        t = (struct thread_wait){.kind = THREAD_WAIT_THREAD,
+                                 .operation = t.operation,
+                                 .owner = t.owner,
+                                 .certain = true,
+                                 .owner_certain = true};
     noted->object = t.object;
     ret->object = (struct awaited_object){.kind = kinds[t.kind],
                                           .certain = t.certain,
@@ -130,7 +133,7 @@ void lock_waits_read(struct process *p, const struct sampled_thread *th, const s
                                           .name = name_of(p, &t),
                                           .addr = t.object};
     if (t.owner)
-        set_owner(p, t.owner, t.certain, &ret->object.owner);
+        set_owner(p, t.owner, t.owner_certain, &ret->object.owner);
 }
 
 /* ---- who holds a Lock ---- */
@@ -253,8 +256,7 @@ static bool still_waits(struct process *p, const struct noted_thread *t)
 
 static int noted_compare(const void *a, const void *b)
 {
-    const struct noted_thread *x = *(const struct noted_thread *const *)a,
-                              *y = *(const struct noted_thread *const *)b;
+    const struct noted_thread *x = *(const struct noted_thread *const *)a, *y = *(const struct noted_thread *const *)b;
 
     return x->thread_id < y->thread_id ? -1 : x->thread_id > y->thread_id;
 }

@@ -46,7 +46,7 @@ struct process {
     struct tasks *tasks;     /* for the awaiters of running tasks; NULL: not requested */
     struct wait_reason wait; /* of the current trace */
     struct lock_waits locks;
-    struct native native;    /* opened at the first stack that needs it */
+    struct native native; /* opened at the first stack that needs it */
     struct merged_frames merged;
     struct sampled_thread *native_threads; /* all kernel threads; those without Python are sampled (--native-all) */
     size_t n_native_threads, cap_native_threads;

@@ -157,7 +157,7 @@ struct wait_reason {
     uint64_t limit_ns; /* the longest time that the call takes, if it is given as a duration */
     struct awaited_file files[AWAITED_FILES_MAX];
     size_t n_files; /* may be more than the array has room for */
-    uint64_t futex;    /* the address that it sleeps on; 0: it waits in another way */
+    uint64_t futex; /* the address that it sleeps on; 0: it waits in another way */
     struct awaited_object object;
     /* The child processes that it waits for, or the holder of a lock on a file. */
     struct awaited_process processes[AWAITED_PROCESSES_MAX];

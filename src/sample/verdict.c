@@ -189,7 +189,8 @@ static bool find_gil(const struct graph *g, struct verdict *ret)
         n += g->traces[i].waits_for_gil;
     if (holder == NOBODY || !n || n + 1 < g->n)
         return false;
-    *ret = (struct verdict){.kind = VERDICT_GIL, .certain = true, .threads = {&g->traces[holder]}, .n = 1, .n_others = n};
+    *ret =
+        (struct verdict){.kind = VERDICT_GIL, .certain = true, .threads = {&g->traces[holder]}, .n = 1, .n_others = n};
     return true;
 }
 

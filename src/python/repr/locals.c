@@ -214,8 +214,8 @@ const char *locals_find_value(struct repr *v, const struct py_frame *frame, addr
     uint64_t n;
 
     for (size_t t = 0; t < sizeof(tuples) / sizeof(tuples[0]) && tuples[t] != NO; t++) {
-        if (repr_word(v, frame->code + (addr_t)tuples[t], &tuple) < 0 ||
-            containers_tuple(v, tuple, &n, &names) < 0 || n > SLOTS_MAX)
+        if (repr_word(v, frame->code + (addr_t)tuples[t], &tuple) < 0 || containers_tuple(v, tuple, &n, &names) < 0 ||
+            n > SLOTS_MAX)
             return NULL;
         for (size_t i = 0; i < n; i++, at += 8)
             if (repr_word(v, at, &value) == 0 && (value = untag_slot(l, value)) != 0 &&
