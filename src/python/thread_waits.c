@@ -396,8 +396,9 @@ static bool visit_thread(const struct python *py, addr_t key, addr_t thread, voi
 
     if (b->lock && objects_attr_get(py, thread, "_tstate_lock", &lock) == 0)
         found = lock == b->lock;
-    else if (b->parked && (objects_attr_get(py, thread, "_handle", &handle) == 0 ||
-                           objects_attr_get(py, thread, "_os_thread_handle", &handle) == 0) &&
+    else if (b->parked &&
+             (objects_attr_get(py, thread, "_handle", &handle) == 0 ||
+              objects_attr_get(py, thread, "_os_thread_handle", &handle) == 0) &&
              repr_word(b->v, handle + HANDLE, &handle) == 0)
         found = b->parked >= handle && b->parked - handle < HANDLE_SIZE;
     return !found || objects_int_read(py, key, &b->ident) < 0;
