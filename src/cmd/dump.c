@@ -341,13 +341,12 @@ static int fail_no_python(const struct process_tree *tree, const struct selectio
     return tree->items[0].error == ERR_STARTING ? ERR_STARTING : ERR_NOT_PYTHON;
 }
 
-/* One thread alone says what it waits for in the line below its name. */
 static int write_verdict(const struct traces *traces, const struct dump_options *out)
 {
     struct verdict verdict;
     int r = out->verdict ? verdict_find(traces->items, traces->n, &verdict) : 0;
 
-    if (r < 0 || !out->verdict || verdict.kind == VERDICT_NONE || (verdict.kind == VERDICT_WAITS && traces->n == 1))
+    if (r < 0 || !out->verdict || verdict.kind == VERDICT_NONE)
         return r;
     putchar('\n');
     dump_text_verdict(&verdict, stdout);

@@ -102,10 +102,13 @@ static void text_others(const struct verdict *v, FILE *out)
 
 static void text_gil(const struct verdict *v, FILE *out)
 {
-    if (v->n_others == 1)
-        fputs("The other thread waits for the GIL, held by ", out);
-    else
+    if (v->all_others && v->n_others > 1)
         fprintf(out, "All %zu other threads wait for the GIL, held by ", v->n_others);
+    else if (v->n_others > 1)
+        fprintf(out, "%zu threads wait for the GIL, held by ", v->n_others);
+    else
+        fputs(v->all_others ? "The other thread waits for the GIL, held by " : "1 thread waits for the GIL, held by ",
+              out);
     text_thread(v->threads[0], out);
     text_place(v->threads[0], out);
     if (v->threads[0]->wait) { /* C code that waits without releasing it */

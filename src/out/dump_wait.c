@@ -10,6 +10,7 @@
 #include <string.h>
 
 #define COMMAND_MAX 80
+#define FILES_SHOWN 3 /* in text, to keep the line short */
 
 static size_t at_most(size_t n, size_t max)
 {
@@ -192,12 +193,12 @@ static void text_reason(const struct wait_reason *w, pid_t self, FILE *out)
     if (w->call)
         fprintf(out, " (%s)", w->call);
     text_word(" in ", w->kernel_function, out);
-    for (size_t i = 0; i < at_most(w->n_files, AWAITED_FILES_MAX); i++) {
+    for (size_t i = 0; i < at_most(w->n_files, FILES_SHOWN); i++) {
         fputs(i ? "; " : ": ", out);
         text_file(&w->files[i], self, out);
     }
-    if (w->n_files > AWAITED_FILES_MAX)
-        fprintf(out, "; and %zu more", w->n_files - AWAITED_FILES_MAX);
+    if (w->n_files > FILES_SHOWN)
+        fprintf(out, "; and %zu more", w->n_files - FILES_SHOWN);
     if (w->n_processes) {
         fputs(w->n_files ? ", held by " : ": ", out);
         text_processes(w->processes, w->n_processes, AWAITED_PROCESSES_MAX, self, out);

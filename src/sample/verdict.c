@@ -180,17 +180,24 @@ static bool find_orphan(const struct graph *g, struct verdict *ret)
     return false;
 }
 
-/* All threads but the holder wait for the GIL. */
+/* Nothing runs but the holder of the GIL. */
 static bool find_gil(const struct graph *g, struct verdict *ret)
 {
     size_t holder = find_gil_holder(g), n = 0;
 
-    for (size_t i = 0; i < g->n; i++)
+    for (size_t i = 0; i < g->n; i++) {
+        if (g->traces[i].active && i != holder)
+            return false;
         n += g->traces[i].waits_for_gil;
-    if (holder == NOBODY || !n || n + 1 < g->n)
+    }
+    if (holder == NOBODY || !n)
         return false;
-    *ret =
-        (struct verdict){.kind = VERDICT_GIL, .certain = true, .threads = {&g->traces[holder]}, .n = 1, .n_others = n};
+    *ret = (struct verdict){.kind = VERDICT_GIL,
+                            .certain = true,
+                            .threads = {&g->traces[holder]},
+                            .n = 1,
+                            .n_others = n,
+                            .all_others = n + 1 == g->n};
     return true;
 }
 
@@ -210,7 +217,7 @@ static bool find_rest(const struct graph *g, struct verdict *ret)
     for (size_t i = 0; i < g->n; i++)
         if (g->traces[i].active)
             return false;
-    if (!g->n || !g->traces[0].wait)
+    if (g->n < 2 || !g->traces[0].wait) /* a single thread says it itself */
         return false;
     ret->kind = VERDICT_WAITS;
     collect(g, 0, ret);

@@ -11,7 +11,7 @@ enum verdict_kind {
     VERDICT_NONE,
     VERDICT_DEADLOCK, /* the threads wait for each other; one thread: for itself */
     VERDICT_ORPHAN,   /* the last thread waits for a lock of a thread that has exited */
-    VERDICT_GIL,      /* the last thread holds the GIL, for which all others wait */
+    VERDICT_GIL,      /* the thread holds the GIL, for which others wait, and nothing else runs */
     VERDICT_WAITS,    /* no cycle: the last thread waits for something else, or runs */
 };
 
@@ -24,6 +24,7 @@ struct verdict {
     const struct trace *threads[VERDICT_THREADS_MAX];
     size_t n;        /* may be more than the array has room for */
     size_t n_others; /* other threads that wait for one of these, directly or not; VERDICT_GIL: for the GIL */
+    bool all_others; /* VERDICT_GIL: all threads but the holder */
 };
 
 /* The traces are those of one process, the main thread first. A deadlock comes before all else, and a certain one before a likely one.

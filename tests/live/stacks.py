@@ -8,7 +8,7 @@ from program import run
 
 THREAD = re.compile(r'^Thread (\d+) \((idle|active|active\+gil|waiting for the GIL)\)(?:: "(.*)")?$')
 FRAME = re.compile(r"^    (\S.*|) \((.*?)(?::(\d+))?\)$")
-VERDICT = re.compile(r"(Deadlock|Likely deadlock|No cycle found): |.*, which no longer exists\. |(All \d+ other threads wait|The other thread waits) for the GIL")
+VERDICT = re.compile(r"(Deadlock|Likely deadlock|No cycle found): |.*, which no longer exists\. |(All \d+ other threads|The other thread|\d+ threads?) waits? for the GIL")
 RULE = re.compile(r"^-{3,}$")
 
 
