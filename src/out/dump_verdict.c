@@ -128,6 +128,11 @@ void dump_text_verdict(const struct verdict *v, FILE *out)
         text_chain(v, out);
         putc('.', out);
         break;
+    case VERDICT_CHILD:
+        fputs(v->certain ? "Deadlock: " : "Likely deadlock: ", out);
+        text_chain(v, out);
+        putc('.', out);
+        break;
     case VERDICT_ORPHAN:
         text_chain(v, out);
         fputs(". Nothing will release it.", out);
@@ -146,11 +151,9 @@ void dump_text_verdict(const struct verdict *v, FILE *out)
 
 void dump_json_verdict(const struct verdict *v, FILE *out)
 {
-    static const char *const kinds[] = {[VERDICT_NONE] = NULL,
-                                        [VERDICT_DEADLOCK] = "deadlock",
-                                        [VERDICT_ORPHAN] = "exited holder",
-                                        [VERDICT_GIL] = "GIL",
-                                        [VERDICT_WAITS] = "no cycle"};
+    static const char *const kinds[] = {[VERDICT_NONE] = NULL,     [VERDICT_DEADLOCK] = "deadlock",
+                                        [VERDICT_CHILD] = "child", [VERDICT_ORPHAN] = "exited holder",
+                                        [VERDICT_GIL] = "GIL",     [VERDICT_WAITS] = "no cycle"};
     char *text = NULL;
     size_t len = 0;
     FILE *mem = open_memstream(&text, &len);

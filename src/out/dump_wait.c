@@ -50,7 +50,9 @@ static void text_process(const struct awaited_process *p, pid_t self, FILE *out)
     else if (p->state == 't')
         fputs(", which a debugger has stopped", out);
     else if (p->state == 'Z')
-        fputs(", which no longer exists", out);
+        fputs(", which has exited", out);
+    else if (p->call)
+        fprintf(out, ", which waits in %s%s", p->call, p->awaits_us ? " for this process" : "");
 }
 
 static void text_processes(const struct awaited_process *items, size_t n, size_t max, pid_t self, FILE *out)
@@ -238,6 +240,10 @@ static void json_processes(const char *name, const struct awaited_process *items
         json_string(out, items[i].state ? (char[]){items[i].state, '\0'} : NULL);
         fputs(", \"command_line\": ", out);
         json_string(out, items[i].command);
+        if (items[i].call) {
+            fprintf(out, ", \"system_call\": \"%s\", \"waits_for_parent\": %s", items[i].call,
+                    items[i].awaits_us ? "true" : "false");
+        }
         putc('}', out);
     }
     if (n)

@@ -95,6 +95,10 @@ struct awaited_process {
     pid_t pid;
     char state;          /* as in /proc: R, S, D, T, t, Z; 0: unknown */
     const char *command; /* NULL: unknown */
+    /* A single child that the thread waits for. */
+    const char *call; /* the system call that its main thread sleeps in; NULL: none, or unknown */
+    bool awaits_us;   /* that call is for a pipe or socket whose other end only our process has */
+    bool both_single; /* it and our process have one thread each */
 };
 
 #define AWAITED_OTHERS_MAX 4

@@ -180,6 +180,31 @@ static bool find_orphan(const struct graph *g, struct verdict *ret)
     return false;
 }
 
+/* A child waits for a pipe of ours, and the thread that waits for the child does not write to it. Another thread may. */
+static bool find_child(const struct graph *g, struct verdict *ret)
+{
+    for (size_t i = 0; i < g->n; i++) {
+        const struct wait_reason *w = g->traces[i].wait;
+
+        if (!w || w->n_processes != 1 || !w->processes[0].awaits_us || may_end(&g->traces[i]))
+            continue;
+        *ret = (struct verdict){.kind = VERDICT_CHILD,
+                                .certain = w->processes[0].both_single && w->object.confirmed,
+                                .threads = {&g->traces[i]},
+                                .n = 1};
+        return true;
+    }
+    return false;
+}
+
+static bool is_active(const struct graph *g)
+{
+    for (size_t i = 0; i < g->n; i++)
+        if (g->traces[i].active)
+            return true;
+    return false;
+}
+
 /* Nothing runs but the holder of the GIL. */
 static bool find_gil(const struct graph *g, struct verdict *ret)
 {
@@ -214,9 +239,6 @@ static bool ends_in_cycle(const struct graph *g)
 /* Nothing runs: what the main thread waits for, in the end. */
 static bool find_rest(const struct graph *g, struct verdict *ret)
 {
-    for (size_t i = 0; i < g->n; i++)
-        if (g->traces[i].active)
-            return false;
     if (g->n < 2 || !g->traces[0].wait) /* a single thread says it itself */
         return false;
     ret->kind = VERDICT_WAITS;
@@ -245,7 +267,7 @@ int verdict_find(const struct trace *traces, size_t n, struct verdict *ret)
         ids[i] = (struct by_id){traces[i].thread_id, i};
     qsort(ids, n, sizeof(*ids), compare_ids);
     link_threads(&g, ids);
-    if (!find_cycle(&g, ret) && !find_orphan(&g, ret) && !find_gil(&g, ret))
+    if (!find_cycle(&g, ret) && !find_orphan(&g, ret) && !find_gil(&g, ret) && !is_active(&g) && !find_child(&g, ret))
         find_rest(&g, ret);
     if (ret->n && ret->kind != VERDICT_GIL) {
         from = (size_t)(ret->threads[0] - traces);

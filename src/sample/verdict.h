@@ -10,6 +10,7 @@
 enum verdict_kind {
     VERDICT_NONE,
     VERDICT_DEADLOCK, /* the threads wait for each other; one thread: for itself */
+    VERDICT_CHILD,    /* the last thread waits for a child that waits for this process */
     VERDICT_ORPHAN,   /* the last thread waits for a lock of a thread that has exited */
     VERDICT_GIL,      /* the thread holds the GIL, for which others wait, and nothing else runs */
     VERDICT_WAITS,    /* no cycle: the last thread waits for something else, or runs */

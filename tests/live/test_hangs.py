@@ -8,6 +8,7 @@ from program import PY_SPY, run
 from pythons import DEBIAN, NEWEST_HOST
 
 CAUSES = ["cycle2", "cycle3", "itself", "dead", "empty_queue", "full_queue", "semaphore", "condition", "join", "imports"]
+OTHERS = ["child_reads", "full_pipe", "file_lock", "dead_peer"]
 SEEDS = 100
 
 
@@ -30,9 +31,22 @@ def check_thread(name, wanted, thread):
     assert owner["certain"] == wanted.get("owner_certain", True), (name, found)
 
 
+def check_call(name, wanted, thread):
+    found = thread["waits_for"]
+    assert found["system_call"] == wanted["system_call"], (name, found)
+    assert "processes" not in wanted or [p["pid"] for p in found["processes"]] == wanted["processes"], (name, found)
+    for key, value in wanted.items():
+        if key == "peer":
+            assert found["files"][0]["peer"] == value, (name, found)
+        if key == "other_end":
+            assert [p["pid"] for p in found["files"][0]["other_end"]] == value, (name, found)
+
+
 def check(target):
     threads = dump(target)
     truth = target.truth
+    for name, wanted in truth["others"].items():
+        check_call(name, wanted, threads[name])
     for name, wanted in truth["waits"].items():
         check_thread(name, wanted, threads[name])
     verdicts = [t["verdict"] for t in threads.values() if "verdict" in t]
@@ -48,10 +62,10 @@ def check(target):
 
 
 def test_all_causes(spawn, python):
-    check(spawn(python, "hangs.py", ",".join(CAUSES), "1"))
+    check(spawn(python, "hangs.py", ",".join(CAUSES + OTHERS), "1"))
 
 
-@pytest.mark.parametrize("cause", CAUSES)
+@pytest.mark.parametrize("cause", CAUSES + OTHERS)
 def test_one_cause(spawn, python, cause):
     check(spawn(python, "hangs.py", cause, "2"))
 
@@ -59,7 +73,14 @@ def test_one_cause(spawn, python, cause):
 @pytest.mark.full
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_seeds(spawn, python, seed):
-    check(spawn(python, "hangs.py", ",".join(CAUSES), str(seed)))
+    check(spawn(python, "hangs.py", ",".join(CAUSES + OTHERS), str(seed)))
+
+
+def test_child_that_waits_for_its_parent(spawn, python):
+    target = spawn(python, "hangs.py", "child_reads", "1")
+    at_rest(target.truth["child"])
+    out = run("dump", "--pid", at_rest(target.pid), "--no-tasks").check().out
+    assert re.search(r"eadlock: .* process %d \(.*\), which waits in read for this process\.$" % target.truth["child"], last_line(out)), out
 
 
 def last_line(out):

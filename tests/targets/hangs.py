@@ -4,8 +4,11 @@ The seed decides the names, the depth of the calls, the kinds of locks, and whet
 what it waits for, and for each cycle which threads it consists of. With several causes, the main thread reads standard input.
 Runs on 2.7 and on every 3.x.
 """
+import fcntl
 import os
 import random
+import socket
+import subprocess
 import sys
 import tempfile
 import threading
@@ -19,7 +22,7 @@ except ImportError:
 
 cause_names, seed = sys.argv[1].split(","), int(sys.argv[2])
 rng = random.Random(seed)
-waits, cycles = {}, []
+waits, cycles, others, truths = {}, [], {}, {}
 parts = []  # the other threads
 main_part = []  # what the main thread does, if it takes part
 ready = []  # events that are set when each part is about to hang
@@ -239,12 +242,78 @@ def imports():
     part(who, hang)
 
 
-causes = {f.__name__: f for f in (cycle2, cycle3, itself, dead, empty_queue, full_queue, semaphore, condition, join, imports)}
+def child(code, *args):
+    """A child whose standard input and output are pipes to this process. It runs when it has printed a line."""
+    process = subprocess.Popen([sys.executable, "-c", code] + list(args), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                               close_fds=True)
+    process.stdout.readline()
+    return process
+
+
+def child_reads():
+    """The child waits for input, and its parent for the child."""
+    reader = child("import sys; print('ready'); sys.stdout.flush(); sys.stdin.read()")
+    who, = names("parent", 1)
+
+    def hang():
+        reader.wait()
+    others[who] = {"system_call": "wait4", "processes": [reader.pid]}
+    truths["child"] = reader.pid
+    part(who, hang)
+
+
+def full_pipe():
+    """The child does not read what it is sent."""
+    sleeper = child("import sys, time; print('ready'); sys.stdout.flush(); time.sleep(100000)")
+    who, = names("pipe", 1)
+
+    def hang():
+        os.write(sleeper.stdin.fileno(), b"x" * (1 << 22))
+    others[who] = {"system_call": "write", "other_end": [sleeper.pid]}
+    part(who, hang)
+
+
+def file_lock():
+    path = os.path.join(tempfile.mkdtemp(), "lock")
+    open(path, "w").close()
+    locker = child("import fcntl, sys; f = open(sys.argv[1]); fcntl.flock(f, fcntl.LOCK_EX); print('ready'); sys.stdout.flush();"
+                   "sys.stdin.read()", path)
+    who, = names("flock", 1)
+
+    def hang():
+        with open(path) as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+    others[who] = {"system_call": "flock", "processes": [locker.pid]}
+    part(who, hang)
+
+
+def dead_peer():
+    """The peer accepts no connections, and its backlog is full."""
+    server = socket.socket()
+    server.bind(("127.0.0.1", 0))
+    server.listen(0)
+    address = server.getsockname()
+    waiting = [server]
+    for _ in range(4):
+        waiting.append(socket.socket())
+        waiting[-1].setblocking(False)
+        waiting[-1].connect_ex(address)
+    who, = names("connect", 1)
+
+    def hang():
+        waiting.append(socket.socket())
+        waiting[-1].connect(address)
+    others[who] = {"system_call": "connect", "peer": "127.0.0.1:%d" % address[1]}
+    part(who, hang)
+
+
+causes = {f.__name__: f for f in (cycle2, cycle3, itself, dead, empty_queue, full_queue, semaphore, condition, join, imports,
+                                child_reads, full_pipe, file_lock, dead_peer)}
 
 if __name__ == "__main__":
     for cause in cause_names:
         causes[cause]()
-    truth.say(pid=os.getpid(), waits=waits, cycles=cycles)  # before 2.7's import lock is taken for ever
+    truth.say(pid=os.getpid(), waits=waits, cycles=cycles, others=others, **truths)  # before 2.7's import lock is taken for ever
     for thread in parts:
         thread.start()
     if main_part:

@@ -197,6 +197,28 @@ static void test_gil_and_lock(void)
     free(w);
 }
 
+static void test_child(void)
+{
+    struct world *w = world_new(1);
+
+    w->waits[0] = (struct wait_reason){
+        .state = TRACE_WAITING_FOR_CHILD,
+        .call = "wait4",
+        .object.confirmed = true,
+        .processes =
+            {{.pid = 43, .state = 'S', .command = "sh", .call = "read", .awaits_us = true, .both_single = true}},
+        .n_processes = 1};
+    check_text(
+        w, "Deadlock: t0 waits for a child process (wait4): process 43 (sh), which waits in read for this process.");
+    w->waits[0].processes[0].both_single = false;
+    check_text(w,
+               "Likely deadlock: t0 waits for a child process (wait4): process 43 (sh), which waits in read for this "
+               "process.");
+    w->waits[0].processes[0].awaits_us = false;
+    check_text(w, "");
+    free(w);
+}
+
 static void test_no_cycle(void)
 {
     struct world *w = world_new(3);
@@ -229,6 +251,7 @@ int main(int argc, char **argv)
     TEST_RUN(test_exited);
     TEST_RUN(test_gil);
     TEST_RUN(test_gil_and_lock);
+    TEST_RUN(test_child);
     TEST_RUN(test_no_cycle);
     return test_finish("test_verdict");
 }
