@@ -128,6 +128,8 @@ static const struct {
     [AWAITED_SHARED_LOCK] = {"the multiprocessing lock", "multiprocessing lock"},
     [AWAITED_THREAD] = {"the end of thread", "thread"},
     [AWAITED_OPERATION] = {"", "operation"},
+    [AWAITED_GPU] = {"", "GPU"},
+    [AWAITED_COLLECTIVE] = {"", "collective"},
 };
 
 void dump_text_owner(const struct awaited_thread *thread, FILE *out)
@@ -142,7 +144,7 @@ void dump_text_owner(const struct awaited_thread *thread, FILE *out)
 
 void dump_text_object(const struct awaited_object *object, FILE *out)
 {
-    if (object->kind == AWAITED_OPERATION) {
+    if (object->operation && object->kind >= AWAITED_OPERATION) {
         text_print_safe(out, object->operation);
         if (object->name) {
             text_word(" (", object->name, out);
@@ -165,7 +167,11 @@ void dump_text_wait_object(const struct wait_reason *w, FILE *out)
 {
     const struct awaited_object *object = &w->object;
 
-    fputs(object->kind == AWAITED_OPERATION ? "waits in " : "waits for ", out);
+    fputs(object->kind == AWAITED_OPERATION    ? "waits in "
+          : object->kind == AWAITED_GPU        ? "waits for the GPU: "
+          : object->kind == AWAITED_COLLECTIVE ? "waits in a collective: "
+                                               : "waits for ",
+          out);
     if (object->kind == AWAITED_THREAD && object->owner.known) {
         fputs("the end of thread ", out);
         dump_text_owner(&object->owner, out);

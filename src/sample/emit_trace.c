@@ -5,6 +5,7 @@
 #include "base/grow.h"
 #include "base/hash.h"
 #include "base/log.h"
+#include "sample/library_waits.h"
 #include "sample/process_private.h"
 #include "sample/wait_reason.h"
 #include "sample/wait_state.h"
@@ -265,6 +266,21 @@ static void add_wait(struct process *p, struct sampled_thread *th, struct trace 
     trace->wait = &p->wait;
 }
 
+/* A thread that waits for a GPU may spin instead of sleeping. */
+static void add_library_wait(struct process *p, struct trace *trace)
+{
+    struct awaited_object object;
+
+    if (trace->waits_for_gil || !library_wait_find(trace->frames, trace->n_frames, &object))
+        return;
+    if (!trace->wait)
+        p->wait = (struct wait_reason){.state = TRACE_RUNNING};
+    if (p->wait.object.owner.known)
+        return;
+    p->wait.object = object;
+    trace->wait = &p->wait;
+}
+
 /* Adds the native stack to the key. A receiver that knows the key gets no frames, only their number, so
  * count the native ones here. */
 static void add_native_key(struct process *p, struct sampled_thread *th, struct trace *trace)
@@ -384,6 +400,8 @@ int emit_stack(struct process *p, struct sampled_thread *th, bool active, proces
         return ERR_NOMEM;
     if (p->stack.awaiters.kept && add_awaiters(p, &trace) < 0)
         return ERR_NOMEM;
+    if (p->sampler->options.waits)
+        add_library_wait(p, &trace);
     return emit(p, th, &trace, &parts, sink, arg);
 }
 

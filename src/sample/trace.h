@@ -125,6 +125,8 @@ enum awaited_kind {
     AWAITED_SHARED_LOCK, /* of multiprocessing */
     AWAITED_THREAD,      /* Thread.join() */
     AWAITED_OPERATION,   /* of the standard library, such as Queue.get() */
+    AWAITED_GPU,         /* in a function of CUDA or HIP */
+    AWAITED_COLLECTIVE,  /* for other ranks: NCCL, Gloo, MPI, torch.distributed */
     AWAITED_KINDS
 };
 

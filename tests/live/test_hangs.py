@@ -4,7 +4,7 @@ import re
 
 import pytest
 from processes import at_rest
-from program import PY_SPY, run
+from program import PY_SPY, run, wait_until
 from pythons import DEBIAN, NEWEST_HOST
 
 CAUSES = ["cycle2", "cycle3", "itself", "dead", "empty_queue", "full_queue", "semaphore", "condition", "join", "imports"]
@@ -81,6 +81,17 @@ def test_child_that_waits_for_its_parent(spawn, python):
     at_rest(target.truth["child"])
     out = run("dump", "--pid", at_rest(target.pid), "--no-tasks").check().out
     assert re.search(r"eadlock: .* process %d \(.*\), which waits in read for this process\.$" % target.truth["child"], last_line(out)), out
+
+
+def test_gil(spawn, python):
+    """The waiting thread wakes up now and then to ask for the GIL, so one dump may see it awake."""
+    target = spawn(python, "hangs.py", "gil", "1")
+    found = []
+
+    def is_named():
+        found[:] = [last_line(run("dump", "--pid", target.pid, "--no-tasks").check().out)]
+        return re.search(r"for the GIL, held by %s in .*hang \(.*, which sleeps \(\w+\)" % target.truth["keeper"], found[0])
+    wait_until(is_named, "the holder of the GIL")
 
 
 def last_line(out):

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 
 import truth
 
@@ -287,6 +288,23 @@ def file_lock():
     part(who, hang)
 
 
+def gil():
+    """C code that sleeps and keeps the GIL."""
+    import ctypes
+    sleep = ctypes.PyDLL(None).sleep
+    who = "keeper-%d" % rng.randrange(100)
+    truths["keeper"] = who
+
+    def hang():
+        sleep(100000)
+
+    def serve():
+        while True:
+            time.sleep(0.001)
+    part("serve", serve)
+    part(who, hang)
+
+
 def dead_peer():
     """The peer accepts no connections, and its backlog is full."""
     server = socket.socket()
@@ -308,7 +326,7 @@ def dead_peer():
 
 
 causes = {f.__name__: f for f in (cycle2, cycle3, itself, dead, empty_queue, full_queue, semaphore, condition, join, imports,
-                                child_reads, full_pipe, file_lock, dead_peer)}
+                                child_reads, full_pipe, file_lock, dead_peer, gil)}
 
 if __name__ == "__main__":
     for cause in cause_names:

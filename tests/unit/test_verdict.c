@@ -1,7 +1,8 @@
 /*
- * sample/verdict.c: cycles, chains and their certainty; and the sentences of out/dump_verdict.c.
+ * sample/verdict.c: cycles, chains and their certainty; the sentences of out/dump_verdict.c; the names in sample/library_waits.c.
  */
 #include "out/dump.h"
+#include "sample/library_waits.h"
 #include "sample/verdict.h"
 #include "test.h"
 
@@ -240,6 +241,45 @@ static void test_no_cycle(void)
     free(w);
 }
 
+/* The names only: what these functions do on a GPU or between ranks is not tested here. */
+static void test_libraries(void)
+{
+    static const struct func all[] = {
+        {.name = "futex_wait", .filename = "libc.so.6", .module = "/usr/lib/libc.so.6"},
+        {.name = "cudaStreamSynchronize_ptsz", .filename = "libcudart.so", .module = "/opt/libcudart.so"},
+        {.name = "gloo::allreduce(gloo::AllreduceOptions const&)",
+         .filename = "a.cc",
+         .module = "/opt/libtorch_cpu.so"},
+        {.name = "all_reduce", .filename = "/venv/torch/distributed/distributed_c10d.py"},
+        {.name = "all_reduce", .filename = "/app/mytorch/distributed/distributed_c10d.py"},
+        {.name = "cudaDeviceSynchronize", .filename = "/app/fake.py"},
+        {.name = "MPI_Recv", .filename = "libmpi.so", .module = "/opt/libmpi.so"},
+    };
+    static const struct {
+        int frames[4]; /* innermost first, ended by -1 */
+        enum awaited_kind kind;
+        int operation;
+    } rows[] = {
+        {{0, -1}, AWAITED_UNKNOWN, 0},       {{0, 1, -1}, AWAITED_GPU, 1},
+        {{0, 2, -1}, AWAITED_COLLECTIVE, 2}, {{0, 2, 3, -1}, AWAITED_COLLECTIVE, 3},
+        {{4, 5, -1}, AWAITED_UNKNOWN, 0},    {{0, 1, 3, -1}, AWAITED_COLLECTIVE, 3},
+        {{6, 5, -1}, AWAITED_COLLECTIVE, 6},
+    };
+
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct awaited_object found = {0};
+        struct frame frames[4];
+        size_t n = 0;
+
+        for (; rows[i].frames[n] >= 0; n++)
+            frames[n] = (struct frame){.func = &all[rows[i].frames[n]]};
+        CHECK(library_wait_find(frames, n, &found) == (rows[i].kind != AWAITED_UNKNOWN));
+        CHECK(found.kind == rows[i].kind);
+        if (found.kind)
+            CHECK_STR(found.operation, all[rows[i].operation].name);
+    }
+}
+
 int main(int argc, char **argv)
 {
     test_start(argc, argv);
@@ -253,5 +293,6 @@ int main(int argc, char **argv)
     TEST_RUN(test_gil_and_lock);
     TEST_RUN(test_child);
     TEST_RUN(test_no_cycle);
+    TEST_RUN(test_libraries);
     return test_finish("test_verdict");
 }
