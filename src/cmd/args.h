@@ -84,7 +84,7 @@ struct options {
     unsigned locals;   /* number of times -l was given */
     bool show_secrets;
     bool source;
-    bool waits;
+    bool waits, no_waits;
     bool group;
     unsigned rounds; /* 0: not given */
     double every;    /* seconds between them; 0: not given */

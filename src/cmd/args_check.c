@@ -20,6 +20,7 @@ static const struct contradiction {
     {"all", "pid", .hint = "Remove one of the two flags."},
     {"all", "name", .hint = "Remove one of the two flags."},
     {"tasks", "no-tasks"},
+    {"waits", "no-waits"},
     {"group", "core", .hint = "To group several core files, dump each with --json and run: spyglass group FILE..."},
     {"group", "locals"},
     {"group", "source"},

@@ -21,6 +21,7 @@
 #include "cmd/size_limit.h"
 #include "cmd/status.h"
 #include "sample/greenlets.h"
+#include "sample/lock_waits.h"
 #include "sample/sampled_tree.h"
 #include "sample/tasks.h"
 #include "sample/wait_reason.h"
@@ -60,6 +61,11 @@ static bool tasks_wanted(const struct options *o)
     bool all_threads = !o->filter.include.n && !o->filter.exclude.n && !o->filter.thread.n;
 
     return o->tasks || (!o->no_tasks && !o->as_py_spy && !o->group && all_threads);
+}
+
+static bool waits_wanted(const struct options *o)
+{
+    return o->waits || (!o->no_waits && !o->as_py_spy && !o->group);
 }
 
 static int traces_open(struct traces *t, const struct options *o)
@@ -192,17 +198,24 @@ static void add_source(struct process *p, struct traces *t, size_t n, size_t n_s
         dump_source_read_tasks(p, &t->sets[i], &t->changed);
 }
 
+/* What the threads wait for is known only after all of them were read: the holder of a lock, the other end of a pipe. */
 static void describe_waits(struct process *p, const struct trace *traces, size_t n)
 {
     struct wait_reason **waits = calloc(n + 1, sizeof(struct wait_reason *));
+    uint64_t *threads = calloc(n + 1, sizeof(*threads));
     size_t n_waits = 0;
 
-    for (size_t i = 0; waits && i < n; i++)
-        if (traces[i].wait)
-            waits[n_waits++] = traces[i].wait;
+    for (size_t i = 0; waits && threads && i < n; i++) {
+        if (!traces[i].wait)
+            continue;
+        threads[n_waits] = traces[i].thread_id;
+        waits[n_waits++] = traces[i].wait;
+    }
+    lock_waits_finish(p, waits, threads, n_waits);
     if (n_waits)
         wait_reasons_describe(p, waits, n_waits);
     free(waits);
+    free(threads);
 }
 
 static void note_skipped(const struct tree_entry *e, int error, struct dump_group *group)
@@ -342,6 +355,19 @@ static int fail_no_python(const struct process_tree *tree, const struct selectio
     return tree->items[0].error == ERR_STARTING ? ERR_STARTING : ERR_NOT_PYTHON;
 }
 
+static int write_verdict(const struct traces *traces, const struct dump_options *out)
+{
+    struct verdict verdict;
+    int r = out->verdict ? verdict_find(traces->items, traces->n, &verdict) : 0;
+
+    if (r < 0 || !out->verdict || verdict.kind == VERDICT_NONE)
+        return r;
+    putchar('\n');
+    dump_text_verdict(&verdict, stdout);
+    putchar('\n');
+    return 0;
+}
+
 static int write_text(const struct proc_info *info, const struct traces *traces, const struct dump_options *out,
                       bool first)
 {
@@ -350,7 +376,7 @@ static int write_text(const struct proc_info *info, const struct traces *traces,
     dump_text(info, traces->items, traces->n, out, first, stdout);
     for (size_t i = 0; i < traces->n_sets && r == 0; i++)
         r = dump_text_tasks(&traces->sets[i], out, stdout);
-    return r;
+    return r == 0 ? write_verdict(traces, out) : r;
 }
 
 /* With a size limit, which only Ray needs, a process may use half of what is left; the last one may use all of it. */
@@ -368,7 +394,9 @@ static int write_process(const struct proc_info *info, const struct traces *trac
 
 static struct dump_options text_options(const struct options *o)
 {
-    return (struct dump_options){.full_filenames = o->full_filenames,
+    return (struct dump_options){.verdict = waits_wanted(o) && !o->core,
+                                 .several = !o->core && args_choose_several(o),
+                                 .full_filenames = o->full_filenames,
                                  .as_py_spy = o->as_py_spy,
                                  .color = !o->as_py_spy && color_is_wanted(stdout)};
 }
@@ -410,7 +438,7 @@ static int dump_tree(const struct options *o, struct process_tree *tree, struct 
     if (r == 0)
         r = filtered_dump_check(&traces.filtered, o, text);
     if (r == 0 && o->json && !group)
-        dump_json(traces.items, traces.n, traces.sets, traces.n_sets, args_choose_several(o), stdout);
+        dump_json(traces.items, traces.n, traces.sets, traces.n_sets, &out, stdout);
     if (r == 0 && !o->json && !group && !o->as_py_spy && shown >= MANY && isatty(STDOUT_FILENO))
         fprintf(stderr, "Note: to merge the equal stacks of these %zu processes, add --group.\n", shown);
     dump_source_note(&traces.changed, "the process started");
@@ -432,7 +460,7 @@ static struct sampler *new_sampler(const struct options *o)
                                                  .locals = o->locals,
                                                  .show_secrets = o->show_secrets,
                                                  .positions = o->source,
-                                                 .waits = o->waits,
+                                                 .waits = waits_wanted(o),
                                                  .patience_ns = PAUSE_PATIENCE_NS});
 }
 
@@ -455,7 +483,7 @@ static int dump_core(const struct options *o, struct error_text *text)
     if (r == 0)
         r = filtered_dump_check(&traces.filtered, o, text);
     if (r == 0 && o->json)
-        dump_json(traces.items, traces.n, traces.sets, traces.n_sets, false, stdout);
+        dump_json(traces.items, traces.n, traces.sets, traces.n_sets, &out, stdout);
     else if (r == 0)
         r = write_text(process_info(pm.process), &traces, &out, true);
     dump_source_note(&traces.changed, "the core file was written");

@@ -6,11 +6,15 @@
 #define OUT_DUMP_H
 
 #include "sample/task_set.h"
+#include "sample/verdict.h"
 
 #include <stdio.h>
 
-/* For text only. */
 struct dump_options {
+    bool verdict; /* say why the process does not continue */
+    /* For JSON only. */
+    bool several; /* also describe processes without a parent, since the reader did not name a single one */
+    /* For text only. */
     bool full_filenames;
     bool as_py_spy;    /* a thread that waits for the GIL is "idle", since callers parse the status */
     bool color;        /* for a terminal */
@@ -25,9 +29,11 @@ void dump_text(const struct proc_info *process, const struct trace *traces, size
 int dump_text_tasks(const struct task_set *set, const struct dump_options *options, FILE *out);
 
 /* Prints the traces of all processes as one JSON array. Frames have both the full and the short file name. A thread that runs an event
- * loop has its tasks, from the set of its process; there may be no sets. `several`: also describe processes without a parent,
- * since the reader did not name a single one. */
-void dump_json(const struct trace *traces, size_t n_traces, const struct task_set *sets, size_t n_sets, bool several,
-               FILE *out);
+ * loop has its tasks, from the set of its process; there may be no sets. */
+void dump_json(const struct trace *traces, size_t n_traces, const struct task_set *sets, size_t n_sets,
+               const struct dump_options *options, FILE *out);
+
+/* Prints why the process does not continue, as one or more sentences without a newline. Prints nothing for VERDICT_NONE. */
+void dump_text_verdict(const struct verdict *verdict, FILE *out);
 
 #endif

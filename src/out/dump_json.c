@@ -126,8 +126,11 @@ static void dump_json_job(const struct proc_info *process, FILE *out)
     json_string(out, process->rank_from);
 }
 
-static void dump_json_thread(const struct trace *trace, const struct task_set *set, bool first, bool several, FILE *out)
+/* `n_same`: for the first thread of a process, how many it has; else 0. */
+static void dump_json_thread(const struct trace *trace, const struct task_set *set, size_t n_same,
+                             const struct dump_options *options, FILE *out)
 {
+    struct verdict verdict;
     const struct proc_info *process = trace->process;
 
     fprintf(out, "  {\n    \"pid\": %d,\n    \"thread_id\": %" PRIu64, (int)process->pid, trace->thread_id);
@@ -160,9 +163,11 @@ static void dump_json_thread(const struct trace *trace, const struct task_set *s
     }
     fputs(trace->n_frames > 0 ? "\n    ]" : "]", out);
     if (set)
-        dump_json_tasks(set, trace, first, out);
+        dump_json_tasks(set, trace, n_same > 0, out);
+    if (n_same && options->verdict && verdict_find(trace, n_same, &verdict) == 0 && verdict.kind != VERDICT_NONE)
+        dump_json_verdict(&verdict, out);
     fputs(",\n    \"process_info\": ", out);
-    dump_json_process(several || process->parent_info != NULL ? process : NULL, out);
+    dump_json_process(options->several || process->parent_info != NULL ? process : NULL, out);
     fputs("\n  }", out);
 }
 
@@ -174,8 +179,17 @@ static const struct task_set *find_set(const struct task_set *sets, size_t n, co
     return NULL;
 }
 
-void dump_json(const struct trace *traces, size_t n_traces, const struct task_set *sets, size_t n_sets, bool several,
-               FILE *out)
+static size_t count_same(const struct trace *traces, size_t n)
+{
+    size_t same = 1;
+
+    while (same < n && traces[same].process == traces[0].process)
+        same++;
+    return same;
+}
+
+void dump_json(const struct trace *traces, size_t n_traces, const struct task_set *sets, size_t n_sets,
+               const struct dump_options *options, FILE *out)
 {
     const struct task_set *set = NULL;
 
@@ -186,7 +200,7 @@ void dump_json(const struct trace *traces, size_t n_traces, const struct task_se
         if (first)
             set = find_set(sets, n_sets, traces[i].process);
         fputs(i > 0 ? ",\n" : "\n", out);
-        dump_json_thread(&traces[i], set, first, several, out);
+        dump_json_thread(&traces[i], set, first ? count_same(&traces[i], n_traces - i) : 0, options, out);
     }
     fputs(n_traces > 0 ? "\n]\n" : "]\n", out);
 }

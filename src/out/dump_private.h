@@ -37,4 +37,19 @@ void dump_json_tasks(const struct task_set *set, const struct trace *trace, bool
 void dump_text_wait(const struct wait_reason *wait, pid_t self, const struct dump_options *options, FILE *out);
 void dump_json_wait(const struct wait_reason *wait, FILE *out);
 
+/* Prints a lock or an operation: "Lock stock", "the import lock of module a", "Queue.get (jobs)". */
+void dump_text_object(const struct awaited_object *object, FILE *out);
+
+/* Prints a thread by its name, else by its ID. */
+void dump_text_owner(const struct awaited_thread *thread, FILE *out);
+
+/* Prints "waits for Lock stock, likely held by restock", of a wait with an object. */
+void dump_text_wait_object(const struct wait_reason *wait, FILE *out);
+
+/* Prints "waits for I/O (recvfrom): fd 5 TCP 10.0.0.3:51234 -> 10.0.0.7:5432 ESTABLISHED", of a thread of the process `self`. */
+void dump_text_wait_reason(const struct wait_reason *wait, pid_t self, FILE *out);
+
+/* Prints the key `verdict`. */
+void dump_json_verdict(const struct verdict *verdict, FILE *out);
+
 #endif

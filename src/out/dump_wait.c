@@ -10,6 +10,7 @@
 #include <string.h>
 
 #define COMMAND_MAX 80
+#define FILES_SHOWN 3 /* in text, to keep the line short */
 
 static size_t at_most(size_t n, size_t max)
 {
@@ -50,6 +51,8 @@ static void text_process(const struct awaited_process *p, pid_t self, FILE *out)
         fputs(", which a debugger has stopped", out);
     else if (p->state == 'Z')
         fputs(", which has exited", out);
+    else if (p->call)
+        fprintf(out, ", which waits in %s%s", p->call, p->awaits_us ? " for this process" : "");
 }
 
 static void text_processes(const struct awaited_process *items, size_t n, size_t max, pid_t self, FILE *out)
@@ -114,29 +117,121 @@ static const char *state_text(enum trace_state state)
     }
 }
 
-void dump_text_wait(const struct wait_reason *w, pid_t self, const struct dump_options *options, FILE *out)
+/* ---- locks and operations ---- */
+
+static const struct {
+    const char *text, *json;
+} kinds[AWAITED_KINDS] = {
+    [AWAITED_LOCK] = {"Lock", "Lock"},
+    [AWAITED_RLOCK] = {"RLock", "RLock"},
+    [AWAITED_IMPORT_LOCK] = {"the import lock of module", "import lock"},
+    [AWAITED_SHARED_LOCK] = {"the multiprocessing lock", "multiprocessing lock"},
+    [AWAITED_THREAD] = {"the end of thread", "thread"},
+    [AWAITED_OPERATION] = {"", "operation"},
+    [AWAITED_GPU] = {"", "GPU"},
+    [AWAITED_COLLECTIVE] = {"", "collective"},
+};
+
+void dump_text_owner(const struct awaited_thread *thread, FILE *out)
 {
-    fputs("  ", out);
-    dump_style(options, STYLE_WAITING, out);
-    fputs(state_text(w->state), out);
-    dump_style(options, STYLE_NONE, out);
+    if (thread->name)
+        text_print_safe(out, thread->name);
+    else if (thread->os_thread_id > 0)
+        fprintf(out, "thread %d", (int)thread->os_thread_id);
+    else
+        fprintf(out, "thread 0x%" PRIX64, thread->thread_id);
+}
+
+void dump_text_object(const struct awaited_object *object, FILE *out)
+{
+    if (object->operation && object->kind >= AWAITED_OPERATION) {
+        text_print_safe(out, object->operation);
+        if (object->name) {
+            text_word(" (", object->name, out);
+            putc(')', out);
+        }
+        return;
+    }
+    if (object->kind == AWAITED_IMPORT_LOCK && !object->name) { /* 2.7 */
+        fputs("the import lock", out);
+        return;
+    }
+    fputs(kinds[object->kind].text, out);
+    if (object->name)
+        text_word(" ", object->name, out);
+    else
+        fprintf(out, " at 0x%" PRIx64, object->addr);
+}
+
+void dump_text_wait_object(const struct wait_reason *w, FILE *out)
+{
+    const struct awaited_object *object = &w->object;
+
+    fputs(object->kind == AWAITED_OPERATION    ? "waits in "
+          : object->kind == AWAITED_GPU        ? "waits for the GPU: "
+          : object->kind == AWAITED_COLLECTIVE ? "waits in a collective: "
+                                               : "waits for ",
+          out);
+    if (object->kind == AWAITED_THREAD && object->owner.known) {
+        fputs("the end of thread ", out);
+        dump_text_owner(&object->owner, out);
+    } else {
+        dump_text_object(object, out);
+        if (object->owner.known) {
+            fputs(object->owner.certain ? ", held by " : ", likely held by ", out);
+            dump_text_owner(&object->owner, out);
+        }
+    }
+    if (object->owner.exited)
+        fputs(", which no longer exists", out);
+}
+
+/* ---- a thread ---- */
+
+static void text_limit(const struct wait_reason *w, FILE *out)
+{
+    if (!w->has_left && !w->has_limit)
+        return;
+    fputs(w->has_left ? ", for another " : ", for at most ", out);
+    text_duration(w->has_left ? w->left_ns : w->limit_ns, out);
+}
+
+static void text_reason(const struct wait_reason *w, pid_t self, FILE *out)
+{
     if (w->call)
         fprintf(out, " (%s)", w->call);
     text_word(" in ", w->kernel_function, out);
-    for (size_t i = 0; i < at_most(w->n_files, AWAITED_FILES_MAX); i++) {
+    for (size_t i = 0; i < at_most(w->n_files, FILES_SHOWN); i++) {
         fputs(i ? "; " : ": ", out);
         text_file(&w->files[i], self, out);
     }
-    if (w->n_files > AWAITED_FILES_MAX)
-        fprintf(out, "; and %zu more", w->n_files - AWAITED_FILES_MAX);
+    if (w->n_files > FILES_SHOWN)
+        fprintf(out, "; and %zu more", w->n_files - FILES_SHOWN);
     if (w->n_processes) {
         fputs(w->n_files ? ", held by " : ": ", out);
         text_processes(w->processes, w->n_processes, AWAITED_PROCESSES_MAX, self, out);
     }
-    if (w->has_left || w->has_limit) {
-        fputs(w->has_left ? ", for another " : ", for at most ", out);
-        text_duration(w->has_left ? w->left_ns : w->limit_ns, out);
-    }
+}
+
+void dump_text_wait_reason(const struct wait_reason *w, pid_t self, FILE *out)
+{
+    fputs(state_text(w->state), out);
+    text_reason(w, self, out);
+    text_limit(w, out);
+}
+
+void dump_text_wait(const struct wait_reason *w, pid_t self, const struct dump_options *options, FILE *out)
+{
+    fputs("  ", out);
+    dump_style(options, STYLE_WAITING, out);
+    if (w->object.kind != AWAITED_UNKNOWN)
+        dump_text_wait_object(w, out);
+    else
+        fputs(state_text(w->state), out);
+    dump_style(options, STYLE_NONE, out);
+    if (w->object.kind == AWAITED_UNKNOWN)
+        text_reason(w, self, out);
+    text_limit(w, out);
     putc('\n', out);
 }
 
@@ -151,6 +246,10 @@ static void json_processes(const char *name, const struct awaited_process *items
         json_string(out, items[i].state ? (char[]){items[i].state, '\0'} : NULL);
         fputs(", \"command_line\": ", out);
         json_string(out, items[i].command);
+        if (items[i].call) {
+            fprintf(out, ", \"system_call\": \"%s\", \"waits_for_parent\": %s", items[i].call,
+                    items[i].awaits_us ? "true" : "false");
+        }
         putc('}', out);
     }
     if (n)
@@ -186,6 +285,37 @@ static void json_time(const char *name, bool has, uint64_t ns, FILE *out)
         fputs("null", out);
 }
 
+/* null for a thread that does not wait for a lock, a thread or an operation of the standard library. */
+static void json_object(const struct awaited_object *object, FILE *out)
+{
+    const struct awaited_thread *owner = &object->owner;
+
+    if (object->kind == AWAITED_UNKNOWN) {
+        fputs("null", out);
+        return;
+    }
+    fprintf(out, "{\"kind\": \"%s\"", kinds[object->kind].json);
+    json_field("operation", object->operation, out);
+    json_field("name", object->name, out);
+    if (object->addr)
+        fprintf(out, ", \"address\": \"0x%" PRIx64 "\"", object->addr);
+    else
+        fputs(", \"address\": null", out);
+    fprintf(out, ", \"certain\": %s, \"owner\": ", object->certain ? "true" : "false");
+    if (!owner->known) {
+        fputs("null}", out);
+        return;
+    }
+    fprintf(out, "{\"thread_id\": %" PRIu64 ", \"os_thread_id\": ", owner->thread_id);
+    if (owner->os_thread_id > 0)
+        fprintf(out, "%d", (int)owner->os_thread_id);
+    else
+        fputs("null", out);
+    json_field("thread_name", owner->name, out);
+    fprintf(out, ", \"certain\": %s, \"exited\": %s}}", owner->certain ? "true" : "false",
+            owner->exited ? "true" : "false");
+}
+
 void dump_json_wait(const struct wait_reason *w, FILE *out)
 {
     size_t n = at_most(w->n_files, AWAITED_FILES_MAX);
@@ -205,5 +335,7 @@ void dump_json_wait(const struct wait_reason *w, FILE *out)
     }
     fputs(n ? "\n      ],\n      " : "],\n      ", out);
     json_processes("processes", w->processes, at_most(w->n_processes, AWAITED_PROCESSES_MAX), "      ", out);
+    fputs(",\n      \"object\": ", out);
+    json_object(&w->object, out);
     fputs("\n    }", out);
 }

@@ -184,6 +184,8 @@ static void find_gil_variables(const struct files *files, const struct found *f,
     image_file_symbol(files, &f->image, "switch_cond", &py->gil.switch_cond);
     image_file_symbol(files, &f->image, "switch_mutex", &py->gil.switch_mutex);
     image_file_symbol(files, &f->image, "interpreter_lock", &py->interpreter_lock);
+    if (py->major == 2 && image_file_symbol(files, &f->image, "import_lock_thread", &py->import_lock_thread) == 0)
+        image_file_symbol(files, &f->image, "import_lock", &py->import_lock);
     log_changed(LOG_LEVEL_DEBUG, "python", f->image.start ^ (uint64_t)files->pid, py->gil.cond | py->interpreter_lock,
                 "pid %d: locks of the GIL: %s", (int)files->pid,
                 py->gil.cond || py->interpreter_lock ? "in .symtab" : "unknown, no .symtab");

@@ -75,8 +75,11 @@ struct layout {
     int fr_slots;     /* f_localsplus: the local variables */
     int fr_stacktop; /* the top of the value stack, saved when the frame calls another: an index into fr_slots or, in 3.10, into the
                         array that fr_valuestack points to */
-    bool fr_stacktop_is_pointer; /* 3.6 to 3.9, 3.14+: it is an address */
-    int fr_valuestack;           /* 3.10 */
+    bool fr_stacktop_is_pointer;  /* 3.6 to 3.9, 3.14+: it is an address */
+    int fr_valuestack;            /* 3.10 */
+    int fr_values;                /* up to 3.10: the address of the value stack; later it follows the local variables */
+    int fr_iblock, fr_blockstack; /* up to 3.10: the blocks that the frame is in */
+    int fr_globals;
     int fr_awaited; /* bytes from the top of the value stack back to the object that a suspended frame awaits */
 
     /* PyCodeObject */

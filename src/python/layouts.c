@@ -86,7 +86,11 @@
 #define INT_312 .lo_tag = 16, .lo_digits = 24
 
 /* up to 3.10, frames are heap objects (frameobject.h) */
-#define FRAME_OBJECT .fr_back = 24, .fr_code = 32, .fr_owner = NO, .fr_is_entry = NO, .fr_instr = NO
+#define FRAME_OBJECT                                                                                                   \
+    .fr_back = 24, .fr_code = 32, .fr_globals = 48, .fr_values = 64, .fr_owner = NO, .fr_is_entry = NO, .fr_instr = NO
+
+/* From 3.11 on, frames have no stack of blocks: the code object has an exception table. */
+#define NO_BLOCKS .fr_values = NO, .fr_iblock = NO, .fr_blockstack = NO
 
 static const struct layout rows[] = {
     {
@@ -109,6 +113,8 @@ static const struct layout rows[] = {
         .fr_lasti = 120,
         .fr_size = 128,
         .fr_slots = 376,
+        .fr_iblock = 128,
+        .fr_blockstack = 132,
         .co_filename = 80,
         .co_name = 88,
         .co_qualname = NO,
@@ -165,6 +171,8 @@ static const struct layout rows[] = {
         .fr_lasti = 120,
         .fr_size = 136,
         .fr_slots = 376,
+        .fr_iblock = 128,
+        .fr_blockstack = 136,
         .fr_stacktop = 72,
         .fr_stacktop_is_pointer = true,
         .fr_awaited = 8,
@@ -217,6 +225,8 @@ static const struct layout rows[] = {
         .fr_lasti = 104,
         .fr_size = 120,
         .fr_slots = 360,
+        .fr_iblock = 112,
+        .fr_blockstack = 120,
         .fr_stacktop = 72,
         .fr_stacktop_is_pointer = true,
         .fr_awaited = 8,
@@ -269,6 +279,8 @@ static const struct layout rows[] = {
         .fr_lasti = 104,
         .fr_size = 120,
         .fr_slots = 360,
+        .fr_iblock = 112,
+        .fr_blockstack = 120,
         .fr_stacktop = 72,
         .fr_stacktop_is_pointer = true,
         .fr_awaited = 8,
@@ -321,6 +333,8 @@ static const struct layout rows[] = {
         .fr_lasti = 104,
         .fr_size = 120,
         .fr_slots = 360,
+        .fr_iblock = 112,
+        .fr_blockstack = 120,
         .fr_stacktop = 72,
         .fr_stacktop_is_pointer = true,
         .fr_awaited = 8,
@@ -373,6 +387,8 @@ static const struct layout rows[] = {
         .fr_lasti = 96,
         .fr_size = 112,
         .fr_slots = 352,
+        .fr_iblock = 104,
+        .fr_blockstack = 112,
         .fr_stacktop = 80,
         .fr_valuestack = 64,
         .fr_awaited = 8,
@@ -429,6 +445,8 @@ static const struct layout rows[] = {
         .fr_owner = 69,
         .fr_size = 72,
         .fr_slots = 72,
+        NO_BLOCKS,
+        .fr_globals = 8,
         .fr_stacktop = 64,
         .fr_awaited = 8,
         .co_filename = 112,
@@ -488,6 +506,8 @@ static const struct layout rows[] = {
         .fr_owner = 70,
         .fr_size = 72,
         .fr_slots = 72,
+        NO_BLOCKS,
+        .fr_globals = 24,
         .fr_stacktop = 64,
         .fr_awaited = 8,
         .co_filename = 112,
@@ -546,6 +566,8 @@ static const struct layout rows[] = {
         .fr_owner = 70,
         .fr_size = 80,
         .fr_slots = 72,
+        NO_BLOCKS,
+        .fr_globals = 24,
         .fr_stacktop = 64,
         .fr_awaited = 8,
         .co_filename = 112,
@@ -605,6 +627,8 @@ static const struct layout rows[] = {
         .fr_owner = 74,
         .fr_size = 88,
         .fr_slots = 80,
+        NO_BLOCKS,
+        .fr_globals = 24,
         .fr_stacktop = 64,
         .fr_stacktop_is_pointer = true,
         .fr_awaited = 8,
@@ -670,6 +694,8 @@ static const struct layout rows[] = {
         .fr_owner = 74,
         .fr_size = 88,
         .fr_slots = 80,
+        NO_BLOCKS,
+        .fr_globals = 24,
         .fr_stacktop = 64,
         .fr_stacktop_is_pointer = true,
         .fr_awaited = 16,

@@ -22,15 +22,17 @@ struct python {
     struct intern *names; /* borrowed */
     struct layout layout;
     int major, minor, patch;
-    char suffix[8];          /* "", "rc1", "b2" */
-    addr_t interp_head;      /* address of the pointer to the first interpreter */
-    addr_t runtime;          /* address of _PyRuntime; 0 on 2.7 and 3.6 */
-    addr_t current_thread;   /* address of _PyThreadState_Current on 2.7 and 3.6; 0 if not found */
-    struct gil_locks gil;    /* 3.6: static variables; 0 if not found */
-    addr_t interpreter_lock; /* 2.7: address of the pointer to the semaphore of the GIL; 0 if not found */
-    const char *how;         /* how it was found, for messages; interned */
-    addr_t image;            /* start of the program or library that contains the interpreter */
-    int cpu_word;            /* offset of rseq's cpu_id from a thread's pthread_t; NO if it has none */
+    char suffix[8];            /* "", "rc1", "b2" */
+    addr_t interp_head;        /* address of the pointer to the first interpreter */
+    addr_t runtime;            /* address of _PyRuntime; 0 on 2.7 and 3.6 */
+    addr_t current_thread;     /* address of _PyThreadState_Current on 2.7 and 3.6; 0 if not found */
+    struct gil_locks gil;      /* 3.6: static variables; 0 if not found */
+    addr_t interpreter_lock;   /* 2.7: address of the pointer to the semaphore of the GIL; 0 if not found */
+    addr_t import_lock;        /* 2.7: address of the pointer to the import lock; 0 if not found */
+    addr_t import_lock_thread; /* 2.7: address of the ident of its owner */
+    const char *how;           /* how it was found, for messages; interned */
+    addr_t image;              /* start of the program or library that contains the interpreter */
+    int cpu_word;              /* offset of rseq's cpu_id from a thread's pthread_t; NO if it has none */
 };
 
 /* Bounds on what a target can make us read. */

@@ -5,6 +5,7 @@
 #include "base/grow.h"
 #include "base/hash.h"
 #include "base/log.h"
+#include "sample/library_waits.h"
 #include "sample/process_private.h"
 #include "sample/wait_reason.h"
 #include "sample/wait_state.h"
@@ -249,16 +250,34 @@ static int add_positions(struct process *p, struct frame *frames)
 /* The reason why it waits, if it has not run since its stack was read. A thread that ptrace has stopped goes back to its call. */
 static void add_wait(struct process *p, struct sampled_thread *th, struct trace *trace)
 {
-    struct sched_stats stats;
+    struct sched_stats stats, before;
     uint64_t sp, pc;
 
+    if (task_sched_stats(&th->os.task, &before) < 0)
+        before = (struct sched_stats){0};
     if (!wait_reason_read(p, th, p->stack.kernel_state, &p->wait))
         return;
+    lock_waits_read(p, th, &before, &p->wait);
     if (!th->last.off_cpu && !(th->last.blocked && task_waits_at(&th->os.task, &sp, &pc) == 0 &&
                                sp == th->last.blocked_sp && pc == th->last.blocked_pc))
         return;
     if (th->last.off_cpu && (task_sched_stats(&th->os.task, &stats) < 0 || !sched_stats_equal(&stats, &th->os.stats)))
         return;
+    trace->wait = &p->wait;
+}
+
+/* A thread that waits for a GPU may spin instead of sleeping. */
+static void add_library_wait(struct process *p, struct trace *trace)
+{
+    struct awaited_object object;
+
+    if (trace->waits_for_gil || !library_wait_find(trace->frames, trace->n_frames, &object))
+        return;
+    if (!trace->wait)
+        p->wait = (struct wait_reason){.state = TRACE_RUNNING};
+    if (p->wait.object.owner.known)
+        return;
+    p->wait.object = object;
     trace->wait = &p->wait;
 }
 
@@ -339,6 +358,8 @@ int emit_stack(struct process *p, struct sampled_thread *th, bool active, proces
     trace.owns_gil = p->stack.owns_gil;
     trace.waits_for_gil = p->stack.waits_for_gil;
     trace.unsure = p->stack.unsure;
+    if (p->sampler->options.waits && !p->core && lock_waits_note(p, th) < 0)
+        return ERR_NOMEM;
     if (p->sampler->options.waits && !active && !trace.waits_for_gil && !p->core)
         add_wait(p, th, &trace);
     trace.key = hash_mix(p->stack.key, (uint64_t)(uintptr_t)p->info);
@@ -379,6 +400,8 @@ int emit_stack(struct process *p, struct sampled_thread *th, bool active, proces
         return ERR_NOMEM;
     if (p->stack.awaiters.kept && add_awaiters(p, &trace) < 0)
         return ERR_NOMEM;
+    if (p->sampler->options.waits)
+        add_library_wait(p, &trace);
     return emit(p, th, &trace, &parts, sink, arg);
 }
 

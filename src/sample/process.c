@@ -37,6 +37,7 @@ struct process *process_free(struct process *p)
     short_names_free(&p->short_names);
     snapshot_free(p->snapshot);
     free(p->frames);
+    lock_waits_free(&p->locks);
     free(p->locals);
     free(p->sources);
     tasks_free(p->tasks);

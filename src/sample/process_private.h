@@ -5,6 +5,7 @@
 #ifndef SAMPLE_PROCESS_PRIVATE_H
 #define SAMPLE_PROCESS_PRIVATE_H
 
+#include "sample/lock_waits.h"
 #include "sample/merge_frames.h"
 #include "sample/native.h"
 #include "sample/native_cpu.h"
@@ -46,7 +47,8 @@ struct process {
     struct tasks *tasks; /* for the awaiters of running tasks; NULL: not requested */
     struct task_samples task_samples;
     struct wait_reason wait; /* of the current trace */
-    struct native native;    /* opened at the first stack that needs it */
+    struct lock_waits locks;
+    struct native native; /* opened at the first stack that needs it */
     struct merged_frames merged;
     struct sampled_thread *native_threads; /* all kernel threads; those without Python are sampled (--native-all) */
     size_t n_native_threads, cap_native_threads;

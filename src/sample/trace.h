@@ -106,6 +106,10 @@ struct awaited_process {
     pid_t pid;
     char state;          /* as in /proc: R, S, D, T, t, Z; 0: unknown */
     const char *command; /* NULL: unknown */
+    /* A single child that the thread waits for. */
+    const char *call; /* the system call that its main thread sleeps in; NULL: none, or unknown */
+    bool awaits_us;   /* that call is for a pipe or socket whose other end only our process has */
+    bool both_single; /* it and our process have one thread each */
 };
 
 #define AWAITED_OTHERS_MAX 4
@@ -123,6 +127,40 @@ struct awaited_file {
     bool no_others; /* nobody has it open */
 };
 
+/* What Python lock, thread or operation a thread waits for. */
+enum awaited_kind {
+    AWAITED_UNKNOWN,
+    AWAITED_LOCK, /* threading.Lock */
+    AWAITED_RLOCK,
+    AWAITED_IMPORT_LOCK,
+    AWAITED_SHARED_LOCK, /* of multiprocessing */
+    AWAITED_THREAD,      /* Thread.join() */
+    AWAITED_OPERATION,   /* of the standard library, such as Queue.get() */
+    AWAITED_GPU,         /* in a function of CUDA or HIP */
+    AWAITED_COLLECTIVE,  /* for other ranks: NCCL, Gloo, MPI, torch.distributed */
+    AWAITED_KINDS
+};
+
+/* The thread that holds a lock, or whose end another one waits for. */
+struct awaited_thread {
+    bool known;
+    bool certain;       /* the interpreter says so; else it is likely */
+    bool exited;        /* no thread has this `thread_id` any more */
+    uint64_t thread_id; /* as in struct trace */
+    pid_t os_thread_id; /* 0 when unknown */
+    const char *name;   /* NULL when unknown */
+};
+
+struct awaited_object {
+    enum awaited_kind kind;
+    bool certain;          /* that it waits for this object; else it is likely */
+    bool confirmed;        /* it was still waiting, and had not run, when all threads had been read */
+    const char *operation; /* "Queue.get"; NULL: it waits for the object itself */
+    const char *name;      /* of the object in the program, or of the module that is imported; NULL: unknown */
+    uint64_t addr;         /* of the object; 0: unknown */
+    struct awaited_thread owner;
+};
+
 #define AWAITED_FILES_MAX     8
 #define AWAITED_PROCESSES_MAX 8
 
@@ -136,6 +174,8 @@ struct wait_reason {
     uint64_t limit_ns; /* the longest time that the call takes, if it is given as a duration */
     struct awaited_file files[AWAITED_FILES_MAX];
     size_t n_files; /* may be more than the array has room for */
+    uint64_t futex; /* the address that it sleeps on; 0: it waits in another way */
+    struct awaited_object object;
     /* The child processes that it waits for, or the holder of a lock on a file. */
     struct awaited_process processes[AWAITED_PROCESSES_MAX];
     size_t n_processes; /* the same */

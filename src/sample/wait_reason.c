@@ -142,6 +142,8 @@ bool wait_reason_read(struct process *p, struct sampled_thread *th, char kernel_
     if (!call.row)
         return true;
     ret->call = call.row->name;
+    if (strcmp(ret->call, "futex") == 0)
+        ret->futex = call.args[0];
     class = system_call_class(&call);
     if (system_call_limit(&call, p->mem, &limit))
         add_limit(ret, &limit, proc_same_namespace(p->pid, "time"));
@@ -175,6 +177,41 @@ static void describe_process(struct process *p, struct awaited_process *a)
     free(command);
 }
 
+static bool has_one_thread(pid_t pid)
+{
+    pid_t *tids;
+    size_t n = 0;
+
+    if (proc_tasks_read(pid, &tids, &n) < 0)
+        return false;
+    free(tids);
+    return n == 1;
+}
+
+/* What a child does, and whether it waits for our process in turn. */
+static void describe_child(struct process *p, struct awaited_process *a)
+{
+    struct task task = {TASK_NO_FILES};
+    struct system_call call;
+    struct open_file file = {0};
+    int r;
+
+    task_open(&task, a->pid, a->pid);
+    r = system_call_read(&task, &call);
+    task_close(&task);
+    if (r < 0 || !call.row)
+        return;
+    a->call = call.row->name;
+    if (system_call_class(&call) != CALL_IO || call.row->fd < 0)
+        return;
+    file.fd = (int)call.args[call.row->fd];
+    open_files_read(a->pid, &file, 1);
+    a->awaits_us = (file.kind == OPEN_FILE_PIPE || file.kind == OPEN_FILE_SOCKET) &&
+                   open_files_find_others(a->pid, &file, 1, SEARCH_NS) && file.n_others == 1 &&
+                   file.others[0] == p->pid;
+    a->both_single = a->awaits_us && has_one_thread(a->pid) && has_one_thread(p->pid);
+}
+
 /* The direct children with this ID in their own PID namespace, or all of them. */
 static void find_children(struct process *p, struct wait_reason *w)
 {
@@ -195,6 +232,8 @@ static void find_children(struct process *p, struct wait_reason *w)
         w->n_processes++;
     }
     free(pids);
+    if (w->n_processes == 1)
+        describe_child(p, &w->processes[0]);
 }
 
 static void find_holder(struct process *p, struct wait_reason *w)

@@ -12,6 +12,7 @@ import tempfile
 
 TRACE = "sample/trace.h"
 TASKS = "sample/task_set.h"
+VERDICT = "sample/verdict.h"
 MAY = {
     "base": [],
     "elf": ["base"],
@@ -23,7 +24,7 @@ MAY = {
     "tree": ["base", "elf", "target", TRACE],
     "sample": ["base", "elf", "target", "pause", "snapshot", "unwind", "python", "tree"],
     "profile": ["base", TRACE],
-    "out": ["base", "profile", TRACE, TASKS],
+    "out": ["base", "profile", TRACE, TASKS, VERDICT],
     "ui": ["base", "profile", "out", TRACE],
     "cmd": ["base", "elf", "target", "pause", "snapshot", "unwind", "python", "tree", "sample", "profile", "out", "ui"],
     "main.c": ["base", "out", "cmd", "target/setuid_guard.h"],

@@ -8,6 +8,7 @@ from program import run
 
 THREAD = re.compile(r'^Thread (\d+) \((idle|active|active\+gil|waiting for the GIL)\)(?:: "(.*)")?$')
 FRAME = re.compile(r"^    (\S.*|) \((.*?)(?::(\d+))?\)$")
+VERDICT = re.compile(r"(Deadlock|Likely deadlock|No cycle found): |.*, which no longer exists\. |(All \d+ other threads|The other thread|\d+ threads?) waits? for the GIL")
 RULE = re.compile(r"^-{3,}$")
 
 
@@ -41,6 +42,8 @@ def parse_text(text):
         elif line.startswith("Thread "):
             os_id, status, name = THREAD.match(line).groups()
             processes[-1]["threads"].append({"os_id": int(os_id), "status": status, "name": name, "frames": []})
+        elif VERDICT.match(line):
+            processes[-1]["verdict"] = line
         elif re.match("  [a-z]", line):
             processes[-1]["threads"][-1]["wait"] = line[2:]
         elif line.startswith("    "):
@@ -64,7 +67,8 @@ def parse_json(text):
     """Parses a JSON dump into the same dicts as parse_text; checks the keys that callers rely on."""
     threads = json.loads(text)
     for thread in threads:
-        assert set(thread) - {"hostname", "rank", "rank_from", "container", "waits_for", "event_loops", "greenlets"} == {"pid", "thread_id", "thread_name", "os_thread_id", "active", "owns_gil", "state",
+        assert set(thread) - {"hostname", "rank", "rank_from", "container", "waits_for", "event_loops", "greenlets", "verdict"} == {
+            "pid", "thread_id", "thread_name", "os_thread_id", "active", "owns_gil", "state",
                                "process_info", "frames"}, thread.keys()
         for frame in thread["frames"]:
             assert set(frame) == {"name", "filename", "module", "short_filename", "line", "locals", "is_entry",

@@ -30,6 +30,7 @@ ELSEWHERE = [
     ("docs/dagster.md", r"", "tests/integration/test_dagster.py"),
     ("docs/dask.md", r"", "tests/integration/test_dask.py"),
     ("docs/groups.md", r"", "tests/live/test_group.py; tests/integration/test_ray_cluster.py for Ray"),
+    ("docs/hangs.md", r"", "tests/live/test_hangs.py plants the same causes"),
     ("docs/install.md", r"\$ make run", "tools/systems"),
     ("docs/install.md", r"\$ pip install", "tests/live/test_wheel.py"),
     ("docs/kubernetes", r"", "tests/live/test_deploy.py; those with kubectl need a cluster, kubernetes.md says which one ran them"),

@@ -1,4 +1,4 @@
-"""`dump --waits` says what a thread waits for in the kernel: the call, its descriptors, and the processes behind them."""
+"""`dump` says what a thread waits for in the kernel: the call, its descriptors, and the processes behind them."""
 import json
 import re
 

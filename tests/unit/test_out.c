@@ -645,7 +645,7 @@ static void test_dump_source(void)
     free(w.text);
     shown[0].n_frames = N_ELEMENTS(frames);
     written_open(&w);
-    dump_json(shown, 1, NULL, 0, false, w.file);
+    dump_json(shown, 1, NULL, 0, &(struct dump_options){0}, w.file);
     written_close(&w);
     check_golden("source.json", w.text);
     free(w.text);
@@ -656,18 +656,18 @@ static void test_dump_json(void)
     struct written w;
 
     written_open(&w);
-    dump_json(traces, N_ELEMENTS(traces), NULL, 0, false, w.file);
+    dump_json(traces, N_ELEMENTS(traces), NULL, 0, &(struct dump_options){0}, w.file);
     written_close(&w);
     check_golden("dump.json", w.text);
     free(w.text);
     written_open(&w);
-    dump_json(traces, 1, NULL, 0, true, w.file); /* of several processes */
+    dump_json(traces, 1, NULL, 0, &(struct dump_options){.several = true}, w.file); /* of several processes */
     written_close(&w);
     CHECK(strstr(w.text, "\"process_info\": {\n      \"pid\": ") &&
           strstr(w.text, "\"parent\": null\n    }\n  }\n]\n"));
     free(w.text);
     written_open(&w);
-    dump_json(NULL, 0, NULL, 0, false, w.file);
+    dump_json(NULL, 0, NULL, 0, &(struct dump_options){0}, w.file);
     written_close(&w);
     CHECK_STR(w.text, "[]\n");
     free(w.text);

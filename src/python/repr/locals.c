@@ -205,6 +205,27 @@ int locals_find(struct repr *v, const struct py_frame *frame, const char *name, 
     return r;
 }
 
+const char *locals_find_value(struct repr *v, const struct py_frame *frame, addr_t object)
+{
+    const struct layout *l = &v->py.layout;
+    int tuples[] = {l->co_varnames, l->co_cellvars, l->co_freevars};
+    addr_t at = frame->addr + (addr_t)l->fr_slots, tuple, names, item, value;
+    const char *name;
+    uint64_t n;
+
+    for (size_t t = 0; t < sizeof(tuples) / sizeof(tuples[0]) && tuples[t] != NO; t++) {
+        if (repr_word(v, frame->code + (addr_t)tuples[t], &tuple) < 0 || containers_tuple(v, tuple, &n, &names) < 0 ||
+            n > SLOTS_MAX)
+            return NULL;
+        for (size_t i = 0; i < n; i++, at += 8)
+            if (repr_word(v, at, &value) == 0 && (value = untag_slot(l, value)) != 0 &&
+                (value == object || cell_content(v, value) == object) && repr_word(v, names + i * 8, &item) == 0 &&
+                strings_read(&v->py, item, &name) == 0)
+                return name;
+    }
+    return NULL;
+}
+
 static int add_vars(struct locals *l, bool args)
 {
     for (size_t i = 0; i < l->n_slots; i++) {

@@ -45,6 +45,9 @@ int locals_read(struct locals *l, const struct python *py, const struct py_frame
 /* Looks up one variable of a frame, between repr_begin() and the end of the pause. ERR_READ if it is missing. */
 int locals_find(struct repr *v, const struct py_frame *frame, const char *name, addr_t *ret);
 
+/* The name of a variable of the frame that refers to this object, interned; NULL if there is none. */
+const char *locals_find_value(struct repr *v, const struct py_frame *frame, addr_t object);
+
 /* Valid until the next locals_read(). */
 const char *locals_text(const struct locals *l, const struct local_var *var);
 

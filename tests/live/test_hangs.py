@@ -1,0 +1,122 @@
+"""Programs with a planted cause: `dump` names what each thread waits for and who holds it, and the cycle."""
+import json
+import re
+
+import pytest
+from processes import at_rest
+from program import PY_SPY, run, wait_until
+from pythons import DEBIAN, NEWEST_HOST
+
+CAUSES = ["cycle2", "cycle3", "itself", "dead", "empty_queue", "full_queue", "semaphore", "condition", "join", "imports"]
+OTHERS = ["child_reads", "full_pipe", "file_lock", "dead_peer"]
+SEEDS = 100
+
+
+def dump(target):
+    threads = json.loads(run("dump", "--pid", at_rest(target.pid), "--json", "--no-tasks").check().out)
+    return {t["thread_name"]: t for t in threads}
+
+
+def check_thread(name, wanted, thread):
+    found = thread["waits_for"]["object"]
+    assert found and found["kind"] == wanted["kind"] and found["certain"], (name, found)
+    for key in "operation", "name":
+        assert key not in wanted or found[key] == wanted[key], (name, found)
+    owner = found["owner"]
+    if "owner" not in wanted:
+        assert owner is None, (name, found)
+        return
+    assert owner and owner["thread_name"] == wanted["owner"], (name, found)
+    assert owner["exited"] == wanted.get("exited", False), (name, found)
+    assert owner["certain"] == wanted.get("owner_certain", True), (name, found)
+
+
+def check_call(name, wanted, thread):
+    found = thread["waits_for"]
+    assert found["system_call"] == wanted["system_call"], (name, found)
+    assert "processes" not in wanted or [p["pid"] for p in found["processes"]] == wanted["processes"], (name, found)
+    for key, value in wanted.items():
+        if key == "peer":
+            assert found["files"][0]["peer"] == value, (name, found)
+        if key == "other_end":
+            assert [p["pid"] for p in found["files"][0]["other_end"]] == value, (name, found)
+
+
+def check(target):
+    threads = dump(target)
+    truth = target.truth
+    for name, wanted in truth["others"].items():
+        check_call(name, wanted, threads[name])
+    for name, wanted in truth["waits"].items():
+        check_thread(name, wanted, threads[name])
+    verdicts = [t["verdict"] for t in threads.values() if "verdict" in t]
+    by_id = {t["thread_id"]: name for name, t in threads.items()}
+    if not truth["cycles"]:
+        assert all(v["kind"] != "deadlock" for v in verdicts), verdicts
+        return
+    verdict, = verdicts
+    members = {by_id[t] for t in verdict["threads"]}
+    certain, = {sure for who, sure in truth["cycles"] if set(who) == members}
+    assert verdict["kind"] == "deadlock" and verdict["certain"] == certain, verdict
+    assert certain or not any(sure for _, sure in truth["cycles"]), "a certain deadlock comes first"
+
+
+def test_all_causes(spawn, python):
+    check(spawn(python, "hangs.py", ",".join(CAUSES + OTHERS), "1"))
+
+
+@pytest.mark.parametrize("cause", CAUSES + OTHERS)
+def test_one_cause(spawn, python, cause):
+    check(spawn(python, "hangs.py", cause, "2"))
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_seeds(spawn, python, seed):
+    check(spawn(python, "hangs.py", ",".join(CAUSES + OTHERS), str(seed)))
+
+
+def test_child_that_waits_for_its_parent(spawn, python):
+    target = spawn(python, "hangs.py", "child_reads", "1")
+    at_rest(target.truth["child"])
+    out = run("dump", "--pid", at_rest(target.pid), "--no-tasks").check().out
+    assert re.search(r"eadlock: .* process %d \(.*\), which waits in read for this process\.$" % target.truth["child"], last_line(out)), out
+
+
+def test_gil(spawn, python):
+    """The waiting thread wakes up now and then to ask for the GIL, so one dump may see it awake."""
+    target = spawn(python, "hangs.py", "gil", "1")
+    found = []
+
+    def is_named():
+        found[:] = [last_line(run("dump", "--pid", target.pid, "--no-tasks").check().out)]
+        return re.search(r"for the GIL, held by %s in .*hang \(.*, which sleeps \(\w+\)" % target.truth["keeper"], found[0])
+    wait_until(is_named, "the holder of the GIL")
+
+
+def last_line(out):
+    return out.rstrip("\n").rpartition("\n")[2]
+
+
+def test_text(spawn):
+    target = spawn(DEBIAN, "hangs.py", "imports", "3")
+    out = run("dump", "--pid", at_rest(target.pid)).check().out
+    who = target.truth["cycles"][0][0][0]
+    assert "\n  waits for the end of thread importer\n" in out, out
+    assert re.search(r"\n  waits for the import lock of module slow\d+, held by %s\n" % who, out), out
+    first, second = sorted([who, "importer"], key=lambda name: name != "MainThread")
+    assert last_line(out).startswith("Deadlock: %s waits for " % first), out
+    assert second in last_line(out), out
+
+
+def test_flags(spawn):
+    """Under the name py-spy, only with --waits."""
+    target = spawn(NEWEST_HOST, "hangs.py", "cycle2", "4")
+    at_rest(target.pid)
+    silent = [run("dump", "--pid", target.pid, "--no-waits"), run("dump", "--pid", target.pid, program=PY_SPY)]
+    for out in [r.check().out for r in silent]:
+        assert "waits" not in out and "eadlock" not in out, out
+    for out in [run("dump", "--pid", target.pid, "--waits", program=PY_SPY).check().out, run("dump", "--pid", target.pid).check().out]:
+        assert "eadlock: " in last_line(out), out
+    for key in "waits_for", "verdict":
+        assert key not in run("dump", "--pid", target.pid, "--json", program=PY_SPY).check().out
