@@ -109,7 +109,7 @@ static size_t awaited_tasks(const struct printer *p, const struct task_group *g)
     size_t n = 0;
 
     for (size_t i = 0; i < g->n; i++)
-        n += p->set->tasks[g->tasks[i]].n_awaits;
+        n += p->set->tasks[g->tasks[i]].n_awaits - p->set->tasks[g->tasks[i]].n_in_groups;
     return n;
 }
 

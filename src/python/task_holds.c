@@ -65,6 +65,25 @@ static int add_hold(struct tasks *t, addr_t object)
 
 static int scan_frame(struct tasks *t, addr_t frame, bool enters, int depth);
 
+static bool visit_member(struct tasks *t, addr_t item, void *arg)
+{
+    *(int *)arg = tasks_add_awaited(t, item);
+    return *(int *)arg == 0;
+}
+
+/* The tasks of a TaskGroup of asyncio or anyio. */
+static int add_members(struct tasks *t, addr_t group)
+{
+    size_t before = t->n_awaits;
+    addr_t members;
+    int r = 0;
+
+    if (instances_get(t->repr, group, "_tasks", &members) == 0)
+        tasks_items(t, members, TASKS_MAX, visit_member, &r);
+    t->n_in_groups += t->n_awaits - before;
+    return r;
+}
+
 /* A Condition has a lock; a function with @asynccontextmanager has a generator whose frame may be within another block. */
 static int add_object(struct tasks *t, addr_t object, int depth)
 {
@@ -74,6 +93,8 @@ static int add_object(struct tasks *t, addr_t object, int depth)
 
     if (r < 0 || !type || object == t->wait.object)
         return r;
+    if (strcmp(repr_short_name(type), "TaskGroup") == 0)
+        return add_members(t, object);
     if (repr_derives(t->repr, type, "Condition") && instances_get(t->repr, object, "_lock", &inner) == 0)
         return add_hold(t, inner);
     if (repr_derives(t->repr, type, "_AsyncGeneratorContextManager") && depth < MANAGERS_MAX &&

@@ -253,7 +253,7 @@ int tasks_read(struct tasks *t, addr_t task)
 
     t->task = task;
     t->wait = (struct py_wait){.seconds = -1, .when = -1, .deadline = -1};
-    t->n_awaits = t->n_holds = t->coro.n = 0;
+    t->n_awaits = t->n_in_groups = t->n_holds = t->coro.n = 0;
     r = kind_of(t, task) == KIND_TRIO_TASK ? trio_read(t, task) : read_asyncio(t, task);
     return r == 0 && t->state != PY_TASK_DONE ? tasks_find_holds(t) : r;
 }

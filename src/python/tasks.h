@@ -77,6 +77,8 @@ struct tasks {
     struct py_wait wait;
     addr_t *awaits; /* tasks that it waits for; there may be futures among them */
     size_t n_awaits, cap_awaits;
+    size_t
+        n_in_groups; /* the last ones are in a TaskGroup whose block the task is in: it waits for them at the end of the block */
     size_t awaits_left; /* of all tasks of a dump */
     addr_t *holds;      /* objects such as locks: the task is within their `async with` */
     size_t n_holds, cap_holds;

@@ -89,6 +89,7 @@ static int link_awaits(const struct task_index *x, const struct read_task *items
                 continue;
             set->links[n++] = to;
             set->tasks[from].n_awaits++;
+            set->tasks[from].n_in_groups += k >= item->n_awaits - item->n_in_groups;
             set->tasks[to].n_awaited_by++;
         }
     }

@@ -44,6 +44,7 @@ struct async_task {
     size_t n_frames;
     const uint32_t *awaits, *awaited_by; /* positions in task_set.tasks */
     size_t n_awaits, n_awaited_by;
+    size_t n_in_groups; /* of `awaits`, the last ones: in a TaskGroup whose block it is in */
     /* trio only: `awaits` are the tasks in its nurseries. */
     bool has_deadline;
     double seconds_to_cancel; /* until the deadline of a cancel scope */

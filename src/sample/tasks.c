@@ -105,6 +105,7 @@ static int read_item(struct task_reading *r, struct read_task *item)
     if (!item->task.frames)
         return ERR_NOMEM;
     item->n_awaits = t->n_awaits;
+    item->n_in_groups = t->n_in_groups;
     item->n_holds = t->n_holds;
     item->awaits = malloc((t->n_awaits + t->n_holds + 1) * sizeof(*item->awaits));
     if (!item->awaits)

@@ -15,7 +15,7 @@ struct read_task {
     struct task_mark mark;
     addr_t owner;   /* of the lock that it waits for; 0: unknown */
     addr_t *awaits; /* owned: `n_awaits` tasks, then the objects that it holds */
-    size_t n_awaits, n_holds;
+    size_t n_awaits, n_in_groups, n_holds;
     bool known;
     uint64_t slice; /* in which it was read, */
     bool is_torn;   /* during which the thread ran */

@@ -129,6 +129,14 @@ async def group(event, tasks):
             tasks.append(task)
 
 
+async def group_body(event, tasks):
+    async with asyncio.TaskGroup() as members:
+        task = members.create_task(event.wait(), name="member-2")
+        made[task] = ("member-2", "waiting", "event", "Event.wait", [])
+        tasks.append(task)
+        await event.wait()
+
+
 async def many(loop):
     """Waits for something in each way that there is."""
     event, mutex, queue, full = asyncio.Event(), asyncio.Lock(), asyncio.Queue(), asyncio.Queue(1)
@@ -181,6 +189,7 @@ async def many(loop):
         cycle[name] = start(wait_for_other(other), name, waiting, "task", None, other)
     if NEW:
         start(group(event, members), "group", waiting, "tasks", "TaskGroup", "member-0", "member-1")
+        start(group_body(event, members), "group body", waiting, "event", "Event.wait", "member-2")
     held, pool, busy = asyncio.Lock(), asyncio.Semaphore(2), asyncio.Condition()
     start(hold(held, future), "holder", waiting, "future", "Future")
     start(hold(pool, future), "pool-1", waiting, "future", "Future")
