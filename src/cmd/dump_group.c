@@ -4,6 +4,8 @@
 #include "cmd/dump_group.h"
 
 #include "base/clock.h"
+#include "base/hash.h"
+#include "base/hash_table.h"
 #include "base/text.h"
 #include "cmd/group_output.h"
 #include "cmd/process_rank.h"
@@ -19,7 +21,10 @@
 struct dump_group {
     struct groups *groups;
     struct groups_unread unread[NAMED_MAX];
-    size_t n_unread, all_unread;
+    size_t n_unread;
+    pid_t *left_out; /* all of them */
+    size_t n_left_out, cap_left_out;
+    struct hash_table by_pid; /* index of `left_out` */
     bool with_runs;
     uint64_t next_ns; /* when the next round begins */
 };
@@ -48,6 +53,8 @@ struct dump_group *dump_group_free(struct dump_group *group)
     groups_free(group->groups);
     for (size_t i = 0; i < group->n_unread; i++)
         free((void *)(uintptr_t)group->unread[i].why);
+    free(group->left_out);
+    hash_table_free(&group->by_pid);
     free(group);
     return NULL;
 }
@@ -109,12 +116,19 @@ int dump_group_add(struct dump_group *group, const struct trace *traces, size_t 
 
 void dump_group_leave_out(struct dump_group *group, pid_t pid, const char *why)
 {
+    uint64_t hash = hash_mix(0, (uint64_t)pid);
+    size_t step = 0;
+    uint32_t at;
     char *copy;
 
-    for (size_t i = 0; i < group->n_unread; i++)
-        if (group->unread[i].pid == pid)
+    while ((at = hash_table_next(&group->by_pid, hash, &step)) != HASH_TABLE_NONE)
+        if (group->left_out[at] == pid)
             return; /* in an earlier round */
-    group->all_unread++;
+    if (hash_table_reserve_item(&group->by_pid, (void **)&group->left_out, &group->cap_left_out, group->n_left_out,
+                                sizeof(*group->left_out)) < 0)
+        return;
+    hash_table_add(&group->by_pid, hash, (uint32_t)group->n_left_out);
+    group->left_out[group->n_left_out++] = pid;
     copy = group->n_unread < NAMED_MAX ? strdup(why) : NULL;
     if (copy)
         group->unread[group->n_unread++] = (struct groups_unread){.pid = pid, .why = copy};
@@ -151,7 +165,7 @@ int dump_group_write(struct dump_group *group, const struct options *o, struct e
     struct groups_output output = {.every = seconds_between(o),
                                    .unread = group->unread,
                                    .n_unread = group->n_unread,
-                                   .all_unread = group->all_unread};
+                                   .all_unread = group->n_left_out};
     int r = groups_finish(group->groups);
 
     return r == 0 ? group_output_write(o, group->groups, &output, text) : r;

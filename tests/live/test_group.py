@@ -124,6 +124,23 @@ def test_unread(spawn):
         shell.communicate()
 
 
+def test_unread_rounds(spawn):
+    """Each is counted once, however many rounds there are, and the first eight are named."""
+    target, ranks = start(spawn, DEBIAN, 3, -1)
+    shells = [subprocess.Popen(["sh", "-c", "echo 1; read line"], stdin=subprocess.PIPE, stdout=subprocess.PIPE) for _ in range(10)]
+    try:
+        for shell in shells:
+            shell.stdout.readline()
+        pids = ",".join(str(pid) for pid in [shell.pid for shell in shells] + ranks[1:])
+        result = run("dump", "--group", "--pid", pids, "--rounds", "2", "--every", "0.01").check(1)
+        assert result.out.startswith("2 processes\n10 could not be read: pid %d (not Python), " % shells[0].pid), result
+        assert result.out.splitlines()[1].endswith("(not Python) and 2 more") and not result.err, result
+    finally:
+        for shell in shells:
+            shell.kill()
+            shell.communicate()
+
+
 def test_note(spawn):
     """On a terminal, the walls of text of many processes end with a note; elsewhere, and under the name py-spy, not."""
     target, _ = start(spawn, DEBIAN, 10, -1)
