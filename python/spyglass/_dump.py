@@ -192,7 +192,7 @@ def dump(
     command = [find_binary(binary), "dump", "--json", "--pid", joined(pids)]
     command += ["--native"] * native + ["--native-all"] * native_all + ["--locals"] * int(locals)
     command += ["--show-secrets"] * show_secrets + ["--source"] * source
-    command += ["--subprocesses"] * subprocesses + ["--nonblocking"] * nonblocking + ["--no-tasks"]
+    command += ["--subprocesses"] * subprocesses + ["--nonblocking"] * nonblocking + ["--no-tasks", "--no-waits"]
     if os.getpid() in pids:
         allow_children()
     try:

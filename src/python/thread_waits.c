@@ -277,6 +277,21 @@ int thread_wait_read(struct repr *v, const struct py_frame *frames, const struct
     return type != LOCK_NONE ? read_lock(v, lock, type, ret) : 0;
 }
 
+uint64_t thread_wait_owner(struct repr *v, enum thread_wait_kind kind, addr_t object)
+{
+    uint64_t owner;
+
+    if (kind == THREAD_WAIT_IMPORT && object)
+        return ident_of(v, object, "owner");
+    if (kind == THREAD_WAIT_IMPORT)
+        return repr_word(v, v->py.import_lock_thread, &owner) == 0 && owner != UINT64_MAX ? owner : 0;
+    if (kind != THREAD_WAIT_RLOCK)
+        return 0;
+    if (lock_object_type(v, object) == LOCK_REENTRANT)
+        return lock_object_owner(v, object, LOCK_REENTRANT);
+    return ident_of(v, object, v->py.major == 2 ? "_RLock__owner" : "_owner");
+}
+
 /* ---- names ---- */
 
 struct by_value {

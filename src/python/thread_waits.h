@@ -34,6 +34,9 @@ struct thread_wait {
 int thread_wait_read(struct repr *v, const struct py_frame *frames, const struct code *const *codes, size_t n,
                      addr_t futex, struct thread_wait *ret);
 
+/* Reads the owner of a lock of `kind` again. 0 if nobody owns it. */
+uint64_t thread_wait_owner(struct repr *v, enum thread_wait_kind kind, addr_t object);
+
 /* The name under which a frame knows an object, with the attribute for one of `self`: "stock", "self._lock". NULL if there is none. */
 const char *thread_wait_name(struct repr *v, const struct py_frame *frame, addr_t object);
 

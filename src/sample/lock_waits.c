@@ -280,6 +280,27 @@ static void confirm(struct process *p, struct wait_reason **waits, const uint64_
     free(sorted);
 }
 
+/* A lock may have passed to another thread, which waited for it as well, without waking this one. An owner that has not run between
+ * this and confirm() owns the lock in between. */
+static void read_owners_again(struct process *p, struct wait_reason **waits, size_t n)
+{
+    bool begun = begin_repr(p);
+
+    for (size_t i = 0; i < n; i++) {
+        struct awaited_object *object = &waits[i]->object;
+        enum thread_wait_kind kind = object->kind == AWAITED_RLOCK ? THREAD_WAIT_RLOCK : THREAD_WAIT_IMPORT;
+        uint64_t owner;
+
+        if (object->kind != AWAITED_RLOCK && object->kind != AWAITED_IMPORT_LOCK)
+            continue;
+        owner = begun ? thread_wait_owner(p->locks.repr, kind, object->addr) : 0;
+        if (!owner)
+            object->owner = (struct awaited_thread){0};
+        else if (owner != object->owner.thread_id)
+            set_owner(p, owner, true, &object->owner);
+    }
+}
+
 static bool needs_holder(const struct wait_reason *w)
 {
     return w->object.kind == AWAITED_LOCK && !w->object.owner.known;
@@ -305,6 +326,7 @@ void lock_waits_finish(struct process *p, struct wait_reason **waits, const uint
                 set_owner(p, p->locks.threads[holder].thread_id, false, &waits[i]->object.owner);
         }
     }
+    read_owners_again(p, waits, n);
     confirm(p, waits, threads, n);
     run_as_user_end(p->user);
     free(h.items);

@@ -76,18 +76,21 @@ static void link_threads(struct graph *g, const struct by_id *ids)
     }
 }
 
-/* True if it is proven that the thread waits for the next one, and that it still did when all threads had been read. */
+/* True if it is proven that the thread waits for the next one. */
 static bool is_certain(const struct trace *t)
 {
     const struct awaited_thread *owner = owner_of(t);
 
-    return owner && owner->certain && t->wait->object.certain && t->wait->object.confirmed;
+    return owner && owner->certain && t->wait->object.certain;
 }
 
-/* A time limit ends the wait, so it is no deadlock. */
+/* A time limit ends the wait. A thread that has run meanwhile may wait for something else by now, and a thread of a deadlock does not
+ * run. Those that wait for the GIL wake up now and then. */
 static bool may_end(const struct trace *t)
 {
-    return t->wait && (t->wait->has_left || t->wait->has_limit);
+    if (t->waits_for_gil)
+        return false;
+    return !t->wait || t->wait->has_left || t->wait->has_limit || !t->wait->object.confirmed;
 }
 
 /* From `from` on, until the chain ends or comes back to `from`. */

@@ -76,6 +76,22 @@ def test_seeds(spawn, python, seed):
     check(spawn(python, "hangs.py", ",".join(CAUSES + OTHERS), str(seed)))
 
 
+def check_no_deadlock(target, dumps):
+    for _ in range(dumps):
+        out = run("dump", "--pid", target.pid, "--no-tasks").check().out
+        assert "eadlock" not in out, out
+
+
+def test_contention(spawn, python):
+    check_no_deadlock(spawn(python, "contention.py", "1"), 10)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("seed", range(10))
+def test_contention_seeds(spawn, python, seed):
+    check_no_deadlock(spawn(python, "contention.py", str(seed)), 100)
+
+
 def test_child_that_waits_for_its_parent(spawn, python):
     target = spawn(python, "hangs.py", "child_reads", "1")
     at_rest(target.truth["child"])

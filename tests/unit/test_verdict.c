@@ -90,7 +90,7 @@ static void test_unconfirmed(void)
     link_to(w, 0, 1, true);
     link_to(w, 1, 0, true);
     w->waits[1].object.confirmed = false;
-    CHECK(verdict_find(w->traces, 2, &v) == 0 && v.kind == VERDICT_DEADLOCK && !v.certain);
+    CHECK(verdict_find(w->traces, 2, &v) == 0 && v.kind == VERDICT_NONE);
     w->waits[1].object.confirmed = true;
     w->waits[0].object.certain = false;
     CHECK(verdict_find(w->traces, 2, &v) == 0 && v.kind == VERDICT_DEADLOCK && !v.certain);
@@ -159,6 +159,7 @@ static void test_exited(void)
     w->waits[1].object =
         (struct awaited_object){.kind = AWAITED_RLOCK,
                                 .certain = true,
+                                .confirmed = true,
                                 .addr = 0xab0,
                                 .owner = {.known = true, .certain = true, .exited = true, .thread_id = 0x7f00}};
     check_text(w,
