@@ -38,7 +38,7 @@ def test_dump(spawn, python):
 
 def test_dump_text(spawn):
     pid = at_rest(spawn(DEBIAN, "own_and_library.py").pid)
-    result = run("dump", "--pid", pid, "--only-mine", "--thread", HANDLE, "--exclude", "nix").check()
+    result = run("dump", "--pid", pid, "--no-waits", "--only-mine", "--thread", HANDLE, "--exclude", "nix").check()
     assert re.search(r'"MainThread"\n    handle_order \(.*\)\n    main \(.*\)\n    <module> \(.*\)\n$', result.out), result
     assert result.err == "Note: no function, module or file matches --exclude 'nix'.\n"
     for flags in ([], ["--json"]):

@@ -140,10 +140,10 @@ result = [several(0), 1]
 
 
 def test_source(launch, tmp_path):
-    """str(thread) is what the command line prints; the fields have what is underlined there."""
+    """str(thread) is what --no-waits prints; the fields have what is underlined there."""
     (tmp_path / "app.py").write_text(SOURCE, encoding="utf-8")
     target = launch([DEBIAN.command[0], tmp_path / "app.py"])
-    printed = run("dump", "--source", "--pid", at_rest(target.pid)).check().out.partition("\n\n")[2]
+    printed = run("dump", "--source", "--no-waits", "--pid", at_rest(target.pid)).check().out.partition("\n\n")[2]
     thread, = spyglass.dump(target.pid, source=True)
     assert "%s\n" % thread == printed and printed.count("^\n") == 4, printed
     frame = thread.frames[0]
@@ -155,10 +155,10 @@ def test_source(launch, tmp_path):
 
 @pytest.mark.parametrize("level", [0, 1, 2])
 def test_text_of_a_thread(launch, level):
-    """str(thread) is what the command line prints, also with variables, and as well escaped."""
+    """str(thread) is what --no-waits prints, also with variables, and as well escaped."""
     target = launch([DEBIAN.command[0], "-c", HOSTILE])
     at_rest(target.pid)
-    printed = run("dump", "--pid", target.pid, *["--locals"] * level).check().out.partition("\n\n")[2]
+    printed = run("dump", "--pid", target.pid, "--no-waits", *["--locals"] * level).check().out.partition("\n\n")[2]
     assert "".join("%s\n" % thread for thread in spyglass.dump(target.pid, locals=level)) == printed
     assert ("        Arguments:\n            " in printed) == ("        Locals:\n            " in printed) == bool(level)
     assert "\x1b" not in printed and ("\\x1b" in printed)
