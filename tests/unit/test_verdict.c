@@ -18,7 +18,7 @@ static const struct proc_info process = {.pid = 42};
 struct world {
     struct trace traces[MAX];
     struct wait_reason waits[MAX];
-    char names[MAX][8];
+    char names[MAX][24];
     size_t n;
 };
 
