@@ -18,6 +18,7 @@
 
 #define SLICE_NS       (2500 * NS_PER_US) /* of reading; a pause takes a bit longer */
 #define SLICE_OFTEN_NS (800 * NS_PER_US)  /* in a recording */
+#define BREAK_NS       (500 * NS_PER_US)  /* between two slices, so that the loop gets on */
 #define AT_ONCE_MAX    100                /* tasks: in a recording, a loop with fewer is read in one slice */
 #define RELIST_MAX     2000               /* in a recording, a loop with fewer is listed again while it is paused */
 #define LIST_TRIES     3
@@ -127,7 +128,8 @@ struct loop_reading {
     bool relist, listed; /* begin with a new list, because tasks may have started since they were listed */
     size_t first, end;
     bool need_ptrace;
-    bool has_run; /* since the first slice */
+    bool is_paused; /* the last slice paused the thread, which has hardly run since */
+    bool has_run;   /* since the first slice */
     bool has_stats;
     struct sched_stats stats; /* at the end of the last slice */
     size_t changed;           /* tasks that were read again */
@@ -240,7 +242,7 @@ static void note_run(struct loop_reading *loop, const struct pause *p)
 static int read_slice(struct task_reading *r, struct loop_reading *loop, bool check, size_t *at)
 {
     struct pauser *pauser = &r->p->sampler->pauser;
-    uint64_t begin = clock_now_ns(), took;
+    uint64_t begin, took;
     size_t from = *at, changed = 0;
     struct pause pause = {.method = PAUSE_UNPAUSED};
     bool at_once;
@@ -250,6 +252,7 @@ static int read_slice(struct task_reading *r, struct loop_reading *loop, bool ch
 
     if (error < 0)
         return error == ERR_GONE ? ERR_GONE : ERR_TORN;
+    begin = clock_now_ns();
     if (pause.method == PAUSE_ASLEEP) /* stats as of now, before they are replaced at the end */
         note_run(loop, &pause);
     if (loop->relist && !check && *at == loop->first)
@@ -260,6 +263,7 @@ static int read_slice(struct task_reading *r, struct loop_reading *loop, bool ch
     if (loop->th)
         end = pause_end(pauser, &loop->th->os, &pause);
     took = clock_now_ns() - begin;
+    loop->is_paused = pause.method == PAUSE_SAME_CORE || pause.method == PAUSE_PTRACE;
     if (took > r->longest_ns && pause.method != PAUSE_ASLEEP && pause.method != PAUSE_DEAD)
         r->longest_ns = took;
     if (error == 0 && end < 0) {
@@ -289,6 +293,8 @@ static int read_pass(struct task_reading *r, struct loop_reading *loop, bool che
         if (deadline_passed())
             return ERR_TORN;
         sampler_leave_core(r->p->sampler);
+        if (loop->is_paused)
+            clock_sleep_ns(BREAK_NS);
         error = read_slice(r, loop, check, &at);
         if (error != ERR_TORN) {
             tries = 0;
