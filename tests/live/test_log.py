@@ -33,15 +33,15 @@ def test_dump(spawn, python):
     """Everything that leads to the stacks is there, and standard output is what it is without a log."""
     target = spawn(python, "situations.py", "many_threads")
     at_rest(target.pid)
-    plain = run("dump", "--json", "--pid", target.pid).check()
+    plain = run("dump", "--json", "--no-waits", "--pid", target.pid).check()  # the state of other processes changes
     at_rest(target.pid)
-    result = run("dump", "--json", "--pid", target.pid, "--log-level", "debug").check()
+    result = run("dump", "--json", "--no-waits", "--pid", target.pid, "--log-level", "debug").check()
     log = "\n".join(log_of(result))
     assert result.out == plain.out and plain.err == ""
     major, minor = python.version[:2]
     for wanted in (
             r"INFO start: spyglass \d", r"INFO start: linked: ", r"INFO start: Linux \d",
-            r"INFO start: command line: \S+ dump --json --pid %d " % target.pid,
+            r"INFO start: command line: \S+ dump --json --no-waits --pid %d " % target.pid,
             r"DEBUG maps: pid %d: \d+ mappings" % target.pid,
             r"INFO python: pid %d: found by (the dynamic symbols|a search in the data|the symbols in the file) of /" % target.pid,
             r"INFO python: pid %d: version %d\.%d\." % (target.pid, major, minor),

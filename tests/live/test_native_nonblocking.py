@@ -16,10 +16,11 @@ WITHOUT_SYSCALL = 'pid=$1; shift; for f in /proc/$pid/task/*/syscall; do mount -
 
 
 def dump(pid, *flags):
-    """Of processes whose threads all sleep: after ptrace, and at first, they need a moment for that."""
+    """Of processes whose threads all sleep: after ptrace, and at first, they need a moment for that. --no-waits, because ptrace
+    restarts the system call."""
     for process in {pid} | descendants(pid):
         at_rest(process)
-    return json.loads(run("dump", "--pid", pid, "--json", *flags).check().out)
+    return json.loads(run("dump", "--pid", pid, "--json", "--no-waits", *flags).check().out)
 
 
 def dump_by_ptrace(pid, *flags):
@@ -28,7 +29,7 @@ def dump_by_ptrace(pid, *flags):
     if not shutil.which("unshare") or subprocess.call([*command, "true"], stderr=subprocess.DEVNULL):
         pytest.skip("needs unshare and the right to mount")
     at_rest(pid)
-    return json.loads(run(*command[1:], SPYGLASS, "dump", "--pid", pid, "--json", *flags, program=command[0]).check().out)
+    return json.loads(run(*command[1:], SPYGLASS, "dump", "--pid", pid, "--json", "--no-waits", *flags, program=command[0]).check().out)
 
 
 def check_same_or_shorter(found, true):
