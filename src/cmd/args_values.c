@@ -262,7 +262,8 @@ static int set_true(struct args_parser *p, void *field, const char *value)
 static int set_async(struct args_parser *p, void *field, const char *value)
 {
     if (value && strcmp(value, "all") != 0)
-        return error_text_what(p->text, ERR_USAGE, "--async takes no value but 'all', got '%s'", text_safe(value).s);
+        return error_text_what(p->text, ERR_USAGE, "--async accepts only the value 'all', got '%s'",
+                               text_safe(value).s);
     *(enum args_async *)field = value ? ASYNC_ALL : ASYNC_RUNNING;
     return 0;
 }

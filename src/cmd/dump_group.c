@@ -59,7 +59,7 @@ struct dump_group *dump_group_free(struct dump_group *group)
     return NULL;
 }
 
-/* Without schedstat, or once the thread has ended, it is unknown. A thread that is running when we look has run. */
+/* Unknown without schedstat, or if the thread has ended. Also for a thread that is running now: it will have run. */
 static struct group_run read_run(const struct trace *trace)
 {
     struct group_run run = {0};

@@ -2,8 +2,8 @@
  * dump --group: collects the threads of all processes instead of printing them.
  *
  *     struct dump_group *group = dump_group_new(o);
- *     for each round, for each process: dump_group_add(group, pid, traces, n);
- *     dump_group_next_round(group);                   // between two rounds
+ *     for each round, for each process: dump_group_add(group, traces, n);
+ *     dump_group_next_round(group, o);                // between two rounds
  *     r = dump_group_write(group, o, &text);
  *     group = dump_group_free(group);
  */

@@ -52,7 +52,7 @@ static const struct row rows[ERR_END_ - ERR_NOMEM] = {
     ROW(ERR_PROFILE) = {"Failed to read the profile",
                         "merge reads what `record --format raw` writes: one stack and its count per line."},
     ROW(ERR_DUMP) = {"Failed to read the dump",
-                     "group reads what `dump --json` and `dump` of spyglass and py-spy print."},
+                     "group reads the output of `dump` and `dump --json`, from spyglass or py-spy."},
     ROW(ERR_UNSUPPORTED) = {"Not supported"},
     ROW(ERR_INTERRUPTED) = {"Gave up writing the output"},
     ROW(ERR_NO_MATCH) = {"Found no process", "To list the Python processes, run: spyglass list"},

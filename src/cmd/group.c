@@ -89,7 +89,7 @@ static int note_broken(struct group_command *c, const struct group_file *f, cons
                     r == ERR_BOUNDS ? "too many threads"
                     : f->why        ? f->why
                                     : err_name(r));
-    error_text_hint(c->text, "group reads what `dump --json` and `dump` of spyglass and py-spy print.");
+    error_text_hint(c->text, "group reads the output of `dump` and `dump --json`, from spyglass or py-spy.");
     c->n_broken++;
     if (c->n_files == 1 && !f->n_threads)
         return 0; /* it becomes the error */
@@ -134,7 +134,9 @@ int cmd_group(const struct options *o)
     if (r == 0)
         r = group_output_write(o, c.groups, &(struct groups_output){0}, &text);
     if (r == 0 && c.groups->cut)
-        fprintf(stderr, "Note: %zu stacks are too deep or too many; their inner frames are left out.\n", c.groups->cut);
+        fprintf(stderr,
+                "Note: left out the inner frames of %zu stacks: they are too deep, or there are too many of them.\n",
+                c.groups->cut);
     groups_free(c.groups);
     return r < 0 ? error_text_print(stderr, r, &text) : c.n_broken > 0;
 }

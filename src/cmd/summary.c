@@ -193,7 +193,7 @@ void summary_write(const struct account *a)
         say_ways(a, elapsed);
     say_rate(a, held);
     if (a->sampler->options.all_tasks)
-        say(a, "Read the tasks %llu times, at most %llu of a process.", (unsigned long long)a->sampler->task_readings,
+        say(a, "Read the tasks %llu times; at most %llu in one process.", (unsigned long long)a->sampler->task_readings,
             (unsigned long long)a->sampler->tasks_most);
     say_cpu_time(a, elapsed);
     if (a->sampler->pauser.ptrace_refused && !a->o->nonblocking)

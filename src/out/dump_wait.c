@@ -169,7 +169,7 @@ void dump_text_wait_object(const struct wait_reason *w, FILE *out)
 
     fputs(object->kind == AWAITED_OPERATION    ? "waits in "
           : object->kind == AWAITED_GPU        ? "waits for the GPU: "
-          : object->kind == AWAITED_COLLECTIVE ? "waits in a collective: "
+          : object->kind == AWAITED_COLLECTIVE ? "waits for other ranks: "
                                                : "waits for ",
           out);
     if (object->kind == AWAITED_THREAD && object->owner.known) {

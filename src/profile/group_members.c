@@ -10,7 +10,7 @@
 #define ANCESTORS_MAX 64
 #define NAME_MAX_     120
 
-/* A process that multiprocessing starts beside the workers of a program. It always has another stack than they have. */
+/* A process that multiprocessing starts beside the workers of a program. Its stack always differs from theirs. */
 #define TRACKER "resource tracker"
 
 /* ---- Ray and Dask, by their command lines ---- */

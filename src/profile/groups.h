@@ -26,7 +26,7 @@
 /* What a process is, and so which others it is compared with. */
 enum group_kind {
     GROUP_RANK,
-    GROUP_CHILD, /* it descends from a rank and has its number from it, as a worker of a data loader */
+    GROUP_CHILD, /* a descendant of a rank that inherited its number, such as a worker of a data loader */
     GROUP_RAY,
     GROUP_DASK,
     GROUP_PROCESS,

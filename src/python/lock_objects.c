@@ -1,6 +1,6 @@
 /*
- * Finds lock objects on the value stacks of frames. Slots above the top of the value stack have old contents, so nothing is believed
- * because it is in a slot: a lock that a thread waits for must contain the futex, and a `with` block counts only below the depth
+ * Finds lock objects on the value stacks of frames. Slots above the top of the value stack have old contents, so being
+ * in a slot proves nothing: a lock that a thread waits for must contain the futex, and a `with` block counts only below the depth
  * that the interpreter itself has recorded for it.
  */
 #include "python/lock_objects.h"

@@ -23,7 +23,7 @@ enum lock_type {
 enum lock_type lock_object_type(struct repr *v, addr_t object);
 
 /* The lock object that a thread waits for: it sleeps on `futex`, and `frame` is its innermost frame; NULL: it has none. 0 if there is
- * none, or if it is not proven. */
+ * none, or no proof. */
 addr_t lock_object_find(struct repr *v, const struct py_frame *frame, addr_t futex);
 
 /* 3.13+: the address of the mutex or event for which the thread that sleeps on `futex` has parked. 0 before 3.13; if it sleeps on

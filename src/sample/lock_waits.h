@@ -3,7 +3,7 @@
  *
  *     lock_waits_note(p, th);              each thread, when its stack was read
  *     lock_waits_read(p, th, &stats, &w);  if it sleeps, before the caller checks that it has not run since
- *     lock_waits_finish(p, waits, n);      after all threads: who holds the locks that do not say so
+ *     lock_waits_finish(p, waits, ids, n); after all threads: finds the holders of locks that do not store their owner
  */
 #ifndef SAMPLE_LOCK_WAITS_H
 #define SAMPLE_LOCK_WAITS_H

@@ -242,7 +242,7 @@ static bool ends_in_cycle(const struct graph *g)
 /* Nothing runs: what the main thread waits for, in the end. */
 static bool find_rest(const struct graph *g, struct verdict *ret)
 {
-    if (g->n < 2 || !g->traces[0].wait) /* a single thread says it itself */
+    if (g->n < 2 || !g->traces[0].wait) /* of a single thread, the line below its name says it all */
         return false;
     ret->kind = VERDICT_WAITS;
     collect(g, 0, ret);

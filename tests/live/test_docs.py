@@ -84,11 +84,12 @@ def blocks():
 
 
 def general(text):
-    """The text without what differs from run to run and from build to build: numbers, addresses, waits for a core."""
+    """The text without what differs from run to run and from build to build: numbers, addresses, descriptors, waits for a core."""
     text = re.sub(r"; threads waited .*?bottleneck", "", text)
     text = re.sub(r"^.*\+0x[0-9a-f]+ \(.*\n", "", text, flags=re.M)  # functions without a symbol
     text = re.sub(r"^(linked|elfutils|compiler|libc): .*", r"\1: N", text, flags=re.M)  # of --version --verbose
     text = re.sub(r'"hostname": ".*"', '"hostname": "N"', text)
+    text = re.sub(r"waits for events \(epoll_wait\): .*", "waits for events", text)  # the kernel lists the descriptors in any order
     text = re.sub(r"0x[0-9a-f]+|\d+(\.\d+)*", "N", text)
     return [line.rstrip() for line in text.splitlines() if line.strip() and not BY_CHANCE.match(line)]
 

@@ -534,7 +534,7 @@ static void test_contradictions(void)
                 "Remove --mode.");
     check_error("spyglass record -g --async=all", "--async all measures elapsed time, as --mode wall does",
                 "Remove --gil.");
-    check_error("spyglass record --async=every", "--async takes no value but 'all', got 'every'", "");
+    check_error("spyglass record --async=every", "--async accepts only the value 'all', got 'every'", "");
     check_error("spyglass record --async=all -o x.trace.json",
                 "chrometrace shows one stack at a time, but many tasks wait at the same time",
                 "With --async all, use --format flamegraph or --format raw.");
