@@ -46,7 +46,8 @@ bool open_files_find_others(pid_t pid, struct open_file *files, size_t n, uint64
  * for several processes. */
 pid_t open_file_lock_holder(pid_t pid);
 
-/* The descriptors that an epoll descriptor watches: returns how many, and stores at most `max`. */
+/* The descriptors that an epoll descriptor watches: returns how many, and stores the lowest `max`, sorted. The kernel's own order
+ * differs from run to run. */
 size_t open_file_watched(pid_t pid, int epoll_fd, int *ret_fds, size_t max);
 
 #endif

@@ -261,12 +261,16 @@ size_t open_file_watched(pid_t pid, int epoll_fd, int *ret_fds, size_t max)
     snprintf(path, sizeof(path), "/proc/%d/fdinfo/%d", (int)pid, epoll_fd);
     in = fopen(path, "re");
     while (in && n < FDS_MAX && fgets(line, sizeof(line), in)) {
+        size_t at = n < max ? n : max;
         int fd;
 
         if (sscanf(line, "tfd: %d", &fd) != 1)
             continue;
-        if (n < max)
-            ret_fds[n] = fd;
+        for (; at > 0 && ret_fds[at - 1] > fd; at--)
+            if (at < max)
+                ret_fds[at] = ret_fds[at - 1];
+        if (at < max)
+            ret_fds[at] = fd;
         n++;
     }
     if (in)
