@@ -13,7 +13,8 @@ import select
 def remote_block(library, fd):
     library.remote_wait(fd)
 
-def remote_work():
+def remote_work(speak=lambda: None):
+    speak()
     while not select.select([0], [], [], 0)[0]:
         sum(range(300))
     __import__("os").read(0, 1)

@@ -52,8 +52,6 @@ def dead(spawn, remote, how):
         files = remote(python)
         target = spawn(python, "remote_files.py", files.path, *args)
         wait_for_library(target.truth["pid"])
-        if args != ("rests",):
-            wait_until(lambda: "remote_work" in files.run("dump", "--pid", target.truth["pid"]).out, "the function of the package")
         files.die(how)
         return target, files
 

@@ -3,7 +3,7 @@
     remote_files.py DIR            in the mounted directory DIR: package/work.py, libremote.so, libmapped.so
     remote_files.py DIR rests      blocks in the library, with both threads
     remote_files.py DIR family     the first as a child, beside two children without such files
-Prints the PID of the process with such files. Each line on standard input makes it call another function of the package; the end of input ends it.
+Prints the PID of the process with such files, once its functions are on the stack. Each line on standard input makes it call another function of the package; the end of input ends it.
 """
 import ctypes
 import json
@@ -15,6 +15,7 @@ import threading
 
 
 def local_work():
+    report(os.getpid())
     while True:
         sum(range(300))
 
@@ -32,7 +33,6 @@ def report(pid):
 
 if __name__ == "__main__":
     if sys.argv[1] == "local":
-        report(os.getpid())
         local_work()
     elif sys.argv[2:] == ["family"]:
         kept = [start_child("local"), start_child(sys.argv[1]), start_child("local")]
@@ -50,9 +50,9 @@ if __name__ == "__main__":
         blocked = threading.Thread(target=work.remote_block, args=(library, os.pipe()[0]))
         blocked.daemon = True
         blocked.start()
-        report(os.getpid())
         if sys.argv[2:]:
+            report(os.getpid())
             work.remote_block(library, os.pipe()[0])
-        work.remote_work()
+        work.remote_work(lambda: report(os.getpid()))
         work.remote_rest()
         os._exit(0)  # without unloading the library
