@@ -18,6 +18,7 @@ from ._errors import SpyglassError
 from ._formats import Format
 from ._profile import Profile, merge
 from ._record import Recording, record
+from ._wait import Verdict, Wait, WaitFile, WaitObject, WaitOwner, WaitProcess
 
 __version__ = "0.1.0"
 
@@ -30,6 +31,12 @@ __all__ = [
     "Recording",
     "SpyglassError",
     "Thread",
+    "Verdict",
+    "Wait",
+    "WaitFile",
+    "WaitObject",
+    "WaitOwner",
+    "WaitProcess",
     "binary",
     "dump",
     "merge",

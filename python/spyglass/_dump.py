@@ -14,6 +14,7 @@ from ._pids import Pids, joined, listed, named
 from ._ptracer import allow_children
 from ._status import run
 from ._text import safe
+from ._wait import Verdict, Wait, verdict_from, wait_from, wait_text
 
 _WAITS_FOR_GIL = "waiting for the GIL"  # as the program words it
 
@@ -74,6 +75,11 @@ class Thread:
     frames: Tuple[Frame, ...]
     process: Optional[Process]  # None for the requested process, if it is the only one
     waits_for_gil: bool = False  # asleep until it gets the GIL
+    waits_for: Optional[Wait] = None  # None for a thread that does not sleep in the kernel
+    verdict: Optional[Verdict] = None  # of the first thread of a process: why the process does not continue
+    hostname: Optional[str] = None
+    rank: Optional[int] = None  # the number of the process in its job
+    rank_from: Optional[str] = None  # the environment variable that has it, such as RANK
 
     @property
     def status(self) -> str:
@@ -124,6 +130,8 @@ def thread_lines(thread: Thread, full_filenames: bool = False) -> List[str]:
     ident = thread.os_thread_id if thread.os_thread_id is not None else "0x%X" % thread.thread_id
     name = ': "%s"' % safe(thread.name) if thread.name is not None else ""
     lines = ["Thread %s (%s)%s" % (ident, thread.status, name)]
+    if thread.waits_for is not None:
+        lines.append("  " + wait_text(thread.waits_for, thread.pid))
     for frame in thread.frames:
         lines.append("    %s" % (replace(frame, short_filename=None) if full_filenames else frame))
         lines += _source_lines(frame)
@@ -163,7 +171,12 @@ def thread_from(fields: Dict[str, Any]) -> Thread:
         owns_gil=fields["owns_gil"],
         frames=tuple(_frame(f) for f in fields["frames"]),
         process=_process(fields.get("process_info")),
-        waits_for_gil=fields.get("state") == _WAITS_FOR_GIL)
+        waits_for_gil=fields.get("state") == _WAITS_FOR_GIL,
+        waits_for=wait_from(fields.get("waits_for")),
+        verdict=verdict_from(fields.get("verdict")),
+        hostname=fields.get("hostname"),
+        rank=fields.get("rank"),
+        rank_from=fields.get("rank_from"))
 
 
 def dump(
@@ -176,6 +189,7 @@ def dump(
     source: bool = False,
     subprocesses: bool = False,
     nonblocking: bool = False,
+    waits: bool = True,
     timeout: Optional[float] = 60.0,
     binary: Optional[str] = None,
 ) -> List[Thread]:
@@ -183,7 +197,7 @@ def dump(
     of PIDs, dumps all of these; processes that cannot be read are left out, unless it is all of them.
 
     `locals` is 0 to 3: none, the variables of each frame, longer values and attributes, even longer values. `source` adds the
-    source line of each frame.
+    source line of each frame. `waits` adds what each thread waits for, and why the process does not continue.
 
     Raises SpyglassError with the program's message. It is also a PermissionError, ProcessLookupError, TimeoutError, or
     FileNotFoundError if the program is missing.
@@ -192,7 +206,8 @@ def dump(
     command = [find_binary(binary), "dump", "--json", "--pid", joined(pids)]
     command += ["--native"] * native + ["--native-all"] * native_all + ["--locals"] * int(locals)
     command += ["--show-secrets"] * show_secrets + ["--source"] * source
-    command += ["--subprocesses"] * subprocesses + ["--nonblocking"] * nonblocking + ["--no-tasks", "--no-waits"]
+    command += ["--subprocesses"] * subprocesses + ["--nonblocking"] * nonblocking + ["--no-tasks"]
+    command += ["--no-waits"] * (not waits)
     if os.getpid() in pids:
         allow_children()
     try:
@@ -203,5 +218,5 @@ def dump(
         raise error_from(error_event(events), done.stderr.decode("utf-8", "replace"), done.returncode, command)
     try:
         return [thread_from(fields) for fields in json.loads(done.stdout.decode("utf-8"))]
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise SpyglassError("%s wrote a dump that cannot be parsed: %s" % (command[0], error), 0, command) from None

@@ -15,7 +15,7 @@ import threading
 import time
 import weakref
 from types import TracebackType
-from typing import IO, Callable, List, Optional, Sequence, Type
+from typing import IO, Callable, List, Literal, Optional, Sequence, Type, Union
 
 from ._binary import binary as find_binary
 from ._errors import TimedOut, error_from, start_error
@@ -315,6 +315,7 @@ def record(
     threads: bool = False,
     subprocesses: bool = False,
     function: bool = False,
+    asyncio: Union[bool, Literal["all"]] = False,
     nonblocking: bool = False,
     format: Optional[Format] = None,
     output: Optional[Path] = None,
@@ -328,8 +329,11 @@ def record(
         recording.profile.save("profile.svg")
 
     The default of `format` follows from the extension of `output`, else it is raw. Raises ValueError if no format has
-    the extension. Without `output`, no file is left behind. `extra_args` are further flags for `spyglass record`.
+    the extension. Without `output`, no file is left behind. `asyncio` shows running tasks below those that await them;
+    "all" adds the waiting tasks. `extra_args` are further flags for `spyglass record`.
     """
+    if asyncio not in (False, True, "all"):
+        raise ValueError("asyncio is False, True or 'all', not %r" % (asyncio,))
     if format is None:
         format = (format_of(output) if output is not None else None) or "raw"
     format = check_format(format)
@@ -339,5 +343,6 @@ def record(
     for flag, wanted in (("--native", native), ("--idle", idle), ("--gil", gil), ("--threads", threads),
                          ("--subprocesses", subprocesses), ("--function", function), ("--nonblocking", nonblocking)):
         command += [flag] if wanted else []
+    command += ["--async=all"] if asyncio == "all" else ["--async"] if asyncio else []
     command += list(extra_args)
     return Recording(pid, command, None if output is None else os.fspath(output), format, float(rate))

@@ -22,6 +22,7 @@ import sys
 import time
 import zlib
 from dataclasses import asdict, dataclass, field
+from itertools import groupby
 from types import TracebackType
 from typing import Any, Callable, Dict, Iterator, List, NoReturn, Optional, Sequence, Tuple, Type, Union
 
@@ -291,13 +292,13 @@ def _spec(actor: Names, task: Names, pid: Union[None, int, Sequence[int]], **mor
 def _text(worker: Worker, threads: Sequence[Thread], whole: bool) -> str:
     """Formats threads as `spyglass dump` prints them. From the same JSON, so that text and objects match."""
     lines: List[str] = []
-    pid = 0
-    for thread in threads:
-        if thread.pid != pid:
-            pid = thread.pid
-            command = thread.process.command_line if thread.process else TITLE + worker.title
-            lines.append("Process %d: %s" % (pid, safe(command)))
-        lines += thread_lines(thread, whole)
+    for pid, group in groupby(threads, lambda thread: thread.pid):
+        same = list(group)
+        command = same[0].process.command_line if same[0].process else TITLE + worker.title
+        lines.append("Process %d: %s" % (pid, safe(command)))
+        for thread in same:
+            lines += thread_lines(thread, whole)
+        lines += ["", str(same[0].verdict)] if same[0].verdict else []
     return "\n".join(lines) + "\n"
 
 

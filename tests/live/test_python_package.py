@@ -22,7 +22,7 @@ from pythons import DEBIAN, PYTHONS, ROOT
 
 sys.path.insert(0, str(ROOT / "python"))
 import spyglass  # noqa: E402
-from spyglass import _formats, _ptracer  # noqa: E402
+from spyglass import _formats, _ptracer, _wait  # noqa: E402
 
 SUPPORTED = [p for p in PYTHONS if p.version >= (3, 8) and not (SANITIZED and p.kind == "chroot")]
 CASES = ["dump", "dump_subprocesses", "record", "thread", "fork", "dropped", "duration", "formats", "flags", "session"]
@@ -119,7 +119,7 @@ def wait(argument, **more):
     no_locals()
 def no_locals():
     print(json.dumps({"pid": os.getpid()}), flush=True)
-    sys.stdin.read()
+    threading.Event().wait()
 for thread_name in (name, ""):
     threading.Thread(target=lambda *rest: threading.Event().wait(), args=(name, 1), name=thread_name, daemon=True).start()
 threading.current_thread().name = name
@@ -140,11 +140,11 @@ result = [several(0), 1]
 
 
 def test_source(launch, tmp_path):
-    """str(thread) is what --no-waits prints; the fields have what is underlined there."""
+    """str(thread) is what the program prints; the fields have what is underlined there."""
     (tmp_path / "app.py").write_text(SOURCE, encoding="utf-8")
     target = launch([DEBIAN.command[0], tmp_path / "app.py"])
     printed = run("dump", "--source", "--no-waits", "--pid", at_rest(target.pid)).check().out.partition("\n\n")[2]
-    thread, = spyglass.dump(target.pid, source=True)
+    thread, = spyglass.dump(target.pid, source=True, waits=False)
     assert "%s\n" % thread == printed and printed.count("^\n") == 4, printed
     frame = thread.frames[0]
     assert frame.source is not None and frame.source.encode()[frame.column:frame.end_column] == b"os.read\t(fd, 1)"
@@ -153,15 +153,122 @@ def test_source(launch, tmp_path):
     assert plain.source is plain.end_line is plain.column is plain.end_column is None
 
 
+@pytest.mark.parametrize("waits", [True, False])
 @pytest.mark.parametrize("level", [0, 1, 2])
-def test_text_of_a_thread(launch, level):
-    """str(thread) is what --no-waits prints, also with variables, and as well escaped."""
+def test_text_of_a_thread(launch, level, waits):
+    """str(thread) and str(verdict) are what the program prints, also with variables, and as well escaped."""
     target = launch([DEBIAN.command[0], "-c", HOSTILE])
     at_rest(target.pid)
-    printed = run("dump", "--pid", target.pid, "--no-waits", *["--locals"] * level).check().out.partition("\n\n")[2]
-    assert "".join("%s\n" % thread for thread in spyglass.dump(target.pid, locals=level)) == printed
+    flags = ["--no-waits"] * (not waits) + ["--locals"] * level
+    printed = run("dump", "--pid", target.pid, *flags).check().out.partition("\n\n")[2]
+    threads = spyglass.dump(target.pid, locals=level, waits=waits)
+    verdict = "\n%s\n" % threads[0].verdict if waits else ""
+    assert "".join("%s\n" % thread for thread in threads) + verdict == printed
+    assert printed.count("\n  waits in Event.wait\n") == 3 * waits, printed
     assert ("        Arguments:\n            " in printed) == ("        Locals:\n            " in printed) == bool(level)
     assert "\x1b" not in printed and ("\\x1b" in printed)
+
+
+def test_waits(spawn):
+    """What each thread waits for, as the target knows it and as the program prints it."""
+    target = spawn(DEBIAN, "hangs.py", "cycle2,dead,empty_queue,file_lock", "1")
+    at_rest(target.pid)
+    threads = spyglass.dump(target.pid)
+    by_name = {thread.name: thread for thread in threads}
+    for name, wanted in target.truth["waits"].items():
+        found = by_name[name].waits_for.object
+        assert (found.kind, found.name, found.certain) == (wanted["kind"], wanted["name"], True), found
+        assert found.operation == wanted.get("operation"), found
+        assert (found.owner is None) == ("owner" not in wanted), found
+        if found.owner is not None:
+            assert (found.owner.thread_name, found.owner.exited) == (wanted["owner"], wanted.get("exited", False)), found
+            assert found.owner.certain == wanted.get("owner_certain", True), found
+    for name, wanted in target.truth["others"].items():
+        found = by_name[name].waits_for
+        assert (found.system_call, [p.pid for p in found.processes]) == (wanted["system_call"], wanted["processes"]), found
+        assert found.object is None and found.files[0].kind == "file" and found.n_files == 1, found
+    (members, certain), = target.truth["cycles"]
+    verdict = threads[0].verdict
+    assert (verdict.kind, verdict.certain, verdict.others) == ("deadlock", certain, 0), verdict
+    assert sorted(verdict.threads) == sorted(by_name[name].thread_id for name in members), verdict
+    assert all(thread.verdict is None for thread in threads[1:])
+    printed = run("dump", "--no-tasks", "--pid", target.pid).check().out
+    assert printed.endswith("\n\n%s\n" % verdict) and all("\n%s\n" % thread in printed for thread in threads[1:]), printed
+    assert pickle.loads(pickle.dumps(threads)) == threads
+    bare = spyglass.dump(target.pid, waits=False)
+    assert all(thread.waits_for is thread.verdict is None for thread in bare) and "waits" not in str(bare[1]).partition("\n")[2]
+    assert {thread.hostname for thread in bare} == {os.uname().nodename}
+
+
+THREAD = {"pid": 7, "thread_id": 8, "active": False, "owns_gil": False, "frames": []}
+CHILD = {"pid": 9, "state": "S", "command_line": "make"}
+LOCK = {"kind": "RLock", "name": "self._lock", "certain": True}
+OWNER = {"thread_id": 255, "certain": True}
+WAITS = [
+    ({"system_call": "poll"}, "waits (poll)"),
+    ({"kernel_function": "nfs_wait"}, "waits in nfs_wait"),
+    ({"seconds_left": 9.96}, "waits, for another 10.0 s"),
+    ({"seconds_left": 59.9}, "waits, for another 59 s"),
+    ({"seconds_at_most": 200.5}, "waits, for at most 3 min 20 s"),
+    ({"seconds_at_most": 7500}, "waits, for at most 2 h 5 min"),
+    ({"files": [{"fd": 5}, {"fd": 6, "kind": "file", "name": "/\x1b"}, {"fd": 7, "kind": "pipe"}, {"fd": 8}], "n_files": 9},
+     "waits: fd 5; fd 6 /\\x1b; fd 7 pipe; and 6 more"),
+    ({"files": [{"fd": 5, "kind": "TCP", "local": "[::1]:2", "peer": "[::1]:3", "state": "ESTABLISHED", "other_end": [
+        dict(CHILD, pid=7), CHILD]}]}, "waits: fd 5 TCP [::1]:2 -> [::1]:3 ESTABLISHED, other end in this process and process 9 (make)"),
+    ({"files": [{"fd": 5, "kind": "file", "name": "/x"}], "processes": [CHILD]}, "waits: fd 5 /x, held by process 9 (make)"),
+    ({"processes": [dict(CHILD, state="T")]}, "waits: process 9 (make), which is stopped"),
+    ({"processes": [dict(CHILD, state="Z")]}, "waits: process 9 (make), which has exited"),
+    ({"processes": [dict(CHILD, system_call="read", waits_for_parent=True)]},
+     "waits: process 9 (make), which waits in read for this process"),
+    ({"processes": [dict(CHILD, command_line="x" * 76), dict(CHILD, command_line="\u202e" + "x" * 70 + "\xe9")]},
+     "waits: process 9 (%s) and process 9 (\\u202e%s...)" % ("x" * 76, "x" * 70)),
+    ({"object": LOCK}, "waits for RLock self._lock"),
+    ({"object": dict(LOCK, name=None, address="0x7f"), "seconds_at_most": 1}, "waits for RLock at 0x7f, for at most 1.0 s"),
+    ({"object": dict(LOCK, owner=dict(OWNER, certain=False, thread_name="\n"))}, "waits for RLock self._lock, likely held by \\n"),
+    ({"object": dict(LOCK, owner=dict(OWNER, exited=True))}, "waits for RLock self._lock, held by thread 0xFF, which no longer exists"),
+    ({"object": {"kind": "import lock", "name": "json"}}, "waits for the import lock of module json"),
+    ({"object": {"kind": "import lock"}}, "waits for the import lock"),
+    ({"object": {"kind": "multiprocessing lock", "name": "x"}}, "waits for the multiprocessing lock x"),
+    ({"object": {"kind": "thread", "name": "x", "owner": dict(OWNER, os_thread_id=12)}}, "waits for the end of thread thread 12"),
+    ({"object": {"kind": "operation", "operation": "Queue.get", "name": "jobs"}}, "waits in Queue.get (jobs)"),
+    ({"object": {"kind": "GPU", "operation": "cudaDeviceSynchronize"}}, "waits for the GPU: cudaDeviceSynchronize"),
+    ({"object": {"kind": "collective", "operation": "all_reduce"}}, "waits for other ranks: all_reduce"),
+    ({"object": {"kind": "of a later release", "name": "x"}}, "waits for of a later release x"),
+]
+
+
+def dump_with(tmp_path, threads, **options):
+    """What dump() makes of this JSON, and the flags that it passed to the program."""
+    program, answer, flags = tmp_path / "program", tmp_path / "answer", tmp_path / "flags"
+    answer.write_text(json.dumps(threads))
+    program.write_text("#!/bin/sh\necho \"$@\" > '%s'\ncat '%s'\n" % (flags, answer))
+    program.chmod(0o755)
+    return spyglass.dump(7, binary=str(program), **options), flags.read_text().split()
+
+
+def test_text_of_waits(tmp_path):
+    """The line of src/out/dump_wait.c, for each thing to wait for."""
+    threads, _ = dump_with(tmp_path, [dict(THREAD, waits_for=dict({"what": "waits"}, **fields)) for fields, _ in WAITS])
+    assert [str(thread).partition("\n  ")[2] for thread in threads] == [line for _, line in WAITS]
+    assert str(threads[0].waits_for) == "waits (poll)" and len(set(threads)) == len(WAITS)
+    source = (ROOT / "src" / "out" / "dump_wait.c").read_text()
+    for words in (_wait._OPERATIONS, _wait._KINDS, _wait._STOPPED):
+        assert [word for word in words.values() if '"%s"' % word not in source] == []
+
+
+def test_dumps_of_other_programs(tmp_path):
+    """An older spyglass and py-spy have none of it and know no flag for it; a later release may have more."""
+    (thread,), flags = dump_with(tmp_path, [THREAD])
+    assert (thread.waits_for, thread.verdict, thread.hostname, thread.rank, thread.rank_from) == (None,) * 5
+    assert not [flag for flag in flags if "waits" in flag]
+    job = {"hostname": "node7", "rank": 3, "rank_from": "RANK"}
+    verdict = {"kind": "new", "certain": True, "text": "\x1b", "threads": [8], "others": 1, "more": 2}
+    (thread,), flags = dump_with(tmp_path, [dict(THREAD, waits_for=None, verdict=verdict, **job)], waits=False)
+    assert (thread.hostname, thread.rank, thread.rank_from) == ("node7", 3, "RANK") and "--no-waits" in flags
+    assert thread.verdict == spyglass.Verdict("new", True, "\x1b", (8,), 1) and str(thread.verdict) == "\\x1b"
+    for odd in ({"waits_for": "x"}, {"waits_for": {}}, {"verdict": {"kind": "GIL"}}, {"verdict": [1]}):
+        with pytest.raises(spyglass.SpyglassError, match="cannot be parsed"):
+            dump_with(tmp_path, [dict(THREAD, **odd)])
 
 
 # ---- errors ----
@@ -446,6 +553,20 @@ def test_ptracer(tmp_path, monkeypatch):
         calls.clear()
         _ptracer.allow_children()
         assert calls == ([[0x59616D61, os.getpid(), 0, 0, 0]] if wanted else []), text
+
+
+def test_asyncio(spawn):
+    """True: a running task is below those that await it. "all": waiting tasks, too."""
+    def has(name):
+        stacks = [";".join(frames) for frames, _ in recording.snapshot().stacks]
+        return any(";" + name in stack and "run_forever" not in stack for stack in stacks)
+
+    with spyglass.record(spawn(DEBIAN, "await_chains.py").pid, rate=500, asyncio=True) as recording:
+        wait_until(lambda: has("query (await_chains.py:"), "a running task")
+    with spyglass.record(spawn(DEBIAN, "await_all.py").pid, asyncio="all") as recording:
+        wait_until(lambda: has("[waiting for a lock]"), "a waiting task")
+    with pytest.raises(ValueError, match="asyncio is False, True or 'all', not 'none'"):
+        spyglass.record(asyncio="none")
 
 
 # ---- profiles ----

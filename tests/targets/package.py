@@ -113,7 +113,12 @@ def case_dump():
     assert ("text", "'a value'", False) in [(v.name, v.repr, v.arg) for v in frame.locals], frame
     assert frame.filename == park.__code__.co_filename and frame.module is None, frame
     assert "parked_function (package.py:%d)" % frame.line in str(other), str(other)
-    assert all(f.locals is None for t in spyglass.dump() for f in t.frames)
+    wait = other.waits_for
+    assert wait.object.operation == "Event.wait" and wait.object.certain and wait.seconds_at_most is None, wait
+    assert "\n  %s\n" % wait in str(other) and str(wait).startswith("waits in Event.wait"), str(other)
+    assert all(t.verdict is None for t in threads[1:])
+    plain = spyglass.dump(waits=False)
+    assert all(t.waits_for is t.verdict is None for t in plain) and all(f.locals is None for t in plain for f in t.frames)
     go.set()
     return {}
 
