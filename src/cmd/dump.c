@@ -211,9 +211,9 @@ static void describe_waits(struct process *p, const struct trace *traces, size_t
         threads[n_waits] = traces[i].thread_id;
         waits[n_waits++] = traces[i].wait;
     }
-    lock_waits_finish(p, waits, threads, n_waits);
-    if (n_waits)
+    if (n_waits) /* first, because the other call confirms that the threads still wait */
         wait_reasons_describe(p, waits, n_waits);
+    lock_waits_finish(p, waits, threads, n_waits);
     free(waits);
     free(threads);
 }

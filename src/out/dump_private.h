@@ -49,6 +49,9 @@ void dump_text_wait_object(const struct wait_reason *wait, FILE *out);
 /* Prints "waits for I/O (recvfrom): fd 5 TCP 10.0.0.3:51234 -> 10.0.0.7:5432 ESTABLISHED", of a thread of the process `self`. */
 void dump_text_wait_reason(const struct wait_reason *wait, pid_t self, FILE *out);
 
+/* Prints "process 812 (convert -), which is stopped by a signal". */
+void dump_text_process(const struct awaited_process *process, pid_t self, FILE *out);
+
 /* Prints the key `verdict`. */
 void dump_json_verdict(const struct verdict *verdict, FILE *out);
 

@@ -118,6 +118,21 @@ static void text_gil(const struct verdict *v, FILE *out)
     putc('.', out);
 }
 
+static void text_stopped(const struct verdict *v, FILE *out)
+{
+    const struct trace *t = v->threads[0];
+
+    if (v->process) {
+        fputs(v->certain ? "Everything waits for " : "Likely, everything waits for ", out);
+        dump_text_process(v->process, t->process->pid, out);
+        putc('.', out);
+        return;
+    }
+    fputs("The process ", out);
+    dump_text_wait_reason(t->wait, t->process->pid, out);
+    putc('.', out);
+}
+
 void dump_text_verdict(const struct verdict *v, FILE *out)
 {
     switch (v->kind) {
@@ -140,6 +155,9 @@ void dump_text_verdict(const struct verdict *v, FILE *out)
     case VERDICT_GIL:
         text_gil(v, out);
         return;
+    case VERDICT_STOPPED:
+        text_stopped(v, out);
+        return;
     case VERDICT_WAITS:
         fputs("No cycle found: ", out);
         text_chain(v, out);
@@ -151,9 +169,10 @@ void dump_text_verdict(const struct verdict *v, FILE *out)
 
 void dump_json_verdict(const struct verdict *v, FILE *out)
 {
-    static const char *const kinds[] = {[VERDICT_NONE] = NULL,     [VERDICT_DEADLOCK] = "deadlock",
-                                        [VERDICT_CHILD] = "child", [VERDICT_ORPHAN] = "exited holder",
-                                        [VERDICT_GIL] = "GIL",     [VERDICT_WAITS] = "no cycle"};
+    static const char *const kinds[] = {[VERDICT_NONE] = NULL,        [VERDICT_DEADLOCK] = "deadlock",
+                                        [VERDICT_CHILD] = "child",    [VERDICT_ORPHAN] = "exited holder",
+                                        [VERDICT_GIL] = "GIL",        [VERDICT_WAITS] = "no cycle",
+                                        [VERDICT_STOPPED] = "stopped"};
     char *text = NULL;
     size_t len = 0;
     FILE *mem = open_memstream(&text, &len);

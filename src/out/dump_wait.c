@@ -32,23 +32,38 @@ static void text_duration(uint64_t ns, FILE *out)
         fprintf(out, "%" PRIu64 " h %" PRIu64 " min", s / 3600, s / 60 % 60);
 }
 
-static void text_process(const struct awaited_process *p, pid_t self, FILE *out)
+static void text_command(pid_t pid, const char *command, FILE *out)
 {
-    char command[COMMAND_MAX];
+    char text[COMMAND_MAX];
 
+    fprintf(out, "process %d", (int)pid);
+    if (!command)
+        return;
+    text_copy_safe(text, sizeof(text), command);
+    fprintf(out, " (%s)", text);
+}
+
+/* A process in state t may have been stopped by its tracer, or by a signal. */
+static void text_tracer(const struct awaited_process *p, FILE *out)
+{
+    fputs(", which is stopped, traced by ", out);
+    if (p->tracer)
+        text_command(p->tracer, p->tracer_command, out);
+    else
+        fputs("a debugger", out);
+}
+
+void dump_text_process(const struct awaited_process *p, pid_t self, FILE *out)
+{
     if (p->pid == self) {
         fputs("this process", out);
         return;
     }
-    fprintf(out, "process %d", (int)p->pid);
-    if (!p->command)
-        return;
-    text_copy_safe(command, sizeof(command), p->command);
-    fprintf(out, " (%s)", command);
+    text_command(p->pid, p->command, out);
     if (p->state == 'T')
-        fputs(", which is stopped", out);
+        fputs(", which is stopped by a signal", out);
     else if (p->state == 't')
-        fputs(", which a debugger has stopped", out);
+        text_tracer(p, out);
     else if (p->state == 'Z')
         fputs(", which has exited", out);
     else if (p->call)
@@ -59,7 +74,7 @@ static void text_processes(const struct awaited_process *items, size_t n, size_t
 {
     for (size_t i = 0; i < at_most(n, max); i++) {
         fputs(i ? " and " : "", out);
-        text_process(&items[i], self, out);
+        dump_text_process(&items[i], self, out);
     }
     if (n > max)
         fprintf(out, " and %zu more", n - max);
@@ -207,8 +222,10 @@ static void text_reason(const struct wait_reason *w, pid_t self, FILE *out)
     }
     if (w->n_files > FILES_SHOWN)
         fprintf(out, "; and %zu more", w->n_files - FILES_SHOWN);
+    if (w->state == TRACE_STOPPED && !w->n_processes)
+        fputs(" by a signal", out);
     if (w->n_processes) {
-        fputs(w->n_files ? ", held by " : ": ", out);
+        fputs(w->state == TRACE_STOPPED ? ", traced by " : w->n_files ? ", held by " : ": ", out);
         text_processes(w->processes, w->n_processes, AWAITED_PROCESSES_MAX, self, out);
     }
 }
@@ -247,9 +264,11 @@ static void json_processes(const char *name, const struct awaited_process *items
         fputs(", \"command_line\": ", out);
         json_string(out, items[i].command);
         if (items[i].call) {
-            fprintf(out, ", \"system_call\": \"%s\", \"waits_for_parent\": %s", items[i].call,
+            fprintf(out, ", \"system_call\": \"%s\", \"waits_for_this_process\": %s", items[i].call,
                     items[i].awaits_us ? "true" : "false");
         }
+        if (items[i].tracer)
+            fprintf(out, ", \"traced_by\": %d", (int)items[i].tracer);
         putc('}', out);
     }
     if (n)

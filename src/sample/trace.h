@@ -106,9 +106,13 @@ struct awaited_process {
     pid_t pid;
     char state;          /* as in /proc: R, S, D, T, t, Z; 0: unknown */
     const char *command; /* NULL: unknown */
-    /* A single child that the thread waits for. */
+    bool is_stopped;     /* all its threads are in state T or t */
+    pid_t tracer;        /* of a process in state t; 0: none, or unknown */
+    const char *tracer_command;
+    /* The only process that the thread waits for. */
     const char *call; /* the system call that its main thread sleeps in; NULL: none, or unknown */
     bool awaits_us;   /* that call is for a pipe or socket whose other end only our process has */
+    bool is_pipe;     /* it is for a pipe: a socket may have a time limit, which nobody else can see */
     bool both_single; /* it and our process have one thread each */
 };
 
@@ -124,7 +128,8 @@ struct awaited_file {
     const char *local, *peer;                          /* addresses; NULL: none */
     struct awaited_process others[AWAITED_OTHERS_MAX]; /* processes that have the other end open */
     size_t n_others;
-    bool no_others; /* nobody has it open */
+    bool no_others;  /* nobody has it open */
+    bool only_other; /* others[0] is the only process that has it open */
 };
 
 /* What Python lock, thread or operation a thread waits for. */
@@ -176,7 +181,7 @@ struct wait_reason {
     size_t n_files; /* may be more than the array has room for */
     uint64_t futex; /* the address that it sleeps on; 0: it waits in another way */
     struct awaited_object object;
-    /* The child processes that it waits for, or the holder of a lock on a file. */
+    /* The child processes that it waits for, or the holder of a lock on a file; TRACE_STOPPED: the tracer, if any. */
     struct awaited_process processes[AWAITED_PROCESSES_MAX];
     size_t n_processes; /* the same */
 };

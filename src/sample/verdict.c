@@ -7,9 +7,12 @@
 #include "base/err.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #define NOBODY ((size_t)-1)
 #define ORPHAN ((size_t)-2) /* a thread that has exited */
+
+#define CHAIN_MAX 64
 
 struct graph {
     const struct trace *traces;
@@ -36,6 +39,11 @@ static int compare_ids(const void *a, const void *b)
 static const struct awaited_thread *owner_of(const struct trace *t)
 {
     return t->wait && t->wait->object.owner.known ? &t->wait->object.owner : NULL;
+}
+
+static bool is_pipe(const struct awaited_file *f)
+{
+    return f->kind && strcmp(f->kind, "pipe") == 0;
 }
 
 static size_t find_gil_holder(const struct graph *g)
@@ -118,7 +126,7 @@ static size_t count_others(struct graph *g, size_t members, size_t walk)
     for (size_t i = 0; i < g->n; i++) {
         size_t at = i;
 
-        for (size_t steps = 0; at < g->n && g->reached[at] != walk && steps <= g->n && steps < 64; steps++)
+        for (size_t steps = 0; at < g->n && g->reached[at] != walk && steps <= g->n && steps < CHAIN_MAX; steps++)
             at = g->next[at];
         found += at < g->n && g->reached[at] == walk;
     }
@@ -183,21 +191,79 @@ static bool find_orphan(const struct graph *g, struct verdict *ret)
     return false;
 }
 
-/* A child waits for a pipe of ours, and the thread that waits for the child does not write to it. Another thread may. */
+/* The only process that can end this wait. */
+static const struct awaited_process *awaited_process(const struct wait_reason *w)
+{
+    if (!w || w->state == TRACE_STOPPED)
+        return NULL;
+    if (w->n_processes)
+        return w->n_processes == 1 ? &w->processes[0] : NULL;
+    return w->n_files == 1 && w->files[0].only_other ? &w->files[0].others[0] : NULL;
+}
+
+/* That process waits for a pipe of ours, and the thread that waits for it does not use the other end. Another thread may. */
 static bool find_child(const struct graph *g, struct verdict *ret)
 {
     for (size_t i = 0; i < g->n; i++) {
         const struct wait_reason *w = g->traces[i].wait;
+        const struct awaited_process *a = awaited_process(w);
 
-        if (!w || w->n_processes != 1 || !w->processes[0].awaits_us || may_end(&g->traces[i]))
+        if (!a || !a->awaits_us || a->is_stopped || may_end(&g->traces[i]))
             continue;
         *ret = (struct verdict){.kind = VERDICT_CHILD,
-                                .certain = w->processes[0].both_single && w->object.confirmed,
+                                .certain = a->both_single && a->is_pipe && (w->n_processes || is_pipe(&w->files[0])),
                                 .threads = {&g->traces[i]},
                                 .n = 1};
         return true;
     }
     return false;
+}
+
+/* The thread that `from` waits for in the end; NOBODY if there is none, or if the chain is too long. */
+static size_t end_of_chain(const struct graph *g, size_t from)
+{
+    size_t at = from;
+
+    for (size_t steps = 0; steps < CHAIN_MAX && at < g->n; steps++) {
+        if (g->next[at] == NOBODY)
+            return at;
+        at = g->next[at];
+    }
+    return NOBODY;
+}
+
+/* All threads are stopped, or wait in the end for one process that is. The other end of a socket may be that of a call with a time
+ * limit, and a file lock may belong to several processes. */
+static bool find_stopped(const struct graph *g, struct verdict *ret)
+{
+    const struct awaited_process *found = NULL;
+    bool certain = true;
+    size_t n_stopped = 0;
+
+    for (size_t i = 0; i < g->n; i++) {
+        size_t end = end_of_chain(g, i);
+        const struct wait_reason *w = end == NOBODY ? NULL : g->traces[end].wait;
+        const struct awaited_process *a = awaited_process(w);
+
+        if (w && w->state == TRACE_STOPPED) {
+            n_stopped += end == i;
+            continue;
+        }
+        if (!a || !a->is_stopped || (found && found->pid != a->pid) || may_end(&g->traces[end]))
+            return false;
+        certain &= w->state == TRACE_WAITING_FOR_CHILD || (w->n_files == 1 && !w->n_processes && is_pipe(&w->files[0]));
+        for (size_t at = i; at != end; at = g->next[at]) {
+            if (!g->traces[at].waits_for_gil && may_end(&g->traces[at]))
+                return false;
+            certain &= is_certain(&g->traces[at]);
+        }
+        found = a;
+    }
+    if (!g->n || (found ? n_stopped : n_stopped != g->n))
+        return false;
+    *ret = (struct verdict){
+        .kind = VERDICT_STOPPED, .certain = certain, .threads = {&g->traces[0]}, .n = 1, .process = found};
+    return true;
 }
 
 static bool is_active(const struct graph *g)
@@ -270,9 +336,10 @@ int verdict_find(const struct trace *traces, size_t n, struct verdict *ret)
         ids[i] = (struct by_id){traces[i].thread_id, i};
     qsort(ids, n, sizeof(*ids), compare_ids);
     link_threads(&g, ids);
-    if (!find_cycle(&g, ret) && !find_orphan(&g, ret) && !find_gil(&g, ret) && !is_active(&g) && !find_child(&g, ret))
+    if (!find_cycle(&g, ret) && !find_orphan(&g, ret) && !find_gil(&g, ret) && !is_active(&g) &&
+        !find_stopped(&g, ret) && !find_child(&g, ret))
         find_rest(&g, ret);
-    if (ret->n && ret->kind != VERDICT_GIL) {
+    if (ret->n && ret->kind != VERDICT_GIL && ret->kind != VERDICT_STOPPED) {
         from = (size_t)(ret->threads[0] - traces);
         mark(&g, from, n + 1);
         ret->n_others = count_others(&g, ret->n, n + 1);

@@ -19,12 +19,14 @@
 #include <string.h>
 #include <sys/wait.h>
 #include <time.h>
+#include <unistd.h>
 
-#define SEARCH_NS      (100 * NS_PER_MS) /* for the other ends of pipes and sockets */
-#define FILES_MAX      256               /* described per process */
-#define SELECT_FDS_MAX 1024
-#define F_OFD_WAIT     38 /* F_OFD_SETLKW */
-#define P_PIDFD_       3
+#define SEARCH_NS        (100 * NS_PER_MS) /* for the other ends of pipes and sockets */
+#define FILES_MAX        256               /* described per process */
+#define COUNTERPARTS_MAX 64                /* processes at the other end */
+#define SELECT_FDS_MAX   1024
+#define F_OFD_WAIT       38 /* F_OFD_SETLKW */
+#define P_PIDFD_         3
 
 /* ---- while the thread sleeps ---- */
 
@@ -126,6 +128,24 @@ static const char *kernel_function(struct process *p, pid_t tid)
     return name;
 }
 
+/* Stopped by a signal, or by another tracer than spyglass. */
+static bool read_stop(struct process *p, struct sampled_thread *th, struct wait_reason *w)
+{
+    struct proc_status st;
+    struct task_look look;
+
+    if (task_look(&th->os.task, &look) < 0 || (look.state != 'T' && look.state != 't'))
+        return false;
+    w->state = TRACE_STOPPED;
+    if (look.state == 'T')
+        return true;
+    if (proc_status_read(p->pid, th->os.tid, &st) < 0 || !st.tracer || st.tracer == getpid())
+        return false;
+    w->processes[0] = (struct awaited_process){.pid = st.tracer};
+    w->n_processes = 1;
+    return true;
+}
+
 bool wait_reason_read(struct process *p, struct sampled_thread *th, char kernel_state, struct wait_reason *ret)
 {
     struct system_call call;
@@ -133,8 +153,10 @@ bool wait_reason_read(struct process *p, struct sampled_thread *th, char kernel_
     enum call_class class;
 
     *ret = (struct wait_reason){.state = th->last.state};
-    if (!th->os.tid || kernel_state == 'R' || kernel_state == 'T' || kernel_state == 't')
+    if (!th->os.tid || kernel_state == 'R')
         return false;
+    if (kernel_state == 'T' || kernel_state == 't')
+        return read_stop(p, th, ret);
     if (kernel_state == 'D')
         ret->kernel_function = kernel_function(p, th->os.tid);
     if (system_call_read(&th->os.task, &call) < 0)
@@ -164,17 +186,51 @@ static const char *keep(struct process *p, const char *text)
     return *text ? intern_bytes(p->sampler->names, clean, utf8_clean(text, strlen(text), clean)) : NULL;
 }
 
+static const char *command_of(struct process *p, pid_t pid)
+{
+    const char *kept;
+    char *command;
+
+    if (proc_command_read(pid, &command) < 0)
+        return NULL;
+    kept = intern_str(p->sampler->names, command);
+    free(command);
+    return kept;
+}
+
+static bool all_are_stopped(pid_t pid)
+{
+    bool stopped = true;
+    pid_t *tids;
+    size_t n;
+
+    if (proc_tasks_read(pid, &tids, &n) < 0)
+        return false;
+    for (size_t i = 0; i < n && stopped; i++) {
+        struct proc_stat st;
+
+        stopped = proc_stat_read(pid, tids[i], &st) == 0 && (st.state == 'T' || st.state == 't');
+    }
+    free(tids);
+    return stopped && n;
+}
+
 static void describe_process(struct process *p, struct awaited_process *a)
 {
+    struct proc_status status;
     struct proc_stat st;
-    char *command;
 
     if (proc_stat_read(a->pid, 0, &st) == 0)
         a->state = st.state;
-    if (proc_command_read(a->pid, &command) < 0)
+    a->command = command_of(p, a->pid);
+    if (a->state != 'T' && a->state != 't')
         return;
-    a->command = intern_str(p->sampler->names, command);
-    free(command);
+    a->is_stopped = all_are_stopped(a->pid);
+    if (a->state != 't' || proc_status_read(a->pid, 0, &status) < 0 || !status.tracer)
+        return;
+    a->is_stopped &= status.tracer != getpid();
+    a->tracer = status.tracer;
+    a->tracer_command = command_of(p, a->tracer);
 }
 
 static bool has_one_thread(pid_t pid)
@@ -188,28 +244,80 @@ static bool has_one_thread(pid_t pid)
     return n == 1;
 }
 
-/* What a child does, and whether it waits for our process in turn. */
-static void describe_child(struct process *p, struct awaited_process *a)
-{
-    struct task task = {TASK_NO_FILES};
-    struct system_call call;
-    struct open_file file = {0};
-    int r;
+/* What a process does that one of our threads waits for, and whether it waits for us in turn. */
+struct counterpart {
+    struct awaited_process *process;
+    struct task task;
+    struct sched_stats stats; /* before the call was read */
+};
 
-    task_open(&task, a->pid, a->pid);
-    r = system_call_read(&task, &call);
-    task_close(&task);
-    if (r < 0 || !call.row)
-        return;
+static bool is_transfer(const char *call)
+{
+    static const char *const calls[] = {"read",    "readv",  "write",   "writev", "recvfrom",
+                                        "recvmsg", "sendto", "sendmsg", NULL};
+
+    return call && is_one_of(call, calls);
+}
+
+/* Reads the call of its main thread. True if that is a transfer, whose file is then described. */
+static bool read_counterpart(struct counterpart *c, struct open_file *ret)
+{
+    struct awaited_process *a = c->process;
+    struct system_call call;
+
+    if (task_sched_stats(&c->task, &c->stats) < 0 || system_call_read(&c->task, &call) < 0 || !call.row)
+        return false;
     a->call = call.row->name;
-    if (system_call_class(&call) != CALL_IO || call.row->fd < 0)
-        return;
-    file.fd = (int)call.args[call.row->fd];
-    open_files_read(a->pid, &file, 1);
-    a->awaits_us = (file.kind == OPEN_FILE_PIPE || file.kind == OPEN_FILE_SOCKET) &&
-                   open_files_find_others(a->pid, &file, 1, SEARCH_NS) && file.n_others == 1 &&
-                   file.others[0] == p->pid;
-    a->both_single = a->awaits_us && has_one_thread(a->pid) && has_one_thread(p->pid);
+    if (!is_transfer(a->call))
+        return false;
+    *ret = (struct open_file){.fd = (int)call.args[call.row->fd]};
+    open_files_read(a->pid, ret, 1);
+    return ret->kind == OPEN_FILE_PIPE || ret->kind == OPEN_FILE_SOCKET;
+}
+
+/* The process that keeps this thread waiting, if it is the only one and the thread waits for nothing else. */
+static struct awaited_process *only_process(struct wait_reason *w)
+{
+    static const char *const children[] = {"wait4", "waitid", NULL};
+
+    if (w->call && is_one_of(w->call, children) && w->n_processes == 1)
+        return &w->processes[0];
+    if (is_transfer(w->call) && w->n_files == 1 && w->files[0].only_other && w->files[0].others[0].pid > 0)
+        return &w->files[0].others[0];
+    return NULL;
+}
+
+static void find_counterparts(struct process *p, struct wait_reason **waits, size_t n)
+{
+    struct counterpart found[COUNTERPARTS_MAX];
+    struct open_file files[COUNTERPARTS_MAX] = {0};
+    uint64_t end = clock_cpu_ns() + SEARCH_NS;
+    size_t n_found = 0;
+    bool complete;
+
+    for (size_t i = 0; i < n && n_found < COUNTERPARTS_MAX && clock_cpu_ns() < end; i++) {
+        struct counterpart *c = &found[n_found];
+
+        *c = (struct counterpart){.process = only_process(waits[i]), .task = {TASK_NO_FILES}};
+        if (!c->process || c->process->pid == p->pid)
+            continue;
+        task_open(&c->task, c->process->pid, c->process->pid);
+        if (read_counterpart(c, &files[n_found]))
+            n_found++;
+        else
+            task_close(&c->task);
+    }
+    complete = n_found && open_files_find_others(p->pid, files, n_found, SEARCH_NS);
+    for (size_t i = 0; i < n_found; i++) {
+        struct awaited_process *a = found[i].process;
+        struct sched_stats stats;
+
+        a->awaits_us = complete && files[i].n_others == 1 && files[i].others[0] == p->pid &&
+                       task_sched_stats(&found[i].task, &stats) == 0 && sched_stats_equal(&stats, &found[i].stats);
+        a->is_pipe = files[i].kind == OPEN_FILE_PIPE;
+        a->both_single = a->awaits_us && has_one_thread(a->pid) && has_one_thread(p->pid);
+        task_close(&found[i].task);
+    }
 }
 
 /* The direct children with this ID in their own PID namespace, or all of them. */
@@ -232,8 +340,6 @@ static void find_children(struct process *p, struct wait_reason *w)
         w->n_processes++;
     }
     free(pids);
-    if (w->n_processes == 1)
-        describe_child(p, &w->processes[0]);
 }
 
 static void find_holder(struct process *p, struct wait_reason *w)
@@ -284,7 +390,8 @@ static void describe_file(struct process *p, const struct open_file *f, bool com
                                  .local = keep(p, f->local),
                                  .peer = keep(p, f->peer),
                                  .n_others = f->n_others,
-                                 .no_others = complete && f->kind == OPEN_FILE_PIPE && !f->n_others};
+                                 .no_others = complete && f->kind == OPEN_FILE_PIPE && !f->n_others,
+                                 .only_other = complete && f->n_others == 1};
     for (size_t i = 0; i < f->n_others && i < AWAITED_OTHERS_MAX; i++) {
         ret->others[i].pid = f->others[i];
         describe_process(p, &ret->others[i]);
@@ -317,6 +424,8 @@ void wait_reasons_describe(struct process *p, struct wait_reason **waits, size_t
             find_holder(p, w);
         else if (w->call && is_one_of(w->call, epolls) && w->n_files)
             find_watched(p, w);
+        else if (w->state == TRACE_STOPPED && w->n_processes)
+            describe_process(p, &w->processes[0]);
         for (size_t k = 0; k < n_listed(w) && n_files < FILES_MAX; k++) {
             if (grow_array((void **)&files, &cap, n_files + 1, sizeof(*files)) < 0)
                 break;
@@ -328,6 +437,7 @@ void wait_reasons_describe(struct process *p, struct wait_reason **waits, size_t
     for (size_t i = 0; i < n; i++)
         for (size_t k = 0; k < n_listed(waits[i]) && at < n_files; k++)
             describe_file(p, &files[at++], complete, &waits[i]->files[k]);
+    find_counterparts(p, waits, n);
     run_as_user_end(p->user);
     free(files);
 }

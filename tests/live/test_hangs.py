@@ -1,9 +1,11 @@
 """Programs with a planted cause: `dump` names what each thread waits for and who holds it, and the cycle."""
 import json
+import os
 import re
+import signal
 
 import pytest
-from processes import at_rest
+from processes import at_rest, task_states
 from program import PY_SPY, run, wait_until
 from pythons import DEBIAN, NEWEST_HOST
 
@@ -97,6 +99,28 @@ def test_child_that_waits_for_its_parent(spawn, python):
     at_rest(target.truth["child"])
     out = run("dump", "--pid", at_rest(target.pid), "--no-tasks").check().out
     assert re.search(r"eadlock: .* process %d \(.*\), which waits in read for this process\.$" % target.truth["child"], last_line(out)), out
+
+
+def test_full_pipes(spawn):
+    """Certain only if neither process has another thread."""
+    for seed in "1", "2", "3":
+        target = spawn(DEBIAN, "hangs.py", "full_pipes", seed)
+        at_rest(target.truth["child"])
+        out = run("dump", "--pid", at_rest(target.pid), "--no-tasks").check().out
+        kind = "Likely deadlock" if "pipes-" in out else "Deadlock"
+        assert re.search(r"^%s: .* \(write\): fd \d+ pipe, other end in process %d \(cat\), which waits in write for this process\.$"
+                         % (kind, target.truth["child"]), last_line(out)), out
+
+
+def test_stopped(spawn):
+    target = spawn(DEBIAN, "hangs.py", "stopped_child", "1")
+    out = run("dump", "--pid", at_rest(target.pid), "--no-tasks").check().out
+    child = "process %d (sleep 100000)" % target.truth["child"]
+    assert last_line(out) == "Everything waits for %s, which is stopped by a signal." % child, out
+    os.kill(target.pid, signal.SIGSTOP)
+    wait_until(lambda: set(task_states(target.pid)) == {"T"}, "stopped")
+    out = run("dump", "--pid", target.pid, "--no-tasks").check().out
+    assert last_line(out) == "The process is stopped by a signal.", out
 
 
 def test_gil(spawn, python):

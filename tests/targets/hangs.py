@@ -7,6 +7,7 @@ Runs on 2.7 and on every 3.x.
 import fcntl
 import os
 import random
+import signal
 import socket
 import subprocess
 import sys
@@ -274,6 +275,26 @@ def full_pipe():
     part(who, hang)
 
 
+def full_pipes():
+    """The child has one thread and does not read before someone reads what it has written."""
+    copier = subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, close_fds=True)
+    who, = names("pipes", 1)
+
+    def hang():
+        os.write(copier.stdin.fileno(), b"x" * (1 << 22))
+    others[who] = {"system_call": "write", "other_end": [copier.pid]}
+    truths["child"] = copier.pid
+    part(who, hang)
+
+
+def stopped_child():
+    stopped = subprocess.Popen(["sleep", "100000"], close_fds=True)
+    os.kill(stopped.pid, signal.SIGSTOP)
+    os.waitpid(stopped.pid, os.WUNTRACED)
+    truths["child"] = stopped.pid
+    part("MainThread", stopped.wait)
+
+
 def file_lock():
     path = os.path.join(tempfile.mkdtemp(), "lock")
     open(path, "w").close()
@@ -326,7 +347,7 @@ def dead_peer():
 
 
 causes = {f.__name__: f for f in (cycle2, cycle3, itself, dead, empty_queue, full_queue, semaphore, condition, join, imports,
-                                child_reads, full_pipe, file_lock, dead_peer, gil)}
+                                child_reads, full_pipe, full_pipes, stopped_child, file_lock, dead_peer, gil)}
 
 if __name__ == "__main__":
     for cause in cause_names:

@@ -203,20 +203,108 @@ static void test_child(void)
 {
     struct world *w = world_new(1);
 
-    w->waits[0] = (struct wait_reason){
-        .state = TRACE_WAITING_FOR_CHILD,
-        .call = "wait4",
-        .object.confirmed = true,
-        .processes =
-            {{.pid = 43, .state = 'S', .command = "sh", .call = "read", .awaits_us = true, .both_single = true}},
-        .n_processes = 1};
+    w->waits[0] = (struct wait_reason){.state = TRACE_WAITING_FOR_CHILD,
+                                       .call = "wait4",
+                                       .object.confirmed = true,
+                                       .processes = {{.pid = 43,
+                                                      .state = 'S',
+                                                      .command = "sh",
+                                                      .call = "read",
+                                                      .awaits_us = true,
+                                                      .is_pipe = true,
+                                                      .both_single = true}},
+                                       .n_processes = 1};
     check_text(
         w, "Deadlock: t0 waits for a child process (wait4): process 43 (sh), which waits in read for this process.");
     w->waits[0].processes[0].both_single = false;
     check_text(w,
                "Likely deadlock: t0 waits for a child process (wait4): process 43 (sh), which waits in read for this "
                "process.");
+    w->waits[0].processes[0].both_single = true;
+    w->waits[0].processes[0].is_pipe = false; /* a socket */
+    check_text(w,
+               "Likely deadlock: t0 waits for a child process (wait4): process 43 (sh), which waits in read for this "
+               "process.");
     w->waits[0].processes[0].awaits_us = false;
+    check_text(w, "");
+    free(w);
+}
+
+/* Two processes, each of which fills a pipe that the other one should read. */
+static void test_full_pipes(void)
+{
+    struct world *w = world_new(1);
+    struct awaited_file *file = &w->waits[0].files[0];
+    struct verdict v;
+
+    w->waits[0] =
+        (struct wait_reason){.state = TRACE_WAITING_FOR_IO, .call = "write", .object.confirmed = true, .n_files = 1};
+    *file = (struct awaited_file){.fd = 4,
+                                  .kind = "pipe",
+                                  .n_others = 1,
+                                  .only_other = true,
+                                  .others = {{.pid = 43,
+                                              .state = 'S',
+                                              .command = "cat",
+                                              .call = "write",
+                                              .awaits_us = true,
+                                              .is_pipe = true,
+                                              .both_single = true}}};
+    check_text(w,
+               "Deadlock: t0 waits for I/O (write): fd 4 pipe, other end in process 43 (cat), which waits in write for "
+               "this process.");
+    file->others[0].both_single = false;
+    CHECK(verdict_find(w->traces, 1, &v) == 0 && v.kind == VERDICT_CHILD && !v.certain);
+    file->others[0].both_single = true;
+    file->kind = "Unix";
+    CHECK(verdict_find(w->traces, 1, &v) == 0 && v.kind == VERDICT_CHILD && !v.certain);
+    file->kind = "pipe";
+    w->waits[0].object.confirmed = false; /* it ran while the other process was read */
+    check_text(w, "");
+    w->waits[0].object.confirmed = true;
+    file->only_other = false; /* a process that may not be read may have it, too */
+    check_text(w, "");
+    free(w);
+}
+
+/* All threads wait for one process, and that is stopped. */
+static void test_stopped(void)
+{
+    static const struct awaited_process stopped = {.pid = 43, .state = 'T', .command = "convert -", .is_stopped = true};
+    struct world *w = world_new(2);
+
+    link_to(w, 0, 1, true);
+    w->waits[1] = (struct wait_reason){.state = TRACE_WAITING_FOR_CHILD,
+                                       .call = "wait4",
+                                       .object.confirmed = true,
+                                       .processes = {stopped},
+                                       .n_processes = 1};
+    check_text(w, "Everything waits for process 43 (convert -), which is stopped by a signal.");
+    w->waits[1].processes[0].state = 't';
+    w->waits[1].processes[0].tracer = 900;
+    w->waits[1].processes[0].tracer_command = "gdb";
+    check_text(w, "Everything waits for process 43 (convert -), which is stopped, traced by process 900 (gdb).");
+    link_to(w, 0, 1, false);
+    check_text(w,
+               "Likely, everything waits for process 43 (convert -), which is stopped, traced by process 900 (gdb).");
+    w->waits[1].processes[0].is_stopped = false; /* only its main thread is */
+    check_text(w, "No cycle found: t0 waits for Lock lock, likely held by t1, which waits for a child process (wait4): "
+                  "process 43 (convert -), which is stopped, traced by process 900 (gdb).");
+    w->waits[1].processes[0] = stopped;
+    w->waits[0].has_limit = true;
+    check_text(w, "No cycle found: t0 waits for Lock lock, likely held by t1, which waits for a child process (wait4): "
+                  "process 43 (convert -), which is stopped by a signal.");
+    w->waits[0] = w->waits[1];
+    w->waits[0].processes[0].pid = 44;
+    check_text(w, "No cycle found: t0 waits for a child process (wait4): process 44 (convert -), which is stopped by a "
+                  "signal.");
+    w->waits[0] = w->waits[1] = (struct wait_reason){.state = TRACE_STOPPED};
+    check_text(w, "The process is stopped by a signal.");
+    w->waits[0] = w->waits[1] =
+        (struct wait_reason){.state = TRACE_STOPPED, .processes = {{.pid = 900, .command = "gdb"}}, .n_processes = 1};
+    check_text(w, "The process is stopped, traced by process 900 (gdb).");
+    w->traces[1].wait = NULL;
+    w->traces[1].active = true;
     check_text(w, "");
     free(w);
 }
@@ -293,6 +381,8 @@ int main(int argc, char **argv)
     TEST_RUN(test_gil);
     TEST_RUN(test_gil_and_lock);
     TEST_RUN(test_child);
+    TEST_RUN(test_full_pipes);
+    TEST_RUN(test_stopped);
     TEST_RUN(test_no_cycle);
     TEST_RUN(test_libraries);
     return test_finish("test_verdict");
