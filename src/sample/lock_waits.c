@@ -249,9 +249,8 @@ static bool still_waits(struct process *p, const struct noted_thread *t)
     struct sched_stats stats;
     struct task_look look;
 
-    return th && t->waits && t->stats.run_count && task_look(&th->os.task, &look) == 0 &&
-           (look.state == 'S' || look.state == 'D') && task_sched_stats(&th->os.task, &stats) == 0 &&
-           sched_stats_equal(&stats, &t->stats);
+    return th && t->waits && t->stats.run_count && task_look(&th->os.task, &look) == 0 && look.state != 'R' &&
+           task_sched_stats(&th->os.task, &stats) == 0 && sched_stats_equal(&stats, &t->stats);
 }
 
 static int noted_compare(const void *a, const void *b)

@@ -246,7 +246,7 @@ static bool find_stopped(const struct graph *g, struct verdict *ret)
         const struct awaited_process *a = awaited_process(w);
 
         if (w && w->state == TRACE_STOPPED) {
-            n_stopped += end == i;
+            n_stopped += end == i && w->object.confirmed;
             continue;
         }
         if (!a || !a->is_stopped || (found && found->pid != a->pid) || may_end(&g->traces[end]))
