@@ -10,9 +10,13 @@
 #include "sample/wait_reason.h"
 #include "sample/wait_state.h"
 
+#include <time.h>
+
 #define CONTENDED_TICKS 64
 #define YOUNG_NS        (100 * NS_PER_MS) /* of CPU time */
-#define UNSEEN_TICKS    4                 /* add at most this many intervals to one stack */
+#define RETURN_TRIES    20
+#define RETURN_NS       (100 * NS_PER_US)
+#define UNSEEN_TICKS    4 /* add at most this many intervals to one stack */
 
 const struct func *process_func(struct process *p, const struct code *code)
 {
@@ -247,19 +251,34 @@ static int add_positions(struct process *p, struct frame *frames)
     return 0;
 }
 
-/* The reason why it waits, if it has not run since its stack was read. A thread that ptrace has stopped goes back to its call. */
+static bool is_blocked(struct sampled_thread *th)
+{
+    uint64_t sp, pc;
+
+    return th->last.blocked && task_waits_at(&th->os.task, &sp, &pc) == 0 && sp == th->last.blocked_sp &&
+           pc == th->last.blocked_pc;
+}
+
+/* A thread that ptrace has stopped goes back to its call as soon as it gets a core. */
+static void await_blocked(struct sampled_thread *th)
+{
+    for (int i = 0; i < RETURN_TRIES && th->last.blocked && !is_blocked(th); i++)
+        nanosleep(&(struct timespec){.tv_nsec = RETURN_NS}, NULL);
+}
+
+/* The reason why it waits, if it has not run since its stack was read. */
 static void add_wait(struct process *p, struct sampled_thread *th, struct trace *trace)
 {
     struct sched_stats stats, before;
-    uint64_t sp, pc;
 
+    if (!th->last.off_cpu)
+        await_blocked(th);
     if (task_sched_stats(&th->os.task, &before) < 0)
         before = (struct sched_stats){0};
     if (!wait_reason_read(p, th, p->stack.kernel_state, &p->wait))
         return;
     lock_waits_read(p, th, &before, &p->wait);
-    if (!th->last.off_cpu && !(th->last.blocked && task_waits_at(&th->os.task, &sp, &pc) == 0 &&
-                               sp == th->last.blocked_sp && pc == th->last.blocked_pc))
+    if (!th->last.off_cpu && !is_blocked(th))
         return;
     if (th->last.off_cpu && (task_sched_stats(&th->os.task, &stats) < 0 || !sched_stats_equal(&stats, &th->os.stats)))
         return;

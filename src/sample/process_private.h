@@ -17,6 +17,7 @@
 #include "sample/thread_table.h"
 #include "target/files.h"
 #include "target/run_as_user.h"
+#include "target/system_call.h"
 
 struct process {
     struct sampler *sampler;
@@ -47,6 +48,7 @@ struct process {
     struct tasks *tasks; /* for the awaiters of running tasks; NULL: not requested */
     struct task_samples task_samples;
     struct wait_reason wait; /* of the current trace */
+    struct system_call call; /* that the thread slept in before its stack was read, with --native; else row is NULL */
     struct lock_waits locks;
     struct native native; /* opened at the first stack that needs it */
     struct merged_frames merged;

@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/deadline.h"
 #include "sample/process_private.h"
+#include "sample/wait_reason.h"
 #include "target/proc.h"
 
 #define LIST_TRIES           8
@@ -196,6 +197,9 @@ static int sample_thread(struct process *p, struct sampled_thread *th, process_s
     r = ensure_native(p);
     if (r == 0 && !th->entry && has_subinterpreters(p)) /* once per thread: the target controls how many there are */
         r = read_other_states(p, &src, th);
+    p->call.row = NULL;
+    if (s->options.waits && s->options.native && th->os.tid && !p->core)
+        wait_reason_prepare(p, th);
     if (r == 0)
         r = process_read_stack(p, &src, th);
     if (r == 0 && !is_stack_of(p, th)) /* another process has its pid by now */

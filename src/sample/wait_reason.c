@@ -8,6 +8,7 @@
 #include "base/grow.h"
 #include "base/utf8.h"
 #include "sample/process_private.h"
+#include "sample/wait_state.h"
 #include "target/open_file.h"
 #include "target/proc.h"
 #include "target/system_call.h"
@@ -128,6 +129,20 @@ static const char *kernel_function(struct process *p, pid_t tid)
     return name;
 }
 
+void wait_reason_prepare(struct process *p, struct sampled_thread *th)
+{
+    if (system_call_read(&th->os.task, &p->call) < 0)
+        p->call.row = NULL;
+}
+
+/* After a stop by ptrace, the kernel goes on with a call that has a time limit as restart_syscall(2). The registers still contain the
+ * arguments. */
+static bool is_restarted(const struct system_call *call, const struct system_call *before)
+{
+    return strcmp(call->row->name, "restart_syscall") == 0 && before->row && before->sp == call->sp &&
+           memcmp(before->args, call->args, sizeof(call->args)) == 0;
+}
+
 /* Stopped by a signal, or by another tracer than spyglass. */
 static bool read_stop(struct process *p, struct sampled_thread *th, struct wait_reason *w)
 {
@@ -163,6 +178,10 @@ bool wait_reason_read(struct process *p, struct sampled_thread *th, char kernel_
         return ret->kernel_function != NULL;
     if (!call.row)
         return true;
+    if (is_restarted(&call, &p->call)) {
+        call.row = p->call.row;
+        ret->state = wait_state_of(&call);
+    }
     ret->call = call.row->name;
     if (strcmp(ret->call, "futex") == 0)
         ret->futex = call.args[0];

@@ -7,6 +7,9 @@
 #include "sample/process.h"
 #include "sample/thread_table.h"
 
+/* Notes the call that the thread sleeps in. For --native, before ptrace may stop the thread. */
+void wait_reason_prepare(struct process *p, struct sampled_thread *th);
+
 /* While the thread sleeps: reads the call, its time limit and the numbers of its descriptors. False if the thread is awake, or
  * if we may not know. The caller checks that it has not run meanwhile. */
 bool wait_reason_read(struct process *p, struct sampled_thread *th, char kernel_state, struct wait_reason *ret);

@@ -5,6 +5,7 @@ import re
 import signal
 
 import pytest
+from native_stacks import directory
 from processes import at_rest, task_states
 from program import PY_SPY, run, wait_until
 from pythons import DEBIAN, NEWEST_HOST
@@ -12,6 +13,7 @@ from pythons import DEBIAN, NEWEST_HOST
 CAUSES = ["cycle2", "cycle3", "itself", "dead", "empty_queue", "full_queue", "semaphore", "condition", "join", "imports"]
 OTHERS = ["child_reads", "full_pipe", "file_lock", "dead_peer"]
 SEEDS = 100
+RESTART_SYSCALL = 219
 
 
 def dump(target):
@@ -121,6 +123,23 @@ def test_stopped(spawn):
     wait_until(lambda: set(task_states(target.pid)) == {"T"}, "stopped")
     out = run("dump", "--pid", target.pid, "--no-tasks").check().out
     assert last_line(out) == "The process is stopped by a signal.", out
+
+
+@pytest.mark.skipif(os.uname().machine != "x86_64", reason="elsewhere poll() is ppoll(), which is not restarted like this")
+def test_call_before_ptrace(spawn):
+    """ptrace has to stop the thread, and the kernel restarts its poll() as another call."""
+    found = []
+
+    def is_back():
+        """Without a core, the thread may not have gone back to its call in time; then spyglass shows no wait."""
+        target = spawn(DEBIAN, "native_c.py", directory(DEBIAN, "spy_c_fp"), "spy_c_fp", "alternate")
+        thread, = json.loads(run("dump", "--pid", at_rest(target.pid), "--native", "--json").check().out)
+        with open("/proc/%d/syscall" % at_rest(target.pid)) as file:
+            assert int(file.read().split()[0]) == RESTART_SYSCALL
+        found[:] = [thread.get("waits_for")]
+        return found[0]
+    wait_until(is_back, "a dump of the thread in its call")
+    assert found[0]["system_call"] == "poll" and found[0]["what"] == "waits for events", found
 
 
 def test_gil(spawn, python):
