@@ -7,6 +7,7 @@
 
 #include <inttypes.h>
 #include <stdlib.h>
+#include <string.h>
 
 static size_t listed(const struct verdict *v)
 {
@@ -100,6 +101,25 @@ static void text_others(const struct verdict *v, FILE *out)
         fprintf(out, " %zu more threads wait for this.", v->n_others);
 }
 
+static bool is_collection(const struct func *f)
+{
+    const char *file = strrchr(f->module, '/');
+
+    if (!strstr(file ? file : f->module, "python"))
+        return false;
+    return strncmp(f->name, "gc_collect_", 11) == 0 ||
+           (strcmp(f->name, "collect") == 0 && strcmp(f->short_filename, "gcmodule.c") == 0); /* up to 3.8 */
+}
+
+/* With --native, one of the functions that the innermost Python function has called is the collector. */
+static bool collects_garbage(const struct trace *t)
+{
+    for (size_t i = 0; i < t->n_frames && t->frames[i].func->module; i++)
+        if (is_collection(t->frames[i].func))
+            return true;
+    return false;
+}
+
 static void text_gil(const struct verdict *v, FILE *out)
 {
     if (v->all_others && v->n_others > 1)
@@ -111,6 +131,8 @@ static void text_gil(const struct verdict *v, FILE *out)
               out);
     text_thread(v->threads[0], out);
     text_place(v->threads[0], out);
+    if (collects_garbage(v->threads[0]))
+        fputs(", collecting garbage", out);
     if (v->threads[0]->wait) { /* C code that waits without releasing it */
         fputs(", which ", out);
         text_last(v->threads[0], out);

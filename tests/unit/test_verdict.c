@@ -186,6 +186,34 @@ static void test_gil(void)
     free(w);
 }
 
+/* The collector below the innermost Python function; a finalizer in Python may run below a collector. */
+static void test_garbage(void)
+{
+    static const struct func
+        mark = {.name = "gc_reset_refs", .short_filename = "gcmodule.c", .module = "/usr/bin/python3.12"},
+        main_312 = {.name = "gc_collect_main", .short_filename = "gcmodule.c", .module = "/usr/bin/python3.12"},
+        other = {.name = "gc_collect_main", .short_filename = "gc.c", .module = "/usr/lib/libgc.so"},
+        collect = {.name = "collect", .short_filename = "gcmodule.c", .module = "/lib/libpython3.8.so"};
+    struct frame frames[] = {{.func = &mark, .line = 3}, {.func = &main_312}, {.func = &work, .line = 7}};
+    struct world *w = world_new(2);
+
+    w->traces[0].owns_gil = w->traces[0].active = w->traces[1].waits_for_gil = true;
+    w->traces[0].wait = w->traces[1].wait = NULL;
+    w->traces[0].frames = frames;
+    w->traces[0].n_frames = 3;
+    check_text(w,
+               "The other thread waits for the GIL, held by t0 in gc_reset_refs (gcmodule.c:3), collecting garbage.");
+    frames[1].func = &collect;
+    check_text(w,
+               "The other thread waits for the GIL, held by t0 in gc_reset_refs (gcmodule.c:3), collecting garbage.");
+    frames[1].func = &other;
+    check_text(w, "The other thread waits for the GIL, held by t0 in gc_reset_refs (gcmodule.c:3).");
+    frames[1].func = &work;
+    frames[2].func = &main_312;
+    check_text(w, "The other thread waits for the GIL, held by t0 in gc_reset_refs (gcmodule.c:3).");
+    free(w);
+}
+
 /* A thread that holds the GIL waits for a lock of one that waits for the GIL. */
 static void test_gil_and_lock(void)
 {
@@ -383,6 +411,7 @@ int main(int argc, char **argv)
     TEST_RUN(test_long);
     TEST_RUN(test_exited);
     TEST_RUN(test_gil);
+    TEST_RUN(test_garbage);
     TEST_RUN(test_gil_and_lock);
     TEST_RUN(test_child);
     TEST_RUN(test_full_pipes);
