@@ -11,7 +11,7 @@ from ._text import safe
 
 _FILES_SHOWN = 3
 _COMMAND_MAX = 76  # bytes
-_STOPPED = {"T": ", which is stopped", "t": ", which a debugger has stopped", "Z": ", which has exited"}
+_STOPPED = {"T": ", which is stopped by a signal", "t": ", which is stopped, traced by ", "Z": ", which has exited"}
 _OPERATIONS = {"operation": "waits in ", "GPU": "waits for the GPU: ", "collective": "waits for other ranks: "}
 _KINDS = {"import lock": "the import lock of module", "multiprocessing lock": "the multiprocessing lock",
           "thread": "the end of thread"}
@@ -24,8 +24,9 @@ class WaitProcess:
     pid: int
     state: Optional[str]  # a letter, as ps shows it: S sleeps, T is stopped, Z has exited
     command_line: Optional[str]
-    system_call: Optional[str] = None  # of a single child that sleeps
-    waits_for_parent: bool = False  # that child waits for the process it is a child of
+    system_call: Optional[str] = None  # of a single process that sleeps
+    waits_for_this_process: bool = False  # that process waits for the one that waits for it
+    traced_by: Optional["WaitProcess"] = None  # of a process in state t
 
 
 @dataclass(frozen=True)
@@ -100,7 +101,7 @@ class Wait:
 class Verdict:
     """Why a process does not continue. `str()` is the sentence that `spyglass dump` ends with."""
 
-    kind: str  # "deadlock", "child", "exited holder", "GIL", "no cycle", or one that a later release has added
+    kind: str  # "deadlock", "child", "exited holder", "GIL", "stopped", "no cycle", or one that a later release has added
     certain: bool
     text: str
     threads: Tuple[int, ...]  # each thread_id: each waits for the next, in a deadlock the last one for the first
@@ -126,15 +127,17 @@ def _process_text(process: WaitProcess, pid: int) -> str:
     if process.pid == pid:
         return "this process"
     text = "process %d" % process.pid
-    if process.command_line is None:
-        return text
-    text += " (%s)" % _shortened(process.command_line)
+    if process.command_line is not None:
+        text += " (%s)" % _shortened(process.command_line)
+    if process.state == "t":
+        tracer = process.traced_by
+        return text + _STOPPED["t"] + ("a debugger" if tracer is None else _process_text(tracer, pid))
     if process.state in _STOPPED:
         return text + _STOPPED[process.state]
     if process.system_call is None:
         return text
     return text + ", which waits in %s%s" % (safe(process.system_call),
-                                             " for this process" if process.waits_for_parent else "")
+                                             " for this process" if process.waits_for_this_process else "")
 
 
 def _processes_text(processes: Sequence[WaitProcess], pid: int) -> str:
@@ -162,8 +165,12 @@ def _call_text(wait: Wait, pid: int) -> str:
         text += ": " + "; ".join(_file_text(file, pid) for file in wait.files[:_FILES_SHOWN])
     if wait.n_files > _FILES_SHOWN:
         text += "; and %d more" % (wait.n_files - _FILES_SHOWN)
+    stopped = wait.what == "is stopped"
+    if stopped and not wait.processes:
+        text += " by a signal"
     if wait.processes:
-        text += (", held by " if wait.files else ": ") + _processes_text(wait.processes, pid)
+        text += ", traced by " if stopped else ", held by " if wait.files else ": "
+        text += _processes_text(wait.processes, pid)
     return text
 
 
@@ -200,9 +207,15 @@ def wait_text(wait: Wait, pid: int) -> str:
     return text
 
 
+def _process_from(fields: Dict[str, Any]) -> WaitProcess:
+    tracer = fields.get("traced_by")
+    return WaitProcess(fields["pid"], fields.get("state"), fields.get("command_line"), fields.get("system_call"),
+                       bool(fields.get("waits_for_this_process")),
+                       None if tracer is None else WaitProcess(tracer["pid"], None, tracer.get("command_line")))
+
+
 def _processes_from(items: Optional[List[Dict[str, Any]]]) -> Tuple[WaitProcess, ...]:
-    return tuple(WaitProcess(p["pid"], p.get("state"), p.get("command_line"), p.get("system_call"),
-                             bool(p.get("waits_for_parent"))) for p in items or ())
+    return tuple(_process_from(p) for p in items or ())
 
 
 def _file_from(fields: Dict[str, Any]) -> WaitFile:

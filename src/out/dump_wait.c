@@ -267,8 +267,11 @@ static void json_processes(const char *name, const struct awaited_process *items
             fprintf(out, ", \"system_call\": \"%s\", \"waits_for_this_process\": %s", items[i].call,
                     items[i].awaits_us ? "true" : "false");
         }
-        if (items[i].tracer)
-            fprintf(out, ", \"traced_by\": %d", (int)items[i].tracer);
+        if (items[i].tracer) {
+            fprintf(out, ", \"traced_by\": {\"pid\": %d, \"command_line\": ", (int)items[i].tracer);
+            json_string(out, items[i].tracer_command);
+            putc('}', out);
+        }
         putc('}', out);
     }
     if (n)
