@@ -6,7 +6,7 @@ import signal
 
 import pytest
 from native_stacks import directory
-from processes import at_rest, task_states
+from processes import at_rest, task_runs, task_states
 from program import PY_SPY, run, wait_until
 from pythons import DEBIAN, NEWEST_HOST
 
@@ -103,12 +103,24 @@ def test_child_that_waits_for_its_parent(spawn, python):
     assert re.search(r"eadlock: .* process %d \(.*\), which waits in read for this process\.$" % target.truth["child"], last_line(out)), out
 
 
+def at_rest_together(*pids):
+    """Of processes that wake each other: at_rest() of one after the other is not enough."""
+    before = []
+
+    def is_same():
+        now = [task_runs(pid) for pid in pids]
+        same = now == before and all(state == "S" for runs in now for state, _ in runs.values())
+        before[:] = now
+        return same
+    wait_until(is_same, "the processes at rest")
+
+
 def test_full_pipes(spawn):
     """Certain only if neither process has another thread."""
     for seed in "1", "2", "3":
         target = spawn(DEBIAN, "hangs.py", "full_pipes", seed)
-        at_rest(target.truth["child"])
-        out = run("dump", "--pid", at_rest(target.pid), "--no-tasks").check().out
+        at_rest_together(target.pid, target.truth["child"])
+        out = run("dump", "--pid", target.pid, "--no-tasks").check().out
         kind = "Likely deadlock" if "pipes-" in out else "Deadlock"
         assert re.search(r"^%s: .* \(write\): fd \d+ pipe, other end in process %d \(cat\), which waits in write for this process\.$"
                          % (kind, target.truth["child"]), last_line(out)), out

@@ -55,10 +55,11 @@ def test_json(spawn, python, flags):
 
 def test_text(spawn):
     target = spawn(DEBIAN, "kernel_waits.py")
+    child = at_rest(target.truth["files"]["reads_child"][0][4][0])
     out = run("dump", "--pid", at_rest(target.pid), "--waits").check().out
     lines = {t["name"]: t["wait"] for p in parse_text(out) for t in p["threads"]}
     assert re.match(r"sleeps \(clock_nanosleep\), for another 27 h \d+ min$", lines["sleeps"]), lines
-    assert re.match(r"waits for I/O \(read\): fd \d+ pipe, other end in process %d \(.*\)$" % target.truth["files"]["reads_child"][0][4][0],
+    assert re.match(r"waits for I/O \(read\): fd \d+ pipe, other end in process %d \(.*\), which waits in read for this process$" % child,
                     lines["reads_child"]), lines
     assert re.match(r"waits for I/O \(recvfrom\): fd \d+ TCP 127.0.0.1:\d+ -> 127.0.0.1:\d+ ESTABLISHED, other end in this process$",
                     lines["receives"]), lines
