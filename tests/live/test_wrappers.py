@@ -255,12 +255,12 @@ def test_signal_before_python(wrap, number):
 
 def record_nothing(out, format, program):
     """Records a program that ends before the first sample. At this rate, the first sample is taken at once or, just as
-    likely, much later."""
+    likely, much later. Where spyglass gets no core meanwhile, the program may end before it is seen to run Python."""
     while True:
-        result = run("record", "--rate", "0.001", "-f", format, "-o", out, "--", PY, "-c", "", program=program)
+        result = run("record", "--rate", "0.001", "-f", format, "-o", out, "--", PY, "-c", "import time; time.sleep(0.2)", program=program)
         if "before the first sample" in result.messages:
             return result
-        assert result.status == 0 or read_none(result), result
+        assert result.status == 0 or read_none(result) or "before it ran any Python" in result.messages, result
         if out.exists():
             out.unlink()
 
