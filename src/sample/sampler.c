@@ -105,8 +105,12 @@ struct sampler *sampler_free(struct sampler *s)
 
 void sampler_leave_core(struct sampler *s)
 {
-    if (s->options.recording && s->pauser.affinity.realtime)
-        cpu_affinity_leave(&s->pauser.affinity);
+    struct cpu_affinity *c = &s->pauser.affinity;
+
+    if (s->options.recording && c->realtime)
+        cpu_affinity_leave(c);
+    else if (!s->options.recording && c->cpu >= 0 && cpu_affinity_has_others(c))
+        cpu_affinity_move_away(c);
 }
 
 void sampler_leave_core_if_long(struct sampler *s)

@@ -83,8 +83,9 @@ struct sampler {
 struct sampler *sampler_new(const struct sampler_options *options); /* NULL when out of memory */
 struct sampler *sampler_free(struct sampler *s);
 
-/* Before work that takes longer than reading a stack: gives up real-time priority, and with it the target's core, until the
- * next stack. */
+
+/* Before work that takes longer than reading a stack: gives up real-time priority, and leaves the target's core until the next
+ * stack. */
 void sampler_leave_core(struct sampler *s);
 /* The same, but only if we have been on that core for a while: there may be many threads and processes left to read. */
 void sampler_leave_core_if_long(struct sampler *s);

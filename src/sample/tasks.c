@@ -321,6 +321,7 @@ static int read_loop(struct task_reading *r, struct loop_reading *loop)
     }
     for (size_t k = loop->first; error < 0 && k < loop->end; k++) /* some were not reached */
         r->items[k].task.unsure = true;
+    sampler_leave_core(r->p->sampler);
     return error;
 }
 
@@ -521,6 +522,7 @@ int process_tasks(struct process *p, struct task_set *ret)
     if (!tasks_are_listed(&p->py))
         return 0;
     r.tasks = p->tasks ? p->tasks : tasks_new();
+    sampler_leave_core(p->sampler);
     run_as_user_begin(p->user);
     error = r.tasks ? read_tasks(&r, ret) : ERR_NOMEM;
     run_as_user_end(p->user);
