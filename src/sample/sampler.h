@@ -83,7 +83,6 @@ struct sampler {
 struct sampler *sampler_new(const struct sampler_options *options); /* NULL when out of memory */
 struct sampler *sampler_free(struct sampler *s);
 
-
 /* Before work that takes longer than reading a stack: gives up real-time priority, and leaves the target's core until the next
  * stack. */
 void sampler_leave_core(struct sampler *s);
