@@ -249,7 +249,8 @@ def dumped(spawn):
 
 @pytest.mark.parametrize("flags", [[], ["--source"], ["--locals"]], ids=lambda f: "".join(f) or "plain")
 def test_color(dumped, flags):
-    """On a terminal. Without the color codes, the text is the same as in a file."""
+    """On a terminal. Without the color codes, the text is the same as in a file. Without waits, which name what we do, too."""
+    flags = [*flags, "--no-waits"]
     plain = run(*dumped, *flags).check().out
     shown = on_terminal(*dumped, *flags, TERM="xterm")
     assert "\x1b" not in plain and SGR.sub("", shown) == plain
@@ -258,11 +259,12 @@ def test_color(dumped, flags):
 
 
 def test_no_color(dumped):
-    plain = run(*dumped, "--source").check().out
+    dumped = [*dumped, "--source", "--no-waits"]
+    plain = run(*dumped).check().out
     for env in ({"NO_COLOR": "1"}, {"NO_COLOR": "1", "FORCE_COLOR": "1"}, {"TERM": "dumb"}, {"TERM": ""}):
-        assert on_terminal(*dumped, "--source", **{"TERM": "xterm", **env}) == plain, env
-    assert SGR.search(on_terminal(*dumped, "--source", TERM="xterm", NO_COLOR=""))
-    assert "\x1b" not in on_terminal(*dumped, "--source", "--json", TERM="xterm")
+        assert on_terminal(*dumped, **{"TERM": "xterm", **env}) == plain, env
+    assert SGR.search(on_terminal(*dumped, TERM="xterm", NO_COLOR=""))
+    assert "\x1b" not in on_terminal(*dumped, "--json", TERM="xterm")
     assert "\x1b" not in on_terminal(*dumped, program=PY_SPY, TERM="xterm")
 
 
