@@ -240,14 +240,6 @@ static int attach_child(struct process_tree *tree, struct tree_entry *e, uint64_
     return r;
 }
 
-static void say_note(const char *line, void *arg)
-{
-    (void)arg;
-    fputs("Note: ", stderr);
-    text_print_safe(stderr, line);
-    fputc('\n', stderr);
-}
-
 /* An error of a single root fails the command. One of several was chosen and is attached. An error of a child is only a note,
  * and an exited child is ignored. After the deadline, a child is listed without its stacks. */
 static int dump_entry(struct process_tree *tree, struct tree_entry *e, struct selection *chosen, uint64_t *patience_ns,
@@ -561,15 +553,13 @@ int cmd_dump(const struct options *o)
 {
     struct err_note note = {0};
     struct error_text text = {0};
-    struct dump_group *group = o->group ? dump_group_new(o) : NULL;
-    struct selection chosen = {.o = o, .say = group ? dump_group_say : say_note, .arg = group};
+    struct dump_group *group = NULL;
+    struct selection chosen = {.o = o, .say = dump_group_say};
     bool several = args_choose_several(o);
     struct process_tree tree = {
         .subprocesses = o->subprocesses, .max_depth = o->subprocess_depth, .manual_attach = true};
     int r;
 
-    if (o->group && !group)
-        return fail(o, ERR_NOMEM, &text);
     if (!o->core) /* which waits for us */
         deadline_set((uint64_t)(seconds_of(o) * (double)NS_PER_S));
     if (o->core) {
@@ -584,6 +574,8 @@ int cmd_dump(const struct options *o)
         status_error(o->status, ERR_USAGE, NULL, true);
         return report_missing_target(o);
     }
+    if (r == 0 && o->group && !(chosen.arg = group = dump_group_new(o)))
+        r = ERR_NOMEM;
     if (r == 0) {
         report_start(o);
         profilers_announce(o->as_py_spy);

@@ -139,7 +139,7 @@ void dump_group_say(const char *line, void *arg)
     const char *why = strrchr(line, ':');
     int pid;
 
-    if (sscanf(line, "skipped process %d", &pid) == 1 && why && why[1]) {
+    if (arg && sscanf(line, "skipped process %d", &pid) == 1 && why && why[1]) {
         dump_group_leave_out(arg, pid, why + 2);
         return;
     }

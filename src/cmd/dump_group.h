@@ -23,7 +23,7 @@ int dump_group_add(struct dump_group *group, const struct trace *traces, size_t 
 
 /* Counts a process that could not be read. */
 void dump_group_leave_out(struct dump_group *group, pid_t pid, const char *why);
-/* The same from a line of selection.h; prints other lines as notes. */
+/* The same from a line of selection.h; prints other lines as notes, and all of them if `group` is NULL. */
 void dump_group_say(const char *line, void *group);
 
 /* Waits until the next round begins, and begins it. */

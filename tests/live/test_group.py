@@ -189,7 +189,8 @@ def test_arguments(tmp_path):
         (["group"], "group requires at least one file"), (["group", tmp_path], "is a directory"), (["group", tmp_path / "no"], "No such file"),
         (["group", "-", "-"], "standard input (-) can only be read once"), (["dump", "--pid", 1, "--rounds", "3"], "--rounds requires --group"),
         (["dump", "--pid", 1, "-o", "x.svg"], "--output requires --group"), (["dump", "--pid", 1, "--group", "--rounds", "0"], "is not a number of rounds"),
-        (["dump", "--pid", 1, "--group", "--every", "3"], "--every requires --rounds"), (["dump", "--pid", 1, "--group", "--locals"], "cannot be combined"),
+        (["dump", "--pid", 1, "--group", "--every", "3"], "--every requires --rounds"), (["dump", "--pid", 1, "--group", "--every", "unlimited"], "is not a number of seconds"),
+        (["dump", "--pid", 1, "--group", "--rounds", "2", "--every", "2e9"], "is not a number of seconds"), (["dump", "--pid", 1, "--group", "--locals"], "cannot be combined"),
         (["dump", "--pid", 1, "--group", "--json", "-o", "x.svg"], "--json and --output cannot be combined"),
     ]:
         if args == ["group", "-", "-"]:
@@ -199,6 +200,13 @@ def test_arguments(tmp_path):
         else:
             result = run(*args, cwd=tmp_path)
             assert result.status > 0 and message in result.err and not os.listdir(tmp_path), result
+
+
+def test_full_disk(tmp_path):
+    """Output that gets lost is an error."""
+    (tmp_path / "a").write_text("Process 7: python3\nThread 7 (idle)\n    f (a.py:3)\n")
+    with open("/dev/full", "w") as full:
+        assert subprocess.run([str(SPYGLASS), "group", tmp_path / "a"], stdout=full, stderr=subprocess.PIPE, env=clean_env()).returncode == 1
 
 
 def test_interrupted_rounds(spawn):
