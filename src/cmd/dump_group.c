@@ -84,10 +84,7 @@ static int add_member(struct dump_group *group, const struct proc_info *info, ui
     struct process_rank rank = process_rank_read(info->pid);
     struct group_member member = {
         .pid = info->pid, .command = info->command, .rank = rank.rank, .rank_variable = rank.variable};
-    struct proc_stat st;
-
-    if (proc_stat_read(info->pid, 0, &st) == 0)
-        member.parent = st.parent;
+    member.parent = process_python_parent(info->pid);
     return groups_add_member(group->groups, &member, ret);
 }
 
@@ -178,4 +175,5 @@ void dump_group_describe(struct proc_info *info, const char *hostname)
     info->hostname = *hostname ? hostname : NULL;
     info->rank = rank.rank;
     info->rank_from = rank.variable;
+    info->python_parent = process_python_parent(info->pid);
 }

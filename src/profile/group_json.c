@@ -18,6 +18,7 @@ struct json_thread {
     struct group_member member;
     struct trace trace;
     const char *state;
+    pid_t parent; /* the nearest one that looks like Python; 0: the file does not say */
 };
 
 /* What a worker of `spyglass ray dump --json` says about all of its threads. */
@@ -133,6 +134,8 @@ static void take_thread_field(struct json_file *j, const char *key, struct json_
         t->member.rank = take_number(j, INT64_MAX, -1);
     else if (is(key, "rank_from"))
         take_text(j, &t->member.rank_variable);
+    else if (is(key, "parent_pid"))
+        t->parent = (pid_t)take_number(j, INT_MAX, 0);
     else if (is(key, "thread_id"))
         t->trace.thread_id = (uint64_t)take_number(j, INT64_MAX, 0);
     else if (is(key, "os_thread_id"))
@@ -163,6 +166,8 @@ static void add_thread(struct json_file *j, struct json_thread *t)
         t->member.rank_variable = NULL;
     else if (!t->member.rank_variable)
         t->member.rank_variable = "rank";
+    if (t->parent)
+        t->member.parent = t->parent;
     if (!t->member.host) /* the file tells its processes apart from those of others */
         t->member.source = j->f->name;
     t->trace.waits_for_gil |= t->state && is(t->state, "waiting for the GIL");

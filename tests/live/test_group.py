@@ -19,7 +19,7 @@ def start(spawn, python, *args):
     """A job at rest: (target, its ranks)."""
     target = spawn(python, "ranks.py", *map(str, args))
     ranks = target.truth["ranks"]
-    wait_until(lambda: len(descendants(target.pid)) >= int(args[0]) + (len(args) > 2), "the ranks")
+    wait_until(lambda: len(descendants(target.pid)) >= int(args[0]) + 2 * (len(args) > 2), "the ranks")
     for pid in [target.pid, *descendants(target.pid)]:
         at_rest(pid)
     return target, ranks
@@ -68,6 +68,18 @@ def test_files(spawn, tmp_path):
         assert re.search(r"^pid %d is elsewhere: in " % ranks[ODD], piped, re.M) and "\n7 others are in " in piped, piped
         assert "MainThread of 8 child processes: pids " in piped, piped
         assert re.sub(" on .*?(?= |,|$)", "", run("group", tmp_path / name).check().out).splitlines()[:3] == piped.splitlines()[:3]
+
+
+def test_inherited_rank(spawn, tmp_path):
+    """A rank keeps its number if a shell below it runs Python: live, and from a dump that shows no ancestors."""
+    target, ranks = start(spawn, DEBIAN, 3, -1, 1)
+    settle(target, ranks[0], "all_reduce")
+    helper = next(pid for pid in descendants(ranks[1]) if len(descendants(pid)) == 0)
+    pids = ",".join(map(str, [helper, *ranks]))
+    live = run("dump", "--group", "--pid", pids).check().out
+    assert "MainThread of 3 ranks (RANK): ranks 0-2 (idle)\n" in live and "MainThread of 1 process below ranks: below rank 1" in live, live
+    (tmp_path / "a.json").write_text(run("dump", "--json", "--pid", pids).check().out)
+    assert run("group", tmp_path / "a.json").check().out == live
 
 
 def test_json_and_picture(spawn, tmp_path):
