@@ -133,10 +133,6 @@ int cmd_group(const struct options *o)
         r = groups_finish(c.groups);
     if (r == 0)
         r = group_output_write(o, c.groups, &(struct groups_output){0}, &text);
-    if (r == 0 && c.groups->cut)
-        fprintf(stderr,
-                "Note: left out the inner frames of %zu stacks: they are too deep, or there are too many of them.\n",
-                c.groups->cut);
     groups_free(c.groups);
     return r < 0 ? error_text_print(stderr, r, &text) : c.n_broken > 0;
 }

@@ -162,6 +162,11 @@ void group_view_free(struct group_view *view)
     *view = (struct group_view){0};
 }
 
+bool groups_is_comparable(const struct group_section *s)
+{
+    return s->is_main || s->n_threads == s->n_members;
+}
+
 /* The largest callee follows its caller. */
 uint32_t group_view_common(const struct group_view *view)
 {
@@ -244,7 +249,7 @@ int groups_history(struct groups *g, size_t section, struct group_history **ret,
             place[times[end] - base] = (uint32_t)n;
         all[n] = (struct group_history){.thread = times[end - 1], .move = move_of(times + i, end - i, g->rounds)};
     }
-    if (r == 0)
+    if (r == 0 && groups_is_comparable(s))
         r = count_elsewhere(g, section, all, place);
     free((void *)times);
     free(place);

@@ -131,6 +131,8 @@ def test_unread(spawn):
         assert result.out.startswith("2 processes\n1 could not be read: pid %d (not Python)\n" % shell.pid), result
         shown = json.loads(run("dump", "--group", "--json", "--pid", "%d,%d" % (shell.pid, ranks[0])).check(1).out)
         assert shown["unread"] == {"count": 1, "first": [{"pid": shell.pid, "reason": "not Python"}]}
+        result = run("dump", "--group", "--format", "raw", "-o", "-", "--pid", "%d,%d" % (shell.pid, ranks[0])).check(1)
+        assert "Note: 1 could not be read: pid %d (not Python).\n" % shell.pid in result.err, result
     finally:
         shell.kill()
         shell.communicate()

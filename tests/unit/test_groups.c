@@ -235,7 +235,7 @@ static void test_kinds(void)
                   "MainThread of 1 rank (RANK): rank 0 (idle)\n"
                   "    a (t.py:1)\n"
                   "\n"
-                  "MainThread of 1 process below ranks: below rank 0 (idle)\n"
+                  "MainThread of 1 process below ranks: below rank 0, pid 500 (idle)\n"
                   "    a (t.py:1)\n"
                   "\n"
                   "MainThread of 1 Dask worker: w-7 (idle)\n"
@@ -264,6 +264,68 @@ static void test_hosts(void)
                   "    a (t.py:1)\n");
 }
 
+/* Containers that have the host's name have the same PIDs. */
+static void test_containers(void)
+{
+    struct groups *g = groups_new();
+
+    for (int i = 0; i < 4; i++) {
+        struct group_member m = {.host = "n0", .pid = 1, .rank = i, .rank_variable = "RANK"};
+
+        add(g, m, NULL, 1, i == 2 ? "load:1" : "a:1");
+        m.pid = 7;
+        m.parent = 1;
+        add(g, m, NULL, 7, "w:1");
+    }
+    check_text(g, "8 processes\n"
+                  "rank 2 is elsewhere: in load (t.py:1)\n"
+                  "3 others are in a (t.py:1)\n"
+                  "\n"
+                  "MainThread of 4 ranks (RANK): ranks 0-3 (idle)\n"
+                  "    3: ranks 0-1,3 (idle)\n"
+                  "        a (t.py:1)\n"
+                  "    1: rank 2 (idle)\n"
+                  "        load (t.py:1)\n"
+                  "\n"
+                  "MainThread of 4 processes below ranks: below ranks 0-3, pids 7, 7, 7, 7 (idle)\n"
+                  "    w (t.py:1)\n");
+}
+
+/* LOCAL_RANK is the same on each machine. */
+static void test_local_ranks(void)
+{
+    struct groups *g = groups_new();
+
+    for (int i = 0; i < 8; i++)
+        add(g,
+            (struct group_member){
+                .host = i < 4 ? "n1" : "n2", .pid = 10 + i, .rank = i % 4, .rank_variable = "LOCAL_RANK"},
+            NULL, 10 + i, i == 6 ? "load:1" : "a:1");
+    check_text(g, "8 processes\n"
+                  "rank 2 on n2 is elsewhere: in load (t.py:1)\n"
+                  "7 others are in a (t.py:1)\n"
+                  "\n"
+                  "MainThread of 8 ranks (LOCAL_RANK): ranks 0-3 (idle)\n"
+                  "    7: ranks 0-3 (idle)\n"
+                  "        a (t.py:1)\n"
+                  "    1: rank 2 on n2 (idle)\n"
+                  "        load (t.py:1)\n");
+}
+
+/* What `dump --json` without --subprocesses says of a rank and its worker. */
+static void test_parent_pid(void)
+{
+    const char *text =
+        "[{\"pid\":5,\"os_thread_id\":5,\"hostname\":\"n\",\"rank\":3,\"rank_from\":\"RANK\",\"frames\":[]},"
+        "{\"pid\":6,\"os_thread_id\":6,\"hostname\":\"n\",\"rank\":3,\"rank_from\":\"RANK\","
+        "\"parent_pid\":5,\"frames\":[],\"process_info\":{\"pid\":6,\"parent\":{\"pid\":4}}}]";
+    struct group_file f = {.groups = groups_new(), .name = "a"};
+
+    CHECK_INT(group_file_read(&f, text, strlen(text)), 0);
+    check_text(f.groups, "2 processes\n\nMainThread of 1 rank (RANK): rank 3 (idle)\n\n"
+                         "MainThread of 1 process below ranks: below rank 3, pid 6 (idle)\n");
+}
+
 static void test_rounds(void)
 {
     struct groups *g = groups_new();
@@ -288,6 +350,52 @@ static void test_rounds(void)
                   "        reduce (t.py:3)\n"
                   "    1: rank 2 (idle)\n"
                   "        load (t.py:4)\n");
+}
+
+/* A thread beside the main one is named by its role. */
+static void test_side_threads(void)
+{
+    struct groups *g = groups_new();
+
+    for (int i = 0; i < 3; i++) {
+        add(g, pid_of(10 + i, 0), "MainThread", 10 + i, "a:1");
+        add(g, pid_of(10 + i, 0), "Thread-7 (mon)", 20 + i, i == 2 ? "load:1" : "b:1");
+    }
+    check_text(g, "3 processes\n"
+                  "Thread-N (mon) of pid 12 is elsewhere: in load (t.py:1)\n"
+                  "2 others are in b (t.py:1)\n"
+                  "\n"
+                  "MainThread of 3 processes: pids 10, 11, 12 (idle)\n"
+                  "    a (t.py:1)\n"
+                  "\n"
+                  "Thread-N (mon) of 3 processes: pids 10, 11, 12 (idle)\n"
+                  "    2: pids 10, 11 (idle)\n"
+                  "        b (t.py:1)\n"
+                  "    1: pid 12 (idle)\n"
+                  "        load (t.py:1)\n");
+}
+
+/* The threads of a pool are not compared, neither in text nor in JSON. */
+static void test_pool(void)
+{
+    struct groups *g = groups_new();
+    char *text;
+
+    for (int round = 0; round < 2; round++) {
+        if (round)
+            groups_next_round(g);
+        for (int i = 0; i < 9; i++)
+            add(g, pid_of(10 + i / 3, 0), "pool_1", 20 + i, i == 2 ? "work:1 run:1" : "idle:1 run:1");
+    }
+    CHECK_INT(groups_finish(g), 0);
+    text = text_of(g, false);
+    CHECK(!strstr(text, "elsewhere"));
+    free(text);
+    text = text_of(g, true);
+    CHECK(strstr(text, "\"common_frame\": null") && strstr(text, "\"rounds_elsewhere\": 0}"));
+    CHECK(!strstr(text, "\"elsewhere\": true") && !strstr(text, "\"rounds_elsewhere\": 2"));
+    free(text);
+    groups_free(g);
 }
 
 /* ---- output ---- */
@@ -483,7 +591,12 @@ int main(int argc, char **argv)
     TEST_RUN(test_properties);
     TEST_RUN(test_kinds);
     TEST_RUN(test_hosts);
+    TEST_RUN(test_containers);
+    TEST_RUN(test_local_ranks);
+    TEST_RUN(test_parent_pid);
     TEST_RUN(test_rounds);
+    TEST_RUN(test_side_threads);
+    TEST_RUN(test_pool);
     TEST_RUN(test_json_and_picture);
     TEST_RUN(test_files);
     TEST_RUN(test_text_equals_json);
