@@ -290,10 +290,8 @@ static void note_unread(const struct options *o, const struct sampler *s, size_t
         fprintf(stderr, "%llu thread(s)%s", (unsigned long long)s->unread, processes ? " and " : "");
     if (processes)
         fprintf(stderr, "%zu process(es)", processes);
-    fprintf(stderr,
-            " could not be read within %g s: they are marked [not read in time]. To allow more time, add --deadline "
-            "SECONDS.\n",
-            seconds_of(o));
+    fprintf(stderr, " could not be read within %g s%s. To allow more time, add --deadline SECONDS.\n", seconds_of(o),
+            o->group ? "" : ": they are marked [not read in time]");
 }
 
 /* The process failed for lack of time. */
@@ -414,7 +412,7 @@ static int dump_tree(const struct options *o, struct process_tree *tree, struct 
         if (r < 0 || (!e->process && traces.n == before))
             continue;
         if (group) {
-            r = dump_group_add(group, traces.items, traces.n);
+            r = dump_group_add(group, traces.items, traces.n, text);
             traces_clear(&traces);
         } else if (!o->json) {
             if (traces.n || !traces.filtered.filter)
@@ -526,11 +524,17 @@ static int dump_groups(const struct options *o, struct process_tree *tree, struc
 
     for (unsigned round = 1; round < o->rounds && r == 0; round++) {
         log_info("group", "round %u of %u has been read", round, o->rounds);
+        if (args_choose_several(o)) /* as all others: its exit is no error */
+            sampled_tree_detach(&tree->items[0]);
         dump_group_next_round(group, o);
         deadline_set((uint64_t)(seconds_of(o) * (double)NS_PER_S));
         r = sampled_tree_refresh(tree);
         if (r == 0)
             r = dump_tree(o, tree, chosen, group, text);
+        if (r < 0 && r != ERR_NOMEM) {
+            r = dump_group_stop(group, r, text);
+            break;
+        }
     }
     return r == 0 ? dump_group_write(group, o, text) : r;
 }

@@ -88,26 +88,34 @@ static int add_member(struct dump_group *group, const struct proc_info *info, ui
     return groups_add_member(group->groups, &member, ret);
 }
 
-int dump_group_add(struct dump_group *group, const struct trace *traces, size_t n)
+int dump_group_add(struct dump_group *group, const struct trace *traces, size_t n, struct error_text *text)
 {
     const struct proc_info *info = n ? traces[0].process : NULL;
+    size_t n_unread = 0;
     uint32_t member = 0;
     int r = 0;
 
     for (size_t i = 0; i < n; i++)
-        if (is_unread(&traces[i])) {
-            dump_group_leave_out(group, info->pid, "not read in time");
-            return 0;
-        }
+        n_unread += is_unread(&traces[i]);
+    if (n && n_unread == n) {
+        dump_group_leave_out(group, info->pid, "not read in time");
+        return 0;
+    }
     if (n)
         r = add_member(group, info, &member);
     for (size_t i = 0; i < n && r == 0; i++) {
         struct group_run run = {0};
 
+        if (is_unread(&traces[i]))
+            continue;
         if (group->with_runs)
             run = read_run(&traces[i]);
         r = groups_add_thread(group->groups, member, &traces[i], &run);
     }
+    if (r == ERR_BOUNDS)
+        return error_text_what(text, ERR_UNSUPPORTED,
+                               "more than %d processes, %d threads in all rounds, or 48 MB of names",
+                               GROUPS_MAX_MEMBERS, GROUPS_MAX_THREADS);
     return r;
 }
 
@@ -155,6 +163,19 @@ void dump_group_next_round(struct dump_group *group, const struct options *o)
     else
         group->next_ns = now; /* a round took longer than the time between them */
     groups_next_round(group->groups);
+}
+
+int dump_group_stop(struct dump_group *group, int error, struct error_text *text)
+{
+    uint32_t kept;
+
+    groups_drop_round(group->groups);
+    kept = group->groups->rounds;
+    fprintf(stderr, "Note: stopped after %" PRIu32 " round%s: ", kept, kept == 1 ? "" : "s");
+    text_print_safe(stderr, *text->what ? text->what : err_name(error));
+    fputs(error == ERR_GONE && *text->what ? " has exited.\n" : ".\n", stderr);
+    *text = (struct error_text){0};
+    return 0;
 }
 
 int dump_group_write(struct dump_group *group, const struct options *o, struct error_text *text)

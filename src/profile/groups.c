@@ -61,6 +61,13 @@ void groups_next_round(struct groups *g)
     g->rounds++;
 }
 
+void groups_drop_round(struct groups *g)
+{
+    while (g->n_threads && g->threads[g->n_threads - 1].round == g->rounds)
+        g->n_threads--;
+    g->rounds--;
+}
+
 /* ---- members ---- */
 
 /* A copy in *to; NULL stays NULL. */

@@ -118,6 +118,8 @@ struct groups *groups_free(struct groups *g);
 
 /* Begins the next round; the first member begins the first one. */
 void groups_next_round(struct groups *g);
+/* Removes the threads of the current round and returns to the one before, which there must be. */
+void groups_drop_round(struct groups *g);
 
 /* Finds or adds a process; host, source, PID and rank identify it, because containers may share the host's name. A running
  * process is known by its PID alone. 0, ERR_NOMEM or ERR_BOUNDS. */

@@ -121,6 +121,25 @@ def test_rounds(spawn):
     assert re.search(r"    7 did not run between the rounds: ranks 1-7\n|    8 did not run between the rounds: ranks 0-7\n", text), text
 
 
+@pytest.mark.parametrize("several", [True, False])
+def test_exit_between_rounds(spawn, several):
+    """If a process exits, the others go on; if the last one does, the rounds before are shown."""
+    target, ranks = start(spawn, DEBIAN, 3, -1)
+    pids = ranks[1:] if several else ranks[1:2]
+    process = subprocess.Popen([str(SPYGLASS), "dump", "--group", "--pid", ",".join(map(str, pids)), "--rounds", "1000", "--every", "0.05",
+                                "--log-level", "info"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=clean_env())
+    for pid in pids:
+        for _ in range(2):
+            while b" of 1000 has been read" not in process.stderr.readline():
+                assert process.poll() is None
+        os.kill(pid, signal.SIGKILL)
+    out, err = process.communicate(timeout=WAIT)
+    assert process.returncode == 0 and b"could not be read" not in out, (out, err)
+    why = b"none of the processes" if several else b"process %d has exited" % ranks[1]
+    assert re.search(rb"Note: stopped after \d+ rounds: %s" % why, err), err
+    assert (b" 1 not seen in each round: rank 1\n" in out) == several, out
+
+
 def test_unread(spawn):
     """A process that cannot be read is counted and named; so are files."""
     target, ranks = start(spawn, DEBIAN, 3, -1)

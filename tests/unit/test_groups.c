@@ -331,8 +331,10 @@ static void test_rounds(void)
     struct groups *g = groups_new();
 
     for (int round = 0; round < 3; round++) {
-        if (round)
-            groups_next_round(g);
+        groups_next_round(g);
+        add_rank(g, 9, "dropped:1"); /* by a round that fails */
+        groups_drop_round(g);
+        groups_next_round(g);
         for (int i = 0; i < 6; i++)
             add_rank(g, i, i == 2 ? "load:4 main:20" : i == 4 && round == 1 ? "other:1 main:20" : "reduce:3 main:20");
     }
