@@ -86,7 +86,7 @@ static int note_broken(struct group_command *c, const struct group_file *f, cons
     if (f->line)
         snprintf(line, sizeof(line), ", line %zu", f->line);
     error_text_what(c->text, r, "%s%s: %s", text_safe(path).s, line,
-                    r == ERR_BOUNDS ? "too many threads"
+                    r == ERR_BOUNDS ? "too many threads, processes or names"
                     : f->why        ? f->why
                                     : err_name(r));
     error_text_hint(c->text, "group reads the output of `dump` and `dump --json`, from spyglass or py-spy.");

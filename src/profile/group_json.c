@@ -48,11 +48,7 @@ static void take_text(struct json_file *j, const char **to)
 
     if (!json_read_string(&j->r, &s))
         return;
-    s = intern_str(j->f->groups->index->texts, s);
-    if (s)
-        *to = s;
-    else
-        j->error = ERR_NOMEM;
+    j->error = groups_keep_text(j->f->groups, s, strlen(s), to);
 }
 
 static bool take_bool(struct json_file *j)
@@ -214,9 +210,7 @@ static void take_title(struct json_file *j, struct json_worker *w)
     if (!title)
         return;
     snprintf(command, sizeof(command), "ray::%s", title);
-    w->name = intern_str(j->f->groups->index->texts, command);
-    if (!w->name)
-        j->error = ERR_NOMEM;
+    j->error = groups_keep_text(j->f->groups, command, strlen(command), &w->name);
 }
 
 /* What describes a worker comes before its threads, as `spyglass ray dump --json` writes it. */

@@ -70,11 +70,22 @@ void groups_drop_round(struct groups *g)
 
 /* ---- members ---- */
 
+int groups_keep_text(struct groups *g, const char *s, size_t len, const char **to)
+{
+    if (len > GROUPS_TEXT_MAX)
+        for (len = GROUPS_TEXT_MAX; len > 0 && ((unsigned char)s[len] & 0xc0) == 0x80;)
+            len--; /* not in the middle of a character */
+    *to = intern_bytes(g->index->texts, s, len);
+    if (!*to)
+        return ERR_NOMEM;
+    return intern_is_full(*to) ? ERR_BOUNDS : 0;
+}
+
 /* A copy in *to; NULL stays NULL. */
 static int copy_text(struct groups *g, const char *s, const char **to)
 {
-    *to = s ? intern_str(g->index->texts, s) : NULL;
-    return s && !*to ? ERR_NOMEM : 0;
+    *to = NULL;
+    return s ? groups_keep_text(g, s, strlen(s), to) : 0;
 }
 
 static uint64_t pid_hash(const struct group_member *m)
@@ -238,8 +249,9 @@ static int find_stack(struct groups *g, const struct trace *trace, uint32_t *ret
 
     for (size_t i = trace->n_frames; i-- > 0 && r == 0;) {
         r = find_frame(g, &trace->frames[i], &frame);
-        if (r == 0)
-            r = find_node(g, node, frame, &node);
+        if (r < 0)
+            return r;
+        r = find_node(g, node, frame, &node);
     }
     g->cut += r == ERR_BOUNDS;
     *ret = node;

@@ -22,6 +22,7 @@
 #define GROUPS_MAX_THREADS 2000000 /* of all rounds */
 #define GROUPS_MAX_MEMBERS 1000000
 #define GROUPS_MAX_ROUNDS  1000
+#define GROUPS_TEXT_MAX    4096 /* bytes of a name; the rest is cut off */
 
 /* What a process is, and so which others it is compared with. */
 enum group_kind {

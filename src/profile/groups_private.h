@@ -22,6 +22,9 @@ struct groups_index {
     struct group_work *work; /* one for each node */
 };
 
+/* An interned copy in *to, of at most GROUPS_TEXT_MAX bytes. 0, ERR_NOMEM, or ERR_BOUNDS: there are too many texts. */
+int groups_keep_text(struct groups *g, const char *s, size_t len, const char **to);
+
 /* The parent of a member, preferably one with the same rank; NULL: it is no member. */
 const struct group_member *groups_parent(const struct groups *g, const struct group_member *m);
 

@@ -514,6 +514,32 @@ static void test_deep_file(void)
     groups_free(f.groups);
 }
 
+/* Long names are cut. Too many of them end the file: they would all be equal. */
+static void test_many_names(void)
+{
+    size_t line = 4000, lines = 13000, n = 0;
+    struct group_file f = {.groups = groups_new(), .name = "a"};
+    char *text = malloc(lines * (line + 40) + 64);
+
+    n += (size_t)sprintf(text, "Process 1: x\nThread 1 (idle)\n    ");
+    memset(text + n, 'a', 3 * line);
+    n += 3 * line;
+    n += (size_t)sprintf(text + n, " (b.py:1)\n");
+    CHECK_INT(group_file_read(&f, text, n), 0);
+    CHECK_INT(strlen(f.groups->frames[0].func.name), GROUPS_TEXT_MAX);
+    for (size_t i = 0; i < lines; i++) {
+        n += (size_t)sprintf(text + n, "    %zu", i);
+        memset(text + n, 'a', line);
+        n += line;
+        n += (size_t)sprintf(text + n, " (b.py:1)\n");
+        if (i == 5)
+            CHECK_INT(group_file_read(&f, text, n), 0);
+    }
+    CHECK_INT(group_file_read(&f, text, n), ERR_BOUNDS);
+    free(text);
+    groups_free(f.groups);
+}
+
 /* ---- the JSON reader ---- */
 
 static const char *json_error(const char *text)
@@ -604,6 +630,7 @@ int main(int argc, char **argv)
     TEST_RUN(test_text_equals_json);
     TEST_RUN(test_ray_file);
     TEST_RUN(test_deep_file);
+    TEST_RUN(test_many_names);
     TEST_RUN(test_json_reader);
     TEST_RUN(test_ranks);
     return test_finish("test_groups");
