@@ -3,12 +3,17 @@
  * names of members, and the files that `group` reads, whole and broken.
  */
 #include "base/err.h"
+#include "base/helper.h"
 #include "base/json_read.h"
+#include "cmd/dump_group.h"
 #include "cmd/process_rank.h"
 #include "out/format.h"
 #include "out/groups.h"
 #include "profile/group_files.h"
 #include "test.h"
+
+#include <fcntl.h>
+#include <unistd.h>
 
 #define STACK_MAX 8
 
@@ -540,6 +545,36 @@ static void test_many_names(void)
     groups_free(f.groups);
 }
 
+/* ---- live processes ---- */
+
+/* A thread that there was no time for is left out; its process is only if that is all it has. */
+static void test_unread_threads(void)
+{
+    struct func unread = func_of("[not read in time]", ""), main_func = func_of("main", "/srv/t.py");
+    struct frame unread_frame = {.func = &unread}, main_frame = {.func = &main_func, .line = 3};
+    struct proc_info info = {.pid = getpid(), .command = "python3"}, other = {.pid = getppid(), .command = "python3"};
+    struct trace traces[] = {{.process = &info, .n_frames = 1, .frames = &unread_frame},
+                             {.process = &info, .os_thread_id = getpid(), .n_frames = 1, .frames = &main_frame},
+                             {.process = &other, .n_frames = 1, .frames = &unread_frame}};
+    char path[] = "/tmp/test_groups.XXXXXX", text[256] = "";
+    int fd = mkstemp(path);
+    struct options o = {.group = true, .output = path, .format = format_by_name("raw"), .rounds = 1};
+    struct dump_group *group = dump_group_new(&o);
+    struct error_text error = {0};
+
+    CHECK_INT(dump_group_add(group, traces, 2, &error), 0);
+    CHECK_INT(dump_group_add(group, traces + 2, 1, &error), 0);
+    CHECK_INT(dump_group_write(group, &o, &error), 0);
+    close(fd);
+    fd = open(path, O_RDONLY | O_CLOEXEC);
+    CHECK(read(fd, text, sizeof(text) - 1) > 0);
+    CHECK(strstr(text, "MainThread of 1 process") && strstr(text, "main (t.py:3)") && !strstr(text, "not read"));
+    close(fd);
+    unlink(path);
+    dump_group_free(group);
+    helper_end();
+}
+
 /* ---- the JSON reader ---- */
 
 static const char *json_error(const char *text)
@@ -631,6 +666,7 @@ int main(int argc, char **argv)
     TEST_RUN(test_ray_file);
     TEST_RUN(test_deep_file);
     TEST_RUN(test_many_names);
+    TEST_RUN(test_unread_threads);
     TEST_RUN(test_json_reader);
     TEST_RUN(test_ranks);
     return test_finish("test_groups");
