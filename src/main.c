@@ -24,7 +24,7 @@ enum { STATUS_CLOSED_PIPE = 128 + SIGPIPE };
 static const struct cmd cmds[ARGS_COMMANDS_] = {
     [ARGS_RECORD] = {cmd_record, false, true}, [ARGS_DUMP] = {cmd_dump, true, true},
     [ARGS_LIST] = {cmd_list, true, true},      [ARGS_MERGE] = {cmd_merge, false, true},
-    [ARGS_GROUP] = {cmd_group, false, true},   [ARGS_RAY] = {cmd_ray, true, false},
+    [ARGS_GROUP] = {cmd_group, true, true},    [ARGS_RAY] = {cmd_ray, true, false},
     [ARGS_DOCTOR] = {cmd_doctor, true, true},  [ARGS_COMPLETIONS] = {cmd_completions, true, false},
 };
 

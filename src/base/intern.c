@@ -101,3 +101,8 @@ const char *intern_str(struct intern *in, const char *s)
 {
     return intern_bytes(in, s, strlen(s));
 }
+
+bool intern_is_full(const char *s)
+{
+    return s == full;
+}

@@ -40,6 +40,8 @@ char json_read_peek(struct json_reader *r)
 
 static bool add_bytes(struct json_reader *r, const char *s, size_t n)
 {
+    if (r->skipping)
+        return true;
     /* Each byte may become U+FFFD, which has three. */
     if (grow_array((void **)&r->text, &r->cap_text, r->text_len + 3 * n + 1, 1) < 0)
         return fail(r, "out of memory");
@@ -234,7 +236,7 @@ static void skip_scalar(struct json_reader *r)
         take_word(r, c == 't' ? "true" : c == 'f' ? "false" : "null");
 }
 
-void json_read_skip(struct json_reader *r)
+static void skip_value(struct json_reader *r)
 {
     size_t floor = r->depth;
 
@@ -259,6 +261,13 @@ void json_read_skip(struct json_reader *r)
             break;
         }
     } while (!r->why && r->depth > floor);
+}
+
+void json_read_skip(struct json_reader *r)
+{
+    r->skipping = true;
+    skip_value(r);
+    r->skipping = false;
 }
 
 bool json_read_open(struct json_reader *r, char kind)

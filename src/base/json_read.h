@@ -31,6 +31,7 @@ struct json_reader {
     bool begun[JSON_READ_DEPTH]; /* it has had an item */
     char *text;                  /* the last key or string */
     size_t text_len, cap_text;
+    bool skipping; /* strings are not copied */
 };
 
 /* The first character of the next value: one of [ { " t f n - or a digit; '\0' after an error or at the end of the text. */

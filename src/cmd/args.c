@@ -70,7 +70,7 @@ static const struct args_flag flags[] = {
      "Merge equal stacks of several processes, and name those that are elsewhere; -o draws them"},
     {"rounds", 0, ARGS_ROUNDS, IN_DUMP, FIELD(rounds), "N",
      "With --group: read the stacks N times, and show which processes moved"},
-    {"every", 0, ARGS_DURATION, IN_DUMP, FIELD(every), "SECONDS", "With --rounds: time between them [default: 5]"},
+    {"every", 0, ARGS_SECONDS, IN_DUMP, FIELD(every), "SECONDS", "With --rounds: time between them [default: 5]"},
     {"locals", 'l', ARGS_COUNT, IN_DUMP, FIELD(locals), NULL,
      "Show local variables; -ll and -lll show longer values and object attributes"},
     {"show-secrets", 0, ARGS_BOOL, IN_DUMP, FIELD(show_secrets), NULL,

@@ -119,6 +119,7 @@ enum args_kind {
     ARGS_ROUNDS,
     ARGS_RATE,
     ARGS_DURATION,
+    ARGS_SECONDS,
     ARGS_FORMAT,
     ARGS_LOG_LEVEL,
     ARGS_MODE,

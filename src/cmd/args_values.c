@@ -148,6 +148,18 @@ static int set_duration(struct args_parser *p, void *field, const char *value)
     return 0;
 }
 
+static int set_seconds(struct args_parser *p, void *field, const char *value)
+{
+    double seconds;
+
+    if (!read_number(value, &seconds) || seconds < 1e-9 || seconds > 1e9)
+        return error_text_what(p->text, ERR_USAGE,
+                               "'%s' is not a number of seconds: use a number above 0, up to 1000000000",
+                               text_safe(value).s);
+    *(double *)field = seconds;
+    return 0;
+}
+
 int args_fail_choice(struct args_parser *p, const char *kind, const struct suggest *g)
 {
     error_text_what(p->text, ERR_USAGE, "unknown %s '%s'", kind, text_safe(g->word).s);
@@ -279,13 +291,14 @@ static int set_count(struct args_parser *p, void *field, const char *value)
 int args_set_value(struct args_parser *p, const struct args_flag *flag, const char *value)
 {
     static int (*const setters[])(struct args_parser * p, void *field, const char *value) = {
-        [ARGS_BOOL] = set_true,      [ARGS_COUNT] = set_count,       [ARGS_TEXT] = set_text,
-        [ARGS_FILE] = set_text,      [ARGS_PID] = set_pid,           [ARGS_DEPTH] = set_depth,
-        [ARGS_RATE] = set_rate,      [ARGS_DURATION] = set_duration, [ARGS_FORMAT] = set_format,
-        [ARGS_SHOW_HELP] = set_true, [ARGS_SHOW_VERSION] = set_true, [ARGS_LOG_LEVEL] = set_log_level,
-        [ARGS_FD] = set_fd,          [ARGS_MODE] = set_mode,         [ARGS_PIDS] = set_pids,
-        [ARGS_NAME] = set_name,      [ARGS_PATTERN] = add_pattern,   [ARGS_PERCENT] = set_percent,
-        [ARGS_MODULE] = set_module,  [ARGS_ASYNC] = set_async,       [ARGS_ROUNDS] = set_rounds,
+        [ARGS_BOOL] = set_true,       [ARGS_COUNT] = set_count,       [ARGS_TEXT] = set_text,
+        [ARGS_FILE] = set_text,       [ARGS_PID] = set_pid,           [ARGS_DEPTH] = set_depth,
+        [ARGS_RATE] = set_rate,       [ARGS_DURATION] = set_duration, [ARGS_FORMAT] = set_format,
+        [ARGS_SHOW_HELP] = set_true,  [ARGS_SHOW_VERSION] = set_true, [ARGS_LOG_LEVEL] = set_log_level,
+        [ARGS_FD] = set_fd,           [ARGS_MODE] = set_mode,         [ARGS_PIDS] = set_pids,
+        [ARGS_NAME] = set_name,       [ARGS_PATTERN] = add_pattern,   [ARGS_PERCENT] = set_percent,
+        [ARGS_MODULE] = set_module,   [ARGS_ASYNC] = set_async,       [ARGS_ROUNDS] = set_rounds,
+        [ARGS_SECONDS] = set_seconds,
     };
 
     return setters[flag->kind](p, (char *)p->o + flag->offset, value);
@@ -294,8 +307,8 @@ int args_set_value(struct args_parser *p, const struct args_flag *flag, const ch
 bool args_is_numeric(const struct args_flag *flag)
 {
     static const bool numeric[ARGS_SHOW_VERSION + 1] = {
-        [ARGS_PID] = true,      [ARGS_PIDS] = true, [ARGS_DEPTH] = true,   [ARGS_RATE] = true,
-        [ARGS_DURATION] = true, [ARGS_FD] = true,   [ARGS_PERCENT] = true, [ARGS_ROUNDS] = true,
+        [ARGS_PID] = true, [ARGS_PIDS] = true,    [ARGS_DEPTH] = true,  [ARGS_RATE] = true,    [ARGS_DURATION] = true,
+        [ARGS_FD] = true,  [ARGS_PERCENT] = true, [ARGS_ROUNDS] = true, [ARGS_SECONDS] = true,
     };
 
     return numeric[flag->kind];

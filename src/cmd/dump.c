@@ -240,14 +240,6 @@ static int attach_child(struct process_tree *tree, struct tree_entry *e, uint64_
     return r;
 }
 
-static void say_note(const char *line, void *arg)
-{
-    (void)arg;
-    fputs("Note: ", stderr);
-    text_print_safe(stderr, line);
-    fputc('\n', stderr);
-}
-
 /* An error of a single root fails the command. One of several was chosen and is attached. An error of a child is only a note,
  * and an exited child is ignored. After the deadline, a child is listed without its stacks. */
 static int dump_entry(struct process_tree *tree, struct tree_entry *e, struct selection *chosen, uint64_t *patience_ns,
@@ -298,10 +290,8 @@ static void note_unread(const struct options *o, const struct sampler *s, size_t
         fprintf(stderr, "%llu thread(s)%s", (unsigned long long)s->unread, processes ? " and " : "");
     if (processes)
         fprintf(stderr, "%zu process(es)", processes);
-    fprintf(stderr,
-            " could not be read within %g s: they are marked [not read in time]. To allow more time, add --deadline "
-            "SECONDS.\n",
-            seconds_of(o));
+    fprintf(stderr, " could not be read within %g s%s. To allow more time, add --deadline SECONDS.\n", seconds_of(o),
+            o->group ? "" : ": they are marked [not read in time]");
 }
 
 /* The process failed for lack of time. */
@@ -422,7 +412,7 @@ static int dump_tree(const struct options *o, struct process_tree *tree, struct 
         if (r < 0 || (!e->process && traces.n == before))
             continue;
         if (group) {
-            r = dump_group_add(group, traces.items, traces.n);
+            r = dump_group_add(group, traces.items, traces.n, text);
             traces_clear(&traces);
         } else if (!o->json) {
             if (traces.n || !traces.filtered.filter)
@@ -534,11 +524,17 @@ static int dump_groups(const struct options *o, struct process_tree *tree, struc
 
     for (unsigned round = 1; round < o->rounds && r == 0; round++) {
         log_info("group", "round %u of %u has been read", round, o->rounds);
+        if (args_choose_several(o)) /* as all others: its exit is no error */
+            sampled_tree_detach(&tree->items[0]);
         dump_group_next_round(group, o);
         deadline_set((uint64_t)(seconds_of(o) * (double)NS_PER_S));
         r = sampled_tree_refresh(tree);
         if (r == 0)
             r = dump_tree(o, tree, chosen, group, text);
+        if (r < 0 && r != ERR_NOMEM) {
+            r = dump_group_stop(group, r, text);
+            break;
+        }
     }
     return r == 0 ? dump_group_write(group, o, text) : r;
 }
@@ -561,15 +557,13 @@ int cmd_dump(const struct options *o)
 {
     struct err_note note = {0};
     struct error_text text = {0};
-    struct dump_group *group = o->group ? dump_group_new(o) : NULL;
-    struct selection chosen = {.o = o, .say = group ? dump_group_say : say_note, .arg = group};
+    struct dump_group *group = NULL;
+    struct selection chosen = {.o = o, .say = dump_group_say};
     bool several = args_choose_several(o);
     struct process_tree tree = {
         .subprocesses = o->subprocesses, .max_depth = o->subprocess_depth, .manual_attach = true};
     int r;
 
-    if (o->group && !group)
-        return fail(o, ERR_NOMEM, &text);
     if (!o->core) /* which waits for us */
         deadline_set((uint64_t)(seconds_of(o) * (double)NS_PER_S));
     if (o->core) {
@@ -584,6 +578,8 @@ int cmd_dump(const struct options *o)
         status_error(o->status, ERR_USAGE, NULL, true);
         return report_missing_target(o);
     }
+    if (r == 0 && o->group && !(chosen.arg = group = dump_group_new(o)))
+        r = ERR_NOMEM;
     if (r == 0) {
         report_start(o);
         profilers_announce(o->as_py_spy);

@@ -84,33 +84,38 @@ static int add_member(struct dump_group *group, const struct proc_info *info, ui
     struct process_rank rank = process_rank_read(info->pid);
     struct group_member member = {
         .pid = info->pid, .command = info->command, .rank = rank.rank, .rank_variable = rank.variable};
-    struct proc_stat st;
-
-    if (proc_stat_read(info->pid, 0, &st) == 0)
-        member.parent = st.parent;
+    member.parent = process_python_parent(info->pid);
     return groups_add_member(group->groups, &member, ret);
 }
 
-int dump_group_add(struct dump_group *group, const struct trace *traces, size_t n)
+int dump_group_add(struct dump_group *group, const struct trace *traces, size_t n, struct error_text *text)
 {
     const struct proc_info *info = n ? traces[0].process : NULL;
+    size_t n_unread = 0;
     uint32_t member = 0;
     int r = 0;
 
     for (size_t i = 0; i < n; i++)
-        if (is_unread(&traces[i])) {
-            dump_group_leave_out(group, info->pid, "not read in time");
-            return 0;
-        }
+        n_unread += is_unread(&traces[i]);
+    if (n && n_unread == n) {
+        dump_group_leave_out(group, info->pid, "not read in time");
+        return 0;
+    }
     if (n)
         r = add_member(group, info, &member);
     for (size_t i = 0; i < n && r == 0; i++) {
         struct group_run run = {0};
 
+        if (is_unread(&traces[i]))
+            continue;
         if (group->with_runs)
             run = read_run(&traces[i]);
         r = groups_add_thread(group->groups, member, &traces[i], &run);
     }
+    if (r == ERR_BOUNDS)
+        return error_text_what(text, ERR_UNSUPPORTED,
+                               "more than %d processes, %d threads in all rounds, or 48 MB of names",
+                               GROUPS_MAX_MEMBERS, GROUPS_MAX_THREADS);
     return r;
 }
 
@@ -139,7 +144,7 @@ void dump_group_say(const char *line, void *arg)
     const char *why = strrchr(line, ':');
     int pid;
 
-    if (sscanf(line, "skipped process %d", &pid) == 1 && why && why[1]) {
+    if (arg && sscanf(line, "skipped process %d", &pid) == 1 && why && why[1]) {
         dump_group_leave_out(arg, pid, why + 2);
         return;
     }
@@ -160,6 +165,19 @@ void dump_group_next_round(struct dump_group *group, const struct options *o)
     groups_next_round(group->groups);
 }
 
+int dump_group_stop(struct dump_group *group, int error, struct error_text *text)
+{
+    uint32_t kept;
+
+    groups_drop_round(group->groups);
+    kept = group->groups->rounds;
+    fprintf(stderr, "Note: stopped after %" PRIu32 " round%s: ", kept, kept == 1 ? "" : "s");
+    text_print_safe(stderr, *text->what ? text->what : err_name(error));
+    fputs(error == ERR_GONE && *text->what ? " has exited.\n" : ".\n", stderr);
+    *text = (struct error_text){0};
+    return 0;
+}
+
 int dump_group_write(struct dump_group *group, const struct options *o, struct error_text *text)
 {
     struct groups_output output = {.every = seconds_between(o),
@@ -178,4 +196,5 @@ void dump_group_describe(struct proc_info *info, const char *hostname)
     info->hostname = *hostname ? hostname : NULL;
     info->rank = rank.rank;
     info->rank_from = rank.variable;
+    info->python_parent = process_python_parent(info->pid);
 }

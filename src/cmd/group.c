@@ -86,7 +86,7 @@ static int note_broken(struct group_command *c, const struct group_file *f, cons
     if (f->line)
         snprintf(line, sizeof(line), ", line %zu", f->line);
     error_text_what(c->text, r, "%s%s: %s", text_safe(path).s, line,
-                    r == ERR_BOUNDS ? "too many threads"
+                    r == ERR_BOUNDS ? "too many threads, processes or names"
                     : f->why        ? f->why
                                     : err_name(r));
     error_text_hint(c->text, "group reads the output of `dump` and `dump --json`, from spyglass or py-spy.");
@@ -133,10 +133,6 @@ int cmd_group(const struct options *o)
         r = groups_finish(c.groups);
     if (r == 0)
         r = group_output_write(o, c.groups, &(struct groups_output){0}, &text);
-    if (r == 0 && c.groups->cut)
-        fprintf(stderr,
-                "Note: left out the inner frames of %zu stacks: they are too deep, or there are too many of them.\n",
-                c.groups->cut);
     groups_free(c.groups);
     return r < 0 ? error_text_print(stderr, r, &text) : c.n_broken > 0;
 }

@@ -46,7 +46,9 @@ static int write_file(struct picture *p, struct error_text *text)
     return r;
 }
 
-static int write_picture(const struct options *o, struct groups *g, struct error_text *text)
+/* The picture has no place for the processes that could not be read. */
+static int write_picture(const struct options *o, struct groups *g, const struct groups_output *output,
+                         struct error_text *text)
 {
     const struct format *by_path = o->output ? format_by_path(o->output) : NULL;
     struct picture p = {.o = o, .format = o->format ? o->format : by_path ? by_path : format_by_name("flamegraph")};
@@ -56,6 +58,11 @@ static int write_picture(const struct options *o, struct groups *g, struct error
     snprintf(p.title, sizeof(p.title), "%zu process%s", g->n_present, g->n_present == 1 ? "" : "es");
     if (r == 0)
         r = write_file(&p, text);
+    if (r == 0 && output->all_unread) {
+        fputs("Note: ", stderr);
+        groups_put_unread(output, stderr);
+        fputs(".\n", stderr);
+    }
     profile_free(p.profile);
     groups_picture_free(keep);
     return r;
@@ -67,9 +74,16 @@ int group_output_write(const struct options *o, struct groups *g, const struct g
     struct dump_options options = {.full_filenames = o->full_filenames,
                                    .color = !o->as_py_spy && color_is_wanted(stdout)};
     struct groups_output with = *output;
+    int r;
 
     with.options = &options;
     if (o->output || o->format)
-        return write_picture(o, g, text);
-    return o->json ? groups_write_json(g, &with, stdout) : groups_write_text(g, &with, stdout);
+        r = write_picture(o, g, &with, text);
+    else
+        r = o->json ? groups_write_json(g, &with, stdout) : groups_write_text(g, &with, stdout);
+    if (r == 0 && g->cut)
+        fprintf(stderr,
+                "Note: left out the inner frames of %zu stacks: they are too deep, or there are too many of them.\n",
+                g->cut);
+    return r;
 }

@@ -1,16 +1,18 @@
 /*
- * Environment variables of launchers -> the rank of a process.
+ * Environment variables of launchers -> the rank of a process; and the Python process that it descends from.
  */
 #include "cmd/process_rank.h"
 
+#include "cmd/list.h"
 #include "target/proc.h"
 
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define ENVIRON_MAX ((size_t)1 << 20)
-#define MAX_DIGITS  9
+#define ENVIRON_MAX   ((size_t)1 << 20)
+#define MAX_DIGITS    9
+#define ANCESTORS_MAX 64
 
 /* ADD A LAUNCHER HERE. The first one that is set counts: a job of torchrun within a job of Slurm has the variables of both. LOCAL_RANK
  * is the number on one machine only. */
@@ -75,5 +77,39 @@ struct process_rank process_rank_read(pid_t pid)
         return found;
     found = process_rank_parse(text, len);
     free(text);
+    return found;
+}
+
+/* `program` is that of the process whose ancestor it is: a server that embeds Python forks its workers. */
+static bool may_be_python(pid_t pid, const char *program)
+{
+    char *path = NULL;
+    const char *slash;
+    bool found;
+
+    if (list_looks_like_python(pid))
+        return true;
+    if (proc_exe_read(pid, &path) < 0)
+        return false;
+    slash = strrchr(path, '/');
+    found = strncmp(slash ? slash + 1 : path, "python", 6) == 0 || (program && strcmp(path, program) == 0);
+    free(path);
+    return found;
+}
+
+pid_t process_python_parent(pid_t pid)
+{
+    struct proc_stat st = {0};
+    char *program = NULL;
+    pid_t found = 0;
+
+    if (proc_exe_read(pid, &program) < 0)
+        program = NULL;
+    for (int i = 0; i < ANCESTORS_MAX && !found && proc_stat_read(pid, 0, &st) == 0 && st.parent > 0; i++) {
+        pid = st.parent;
+        if (may_be_python(pid, program))
+            found = pid;
+    }
+    free(program);
     return found;
 }

@@ -1,5 +1,5 @@
 /*
- * The number of a process in its job, from its environment.
+ * The place of a process in its job: its number, from its environment, and the Python process above it.
  */
 #ifndef CMD_PROCESS_RANK_H
 #define CMD_PROCESS_RANK_H
@@ -19,5 +19,8 @@ struct process_rank process_rank_read(pid_t pid);
 
 /* From an environment as /proc has it: each variable ends with NUL. */
 struct process_rank process_rank_parse(const char *environ, size_t len);
+
+/* The nearest ancestor that looks like Python; 0: there is none. A rank may start its helpers with a shell. */
+pid_t process_python_parent(pid_t pid);
 
 #endif

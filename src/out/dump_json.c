@@ -124,6 +124,10 @@ static void dump_json_job(const struct proc_info *process, FILE *out)
     else
         fputs(",\n    \"rank\": null,\n    \"rank_from\": ", out);
     json_string(out, process->rank_from);
+    if (process->python_parent)
+        fprintf(out, ",\n    \"parent_pid\": %d", (int)process->python_parent);
+    else
+        fputs(",\n    \"parent_pid\": null", out);
 }
 
 /* `n_same`: for the first thread of a process, how many it has; else 0. */

@@ -27,6 +27,9 @@ struct groups_output {
 int groups_write_text(struct groups *g, const struct groups_output *output, FILE *out);
 int groups_write_json(struct groups *g, const struct groups_output *output, FILE *out);
 
+/* "2 could not be read: pid 12 (not Python), pid 13 (...)" */
+void groups_put_unread(const struct groups_output *output, FILE *out);
+
 /* A sample for each thread of the last round, below a root for each section. The innermost frame of each stack names the
  * processes. *keep owns what *ret refers to: free the profile, then `keep` with groups_picture_free. 0 or ERR_NOMEM. */
 struct groups_picture;

@@ -153,7 +153,7 @@ static int put_section(const struct json_printer *p, size_t at, bool first)
 
     if (r < 0)
         return r;
-    common = group_view_common(&view);
+    common = groups_is_comparable(s) ? group_view_common(&view) : 0;
     fprintf(p->out, "%s\n    {\n      \"role\": ", first ? "" : ",");
     json_string(p->out, s->role);
     fprintf(p->out, ",\n      \"kind\": \"%s\",\n      \"name\": ", kinds[s->kind]);

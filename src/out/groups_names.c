@@ -14,6 +14,11 @@ static int compare_text(const char *a, const char *b)
     return !a || !b ? (a != NULL) - (b != NULL) : strcmp(a, b);
 }
 
+static const char *place_of(const struct group_member *m)
+{
+    return m->host ? m->host : m->source;
+}
+
 static int compare_members(const void *a, const void *b)
 {
     const struct group_member *x = *(const struct group_member *const *)a, *y = *(const struct group_member *const *)b;
@@ -27,7 +32,7 @@ static int compare_members(const void *a, const void *b)
     } else if (x->kind == GROUP_DASK && (r = compare_text(x->name, y->name)) != 0) {
         return r;
     }
-    r = compare_text(x->host ? x->host : x->source, y->host ? y->host : y->source);
+    r = compare_text(place_of(x), place_of(y));
     if (r == 0)
         r = (x->pid > y->pid) - (x->pid < y->pid);
     return r ? r : (x > y) - (x < y);
@@ -74,7 +79,7 @@ static void put_ranks(const struct group_member *const *items, size_t n, size_t 
 static void put_others(const struct groups *g, const struct group_member *const *items, size_t n, size_t max, FILE *out)
 {
     for (size_t i = 0; i < n; i++) {
-        const char *place = items[i]->host ? items[i]->host : items[i]->source;
+        const char *place = place_of(items[i]);
 
         if (max && i == max) {
             fprintf(out, " and %zu more", n - i);
@@ -86,12 +91,25 @@ static void put_others(const struct groups *g, const struct group_member *const 
             continue;
         }
         fprintf(out, "%d", (int)items[i]->pid);
-        if (g->n_hosts > 1 && place &&
-            (i + 1 == n || (max && i + 1 == max) ||
-             place != (items[i + 1]->host ? items[i + 1]->host : items[i + 1]->source))) {
+        if (g->n_hosts > 1 && place && (i + 1 == n || (max && i + 1 == max) || place != place_of(items[i + 1]))) {
             fputs(" on ", out);
             text_print_safe(out, place);
         }
+    }
+}
+
+/* A few processes whose rank does not identify them: those below it by their PIDs, one of several with a number by its machine. */
+static void put_rank_details(const struct groups *g, const struct group_member *const *items, size_t n, size_t max,
+                             FILE *out)
+{
+    if (max && n > max)
+        return;
+    if (items[0]->kind == GROUP_CHILD) {
+        fputs(n == 1 ? ", pid " : ", pids ", out);
+        put_others(g, items, n, max, out);
+    } else if (n == 1 && g->n_hosts > 1 && place_of(items[0])) {
+        fputs(" on ", out);
+        text_print_safe(out, place_of(items[0]));
     }
 }
 
@@ -112,6 +130,7 @@ int groups_put_names(const struct groups *g, const struct group_thread *const *t
         fputs(items[0]->kind == GROUP_CHILD ? "below " : "", out);
         fputs(items[0]->rank == items[n_items - 1]->rank ? "rank " : "ranks ", out);
         put_ranks(items, n_items, max, out);
+        put_rank_details(g, items, n_items, max, out);
         break;
     case GROUP_DASK:
         fputs(items[0]->name ? "" : n_items == 1 ? "pid " : "pids ", out);

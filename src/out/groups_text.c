@@ -47,6 +47,15 @@ static void put_names(struct printer *p, const struct group_thread *const *threa
         p->error = ERR_NOMEM;
 }
 
+static size_t count_members(struct printer *p, const struct group_thread *const *threads, size_t n)
+{
+    size_t members = 0;
+
+    if (groups_count_members(threads, n, &members) < 0)
+        p->error = ERR_NOMEM;
+    return members;
+}
+
 /* ---- who is elsewhere ---- */
 
 static void put_place(struct printer *p, uint32_t node, uint32_t other)
@@ -65,11 +74,20 @@ static void put_place(struct printer *p, uint32_t node, uint32_t other)
     }
 }
 
+/* Only main threads stand for their processes. */
+static void put_role(struct printer *p)
+{
+    if (p->section->is_main)
+        return;
+    text_print_safe(p->out, p->section->role);
+    fputs(" of ", p->out);
+}
+
 /* A line for each distinct stack that is not in the step `common`, the smallest group last. */
 static void put_elsewhere(struct printer *p, uint32_t common)
 {
     const struct group_step *most = &p->view.steps[common];
-    size_t lines = 0, rest = 0, members = 0;
+    size_t lines = 0, rest = 0, members;
     uint32_t elsewhere = 0;
 
     for (uint32_t i = 0; i < p->view.n_steps; i++) {
@@ -77,21 +95,22 @@ static void put_elsewhere(struct printer *p, uint32_t common)
 
         if (!s->self || (s->first >= most->first && s->first < most->first + most->n))
             continue;
+        members = count_members(p, p->view.threads + s->first, s->self);
         if (lines++ >= ELSEWHERE_MAX) {
-            rest += s->self;
+            rest += members;
             continue;
         }
+        put_role(p);
         put_names(p, p->view.threads + s->first, s->self);
-        if (groups_count_members(p->view.threads + s->first, s->self, &members) < 0)
-            p->error = ERR_NOMEM;
         fputs(members == 1 ? " is elsewhere: " : " are elsewhere: ", p->out);
         put_place(p, s->node, most->node);
         elsewhere = s->node;
         putc('\n', p->out);
     }
     if (rest)
-        fprintf(p->out, "%zu more are elsewhere: see below\n", rest);
-    fprintf(p->out, "%" PRIu32 " other%s ", most->n, most->n == 1 ? " is" : "s are");
+        fprintf(p->out, "%zu more %s elsewhere: see below\n", rest, rest == 1 ? "is" : "are");
+    members = count_members(p, p->view.threads + most->first, most->n);
+    fprintf(p->out, "%zu other%s ", members, members == 1 ? " is" : "s are");
     put_place(p, most->node, elsewhere);
     putc('\n', p->out);
 }
@@ -196,10 +215,8 @@ static void put_states(struct printer *p, const struct group_thread *const *thre
 
 static void put_group(struct printer *p, const struct group_thread *const *threads, size_t n, unsigned level)
 {
-    size_t members = 0;
+    size_t members = count_members(p, threads, n);
 
-    if (groups_count_members(threads, n, &members) < 0)
-        p->error = ERR_NOMEM;
     fprintf(p->out, "%*s", (int)(4 * level), "");
     if (members != n)
         fprintf(p->out, "%zu threads of ", n);
@@ -257,27 +274,16 @@ static void put_section(struct printer *p)
 
 /* ---- all of it ---- */
 
-static void put_unread(struct printer *p)
+void groups_put_unread(const struct groups_output *o, FILE *out)
 {
-    const struct groups_output *o = p->o;
-
-    if (!o->all_unread)
-        return;
-    fprintf(p->out, "%zu could not be read: ", o->all_unread);
+    fprintf(out, "%zu could not be read: ", o->all_unread);
     for (size_t i = 0; i < o->n_unread; i++) {
-        fprintf(p->out, "%spid %d (", i ? ", " : "", (int)o->unread[i].pid);
-        text_print_safe(p->out, o->unread[i].why);
-        putc(')', p->out);
+        fprintf(out, "%spid %d (", i ? ", " : "", (int)o->unread[i].pid);
+        text_print_safe(out, o->unread[i].why);
+        putc(')', out);
     }
     if (o->all_unread > o->n_unread)
-        fprintf(p->out, " and %zu more", o->all_unread - o->n_unread);
-    putc('\n', p->out);
-}
-
-/* Threads with one role in one process each can be compared; those of a pool do different work. */
-static bool is_comparable(const struct group_section *s)
-{
-    return s->is_main || s->n_threads == s->n_members;
+        fprintf(out, " and %zu more", o->all_unread - o->n_unread);
 }
 
 static void put_sections(struct printer *p, bool findings)
@@ -286,7 +292,7 @@ static void put_sections(struct printer *p, bool findings)
         uint32_t common;
 
         p->section = &p->g->sections[i];
-        if (!p->section->n_threads || (findings && !is_comparable(p->section)))
+        if (!p->section->n_threads || (findings && !groups_is_comparable(p->section)))
             continue;
         if (groups_view(p->g, i, p->g->rounds, &p->view) < 0) {
             p->error = ERR_NOMEM;
@@ -308,7 +314,10 @@ int groups_write_text(struct groups *g, const struct groups_output *output, FILE
     struct printer p = {.g = g, .o = output, .out = out};
 
     fprintf(out, "%zu process%s\n", g->n_present, g->n_present == 1 ? "" : "es");
-    put_unread(&p);
+    if (output->all_unread) {
+        groups_put_unread(output, out);
+        putc('\n', out);
+    }
     put_sections(&p, true);
     put_sections(&p, false);
     return p.error;

@@ -21,7 +21,7 @@ struct group_file {
     size_t line;     /* where; 0: unknown */
 };
 
-/* Adds all threads of a file. 0, ERR_NOMEM, ERR_BOUNDS (too many threads), or ERR_DUMP: the file is no dump, or broken. */
+/* Adds all threads of a file. 0, ERR_NOMEM, ERR_BOUNDS (too many threads, processes or names), or ERR_DUMP: the file is no dump, or broken. */
 int group_file_read(struct group_file *f, const char *text, size_t len);
 
 /* The two kinds of files. */

@@ -18,6 +18,7 @@ struct json_thread {
     struct group_member member;
     struct trace trace;
     const char *state;
+    pid_t parent; /* the nearest one that looks like Python; 0: the file does not say */
 };
 
 /* What a worker of `spyglass ray dump --json` says about all of its threads. */
@@ -47,11 +48,7 @@ static void take_text(struct json_file *j, const char **to)
 
     if (!json_read_string(&j->r, &s))
         return;
-    s = intern_str(j->f->groups->index->texts, s);
-    if (s)
-        *to = s;
-    else
-        j->error = ERR_NOMEM;
+    j->error = groups_keep_text(j->f->groups, s, strlen(s), to);
 }
 
 static bool take_bool(struct json_file *j)
@@ -133,6 +130,8 @@ static void take_thread_field(struct json_file *j, const char *key, struct json_
         t->member.rank = take_number(j, INT64_MAX, -1);
     else if (is(key, "rank_from"))
         take_text(j, &t->member.rank_variable);
+    else if (is(key, "parent_pid"))
+        t->parent = (pid_t)take_number(j, INT_MAX, 0);
     else if (is(key, "thread_id"))
         t->trace.thread_id = (uint64_t)take_number(j, INT64_MAX, 0);
     else if (is(key, "os_thread_id"))
@@ -163,6 +162,8 @@ static void add_thread(struct json_file *j, struct json_thread *t)
         t->member.rank_variable = NULL;
     else if (!t->member.rank_variable)
         t->member.rank_variable = "rank";
+    if (t->parent)
+        t->member.parent = t->parent;
     if (!t->member.host) /* the file tells its processes apart from those of others */
         t->member.source = j->f->name;
     t->trace.waits_for_gil |= t->state && is(t->state, "waiting for the GIL");
@@ -209,9 +210,7 @@ static void take_title(struct json_file *j, struct json_worker *w)
     if (!title)
         return;
     snprintf(command, sizeof(command), "ray::%s", title);
-    w->name = intern_str(j->f->groups->index->texts, command);
-    if (!w->name)
-        j->error = ERR_NOMEM;
+    j->error = groups_keep_text(j->f->groups, command, strlen(command), &w->name);
 }
 
 /* What describes a worker comes before its threads, as `spyglass ray dump --json` writes it. */

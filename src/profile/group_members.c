@@ -66,19 +66,12 @@ static int classify_by_command(struct groups *g, struct group_member *m)
 
 /* ---- the tree of processes ---- */
 
-static const struct group_member *parent_of(const struct groups *g, const struct group_member *m)
-{
-    uint32_t at = m->parent ? groups_find_member(g, m->host, m->source, m->parent) : HASH_TABLE_NONE;
-
-    return at == HASH_TABLE_NONE ? NULL : &g->members[at];
-}
-
 /* The number of its ancestors. The links are those of a file, so they may form a cycle. */
 static uint32_t level_of(const struct groups *g, const struct group_member *m)
 {
     uint32_t level = 0;
 
-    while (level < ANCESTORS_MAX && (m = parent_of(g, m)) != NULL)
+    while (level < ANCESTORS_MAX && (m = groups_parent(g, m)) != NULL)
         level++;
     return level;
 }
@@ -95,7 +88,7 @@ static bool has_inherited_rank(const struct groups *g, const struct group_member
 {
     const struct group_member *up = m;
 
-    for (int i = 0; i < ANCESTORS_MAX && (up = parent_of(g, up)) != NULL; i++)
+    for (int i = 0; i < ANCESTORS_MAX && (up = groups_parent(g, up)) != NULL; i++)
         if (up->rank_variable && same_rank(up, m))
             return true;
     return false;

@@ -46,12 +46,14 @@ static struct part rest_of(struct part p, size_t n)
     return (struct part){p.s + n, p.len - n};
 }
 
-/* An interned copy, as valid UTF-8. */
-static const char *keep(struct text_file *t, struct part p)
+/* An interned copy in *to, as valid UTF-8. */
+static int keep(struct text_file *t, struct part p, const char **to)
 {
+    if (p.len > GROUPS_TEXT_MAX + 1)
+        p.len = GROUPS_TEXT_MAX + 1;
     if (grow_array((void **)&t->clean, &t->cap_clean, 3 * p.len + 1, 1) < 0)
-        return NULL;
-    return intern_bytes(t->f->groups->index->texts, t->clean, utf8_clean(p.s, p.len, t->clean));
+        return ERR_NOMEM;
+    return groups_keep_text(t->f->groups, t->clean, utf8_clean(p.s, p.len, t->clean), to);
 }
 
 /* Cuts a number off the front: decimal, or hexadecimal with 0x. False if there is none. */
@@ -91,12 +93,13 @@ static int take_process(struct text_file *t, struct part p)
 {
     const char *command;
     uint64_t pid;
+    int r;
 
     if (!cut_number(&p, &pid) || pid > PID_MAX_ || !begins(p, ": "))
         return 0;
-    command = keep(t, rest_of(p, 2));
-    if (!command)
-        return ERR_NOMEM;
+    r = keep(t, rest_of(p, 2), &command);
+    if (r < 0)
+        return r;
     t->member = (struct group_member){.source = t->f->name, .pid = (pid_t)pid, .command = command};
     t->in_process = true;
     return 0;
@@ -117,6 +120,7 @@ static int take_thread(struct text_file *t, struct part p)
     bool hex = begins(p, "0x");
     struct trace trace = {0};
     uint64_t id;
+    int r;
 
     if (!cut_number(&p, &id) || !begins(p, " ("))
         return 0;
@@ -131,9 +135,9 @@ static int take_thread(struct text_file *t, struct part p)
     while (p.len > 0 && p.s[0] != ')')
         p = rest_of(p, 1);
     if (begins(p, "): \"") && p.len > 5 && p.s[p.len - 1] == '"') {
-        trace.thread_name = keep(t, (struct part){p.s + 4, p.len - 5});
-        if (!trace.thread_name)
-            return ERR_NOMEM;
+        r = keep(t, (struct part){p.s + 4, p.len - 5}, &trace.thread_name);
+        if (r < 0)
+            return r;
     }
     t->trace = trace;
     t->in_thread = true;
@@ -160,10 +164,10 @@ static int cut_line(struct part *p)
 /* "name (file.py:3)". Names and files may contain parentheses: the last '(' after a blank whose partner ends the line. */
 static int take_frame(struct text_file *t, struct part p)
 {
-    struct func func;
+    struct func func = {0};
     struct part file;
     size_t depth = 0, at = p.len;
-    int line;
+    int line, r;
 
     if (p.len < 4 || p.s[p.len - 1] != ')')
         return 0;
@@ -177,11 +181,11 @@ static int take_frame(struct text_file *t, struct part p)
         return 0;
     file = (struct part){p.s + at + 1, p.len - at - 2};
     line = cut_line(&file);
-    func = (struct func){.name = keep(t, (struct part){p.s, at - 1}), .filename = keep(t, file)};
+    r = keep(t, (struct part){p.s, at - 1}, &func.name);
+    if (r == 0)
+        r = keep(t, file, &func.filename);
     func.short_filename = func.filename;
-    if (!func.name || !func.filename)
-        return ERR_NOMEM;
-    return group_stack_push(&t->stack, &func, line);
+    return r == 0 ? group_stack_push(&t->stack, &func, line) : r;
 }
 
 static int take_line(struct text_file *t, struct part p)

@@ -134,16 +134,32 @@ static int fill_view(struct groups *g, struct group_view *view, struct touched *
     return r;
 }
 
+/* The position of the first thread of a section that is in this round or a later one. */
+static uint32_t first_of(const struct groups *g, const struct group_section *s, uint32_t round)
+{
+    uint32_t from = s->first, end = s->first + s->n;
+
+    while (from < end) {
+        uint32_t middle = from + (end - from) / 2;
+
+        if (g->threads[middle].round < round)
+            from = middle + 1;
+        else
+            end = middle;
+    }
+    return from;
+}
+
 int groups_view(struct groups *g, size_t section, uint32_t round, struct group_view *ret)
 {
     const struct group_section *s = &g->sections[section];
-    struct group_view view = {.threads = calloc(s->n + 1, sizeof(*view.threads))};
+    uint32_t first = first_of(g, s, round), end = first_of(g, s, round + 1);
+    struct group_view view = {.threads = calloc((size_t)(end - first) + 1, sizeof(*view.threads))};
     struct touched t = {0};
     int r = view.threads ? 0 : ERR_NOMEM;
 
-    for (uint32_t i = s->first; i < s->first + s->n && r == 0; i++)
-        if (g->threads[i].round == round)
-            view.threads[view.n_threads++] = &g->threads[i];
+    for (uint32_t i = first; i < end && r == 0; i++)
+        view.threads[view.n_threads++] = &g->threads[i];
     if (r == 0)
         r = fill_view(g, &view, &t);
     free(t.nodes);
@@ -160,6 +176,11 @@ void group_view_free(struct group_view *view)
     free(view->steps);
     free((void *)view->threads);
     *view = (struct group_view){0};
+}
+
+bool groups_is_comparable(const struct group_section *s)
+{
+    return s->is_main || s->n_threads == s->n_members;
 }
 
 /* The largest callee follows its caller. */
@@ -244,7 +265,7 @@ int groups_history(struct groups *g, size_t section, struct group_history **ret,
             place[times[end] - base] = (uint32_t)n;
         all[n] = (struct group_history){.thread = times[end - 1], .move = move_of(times + i, end - i, g->rounds)};
     }
-    if (r == 0)
+    if (r == 0 && groups_is_comparable(s))
         r = count_elsewhere(g, section, all, place);
     free((void *)times);
     free(place);

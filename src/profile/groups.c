@@ -41,6 +41,7 @@ struct groups *groups_free(struct groups *g)
     if (g->index) {
         intern_free(g->index->texts);
         hash_table_free(&g->index->members);
+        hash_table_free(&g->index->pids);
         hash_table_free(&g->index->nodes);
         hash_table_free(&g->index->frames);
         free(g->index->work);
@@ -60,30 +61,88 @@ void groups_next_round(struct groups *g)
     g->rounds++;
 }
 
+void groups_drop_round(struct groups *g)
+{
+    while (g->n_threads && g->threads[g->n_threads - 1].round == g->rounds)
+        g->n_threads--;
+    g->rounds--;
+}
+
 /* ---- members ---- */
+
+int groups_keep_text(struct groups *g, const char *s, size_t len, const char **to)
+{
+    if (len > GROUPS_TEXT_MAX)
+        for (len = GROUPS_TEXT_MAX; len > 0 && ((unsigned char)s[len] & 0xc0) == 0x80;)
+            len--; /* not in the middle of a character */
+    *to = intern_bytes(g->index->texts, s, len);
+    if (!*to)
+        return ERR_NOMEM;
+    return intern_is_full(*to) ? ERR_BOUNDS : 0;
+}
 
 /* A copy in *to; NULL stays NULL. */
 static int copy_text(struct groups *g, const char *s, const char **to)
 {
-    *to = s ? intern_str(g->index->texts, s) : NULL;
-    return s && !*to ? ERR_NOMEM : 0;
+    *to = NULL;
+    return s ? groups_keep_text(g, s, strlen(s), to) : 0;
 }
 
-static uint64_t member_hash(const struct group_member *m)
+static uint64_t pid_hash(const struct group_member *m)
 {
     return hash_mix(hash_mix((uintptr_t)m->host, (uintptr_t)m->source), (uint64_t)m->pid);
 }
 
-uint32_t groups_find_member(const struct groups *g, const char *host, const char *source, pid_t pid)
+static uint64_t member_hash(const struct group_member *m)
 {
-    struct group_member key = {.host = host, .source = source, .pid = pid};
+    return m->rank_variable ? hash_mix(hash_mix(pid_hash(m), (uintptr_t)m->rank_variable), (uint64_t)m->rank)
+                            : pid_hash(m);
+}
+
+static bool is_same_pid(const struct group_member *a, const struct group_member *b)
+{
+    return a->pid == b->pid && a->host == b->host && a->source == b->source;
+}
+
+static bool is_same_rank(const struct group_member *a, const struct group_member *b)
+{
+    return a->rank_variable == b->rank_variable && (!a->rank_variable || a->rank == b->rank);
+}
+
+/* The member with this PID and rank; HASH_TABLE_NONE: there is none. */
+static uint32_t find_member(const struct groups *g, const struct group_member *key)
+{
     size_t step = 0;
     uint32_t at;
 
-    while ((at = hash_table_next(&g->index->members, member_hash(&key), &step)) != HASH_TABLE_NONE)
-        if (g->members[at].pid == pid && g->members[at].host == host && g->members[at].source == source)
+    while ((at = hash_table_next(&g->index->members, member_hash(key), &step)) != HASH_TABLE_NONE)
+        if (is_same_pid(&g->members[at], key) && is_same_rank(&g->members[at], key))
             break;
     return at;
+}
+
+/* The first member with this PID, whatever its rank. */
+static uint32_t find_pid(const struct groups *g, const struct group_member *key)
+{
+    size_t step = 0;
+    uint32_t at;
+
+    while ((at = hash_table_next(&g->index->pids, pid_hash(key), &step)) != HASH_TABLE_NONE)
+        if (is_same_pid(&g->members[at], key))
+            break;
+    return at;
+}
+
+const struct group_member *groups_parent(const struct groups *g, const struct group_member *m)
+{
+    struct group_member key = *m;
+    uint32_t at;
+
+    key.pid = m->parent;
+    at = m->parent ? find_member(g, &key) : HASH_TABLE_NONE;
+    if (m->parent && at == HASH_TABLE_NONE)
+        at = find_pid(g, &key);
+    return at == HASH_TABLE_NONE ? NULL : &g->members[at];
 }
 
 int groups_add_member(struct groups *g, const struct group_member *member, uint32_t *ret)
@@ -94,9 +153,11 @@ int groups_add_member(struct groups *g, const struct group_member *member, uint3
 
     if (r == 0)
         r = copy_text(g, member->source, &m.source);
+    if (r == 0)
+        r = copy_text(g, member->rank_variable, &m.rank_variable);
     if (r < 0)
         return r;
-    at = groups_find_member(g, m.host, m.source, m.pid);
+    at = m.host || m.source ? find_member(g, &m) : find_pid(g, &m);
     if (at != HASH_TABLE_NONE) {
         *ret = at;
         return 0;
@@ -105,12 +166,14 @@ int groups_add_member(struct groups *g, const struct group_member *member, uint3
         return ERR_BOUNDS;
     r = copy_text(g, member->command ? member->command : "", &m.command);
     if (r == 0)
-        r = copy_text(g, member->rank_variable, &m.rank_variable);
+        r = hash_table_reserve(&g->index->pids, 1);
     if (r == 0)
         r = hash_table_reserve_item(&g->index->members, (void **)&g->members, &g->cap_members, g->n_members, sizeof(m));
     if (r < 0)
         return r;
     hash_table_add(&g->index->members, member_hash(&m), (uint32_t)g->n_members);
+    if (find_pid(g, &m) == HASH_TABLE_NONE)
+        hash_table_add(&g->index->pids, pid_hash(&m), (uint32_t)g->n_members);
     *ret = (uint32_t)g->n_members;
     g->members[g->n_members++] = m;
     return 0;
@@ -186,8 +249,9 @@ static int find_stack(struct groups *g, const struct trace *trace, uint32_t *ret
 
     for (size_t i = trace->n_frames; i-- > 0 && r == 0;) {
         r = find_frame(g, &trace->frames[i], &frame);
-        if (r == 0)
-            r = find_node(g, node, frame, &node);
+        if (r < 0)
+            return r;
+        r = find_node(g, node, frame, &node);
     }
     g->cut += r == ERR_BOUNDS;
     *ret = node;

@@ -22,6 +22,7 @@
 #define GROUPS_MAX_THREADS 2000000 /* of all rounds */
 #define GROUPS_MAX_MEMBERS 1000000
 #define GROUPS_MAX_ROUNDS  1000
+#define GROUPS_TEXT_MAX    4096 /* bytes of a name; the rest is cut off */
 
 /* What a process is, and so which others it is compared with. */
 enum group_kind {
@@ -118,12 +119,18 @@ struct groups *groups_free(struct groups *g);
 
 /* Begins the next round; the first member begins the first one. */
 void groups_next_round(struct groups *g);
+/* Removes the threads of the current round and returns to the one before, which there must be. */
+void groups_drop_round(struct groups *g);
 
-/* Finds or adds a process; host, source and PID identify it. 0, ERR_NOMEM or ERR_BOUNDS. */
+/* Finds or adds a process; host, source, PID and rank identify it, because containers may share the host's name. A running
+ * process is known by its PID alone. 0, ERR_NOMEM or ERR_BOUNDS. */
 int groups_add_member(struct groups *g, const struct group_member *member, uint32_t *ret);
 
 /* Adds a thread of the current round. `run` may be NULL. 0, ERR_NOMEM or ERR_BOUNDS. */
 int groups_add_thread(struct groups *g, uint32_t member, const struct trace *trace, const struct group_run *run);
+
+/* True if its threads should be in the same place: one of each process. Those of a pool do different work. */
+bool groups_is_comparable(const struct group_section *s);
 
 /* Decides what each member is, and makes the sections. 0 or ERR_NOMEM. */
 int groups_finish(struct groups *g);
@@ -149,7 +156,7 @@ struct group_view {
 int groups_view(struct groups *g, size_t section, uint32_t round, struct group_view *ret);
 void group_view_free(struct group_view *view);
 
-/* The step that at least two thirds of the threads share, and no deeper one does: those that are not in it are elsewhere. 0: all are
+/* Only of a section that groups_is_comparable: the step that at least two thirds of the threads share, and no deeper one does: those that are not in it are elsewhere. 0: all are
  * in the same place, they have no place in common, or there are fewer than three. */
 uint32_t group_view_common(const struct group_view *view);
 
@@ -173,7 +180,7 @@ enum group_move {
 struct group_history {
     const struct group_thread *thread; /* in the last round in which it was seen */
     enum group_move move;
-    uint32_t n_elsewhere; /* rounds in which it was elsewhere than most */
+    uint32_t n_elsewhere; /* rounds in which it was elsewhere than most, if that can be compared */
 };
 
 /* One for each thread of a section. The caller frees *ret. 0 or ERR_NOMEM. */

@@ -16,12 +16,17 @@ struct group_work {
 
 struct groups_index {
     struct intern *texts;
-    struct hash_table members, nodes, frames;
+    struct hash_table members; /* by PID and rank */
+    struct hash_table pids;    /* the first member with each PID */
+    struct hash_table nodes, frames;
     struct group_work *work; /* one for each node */
 };
 
-/* The position of a member, whose strings are interned; HASH_TABLE_NONE if there is none. */
-uint32_t groups_find_member(const struct groups *g, const char *host, const char *source, pid_t pid);
+/* An interned copy in *to, of at most GROUPS_TEXT_MAX bytes. 0, ERR_NOMEM, or ERR_BOUNDS: there are too many texts. */
+int groups_keep_text(struct groups *g, const char *s, size_t len, const char **to);
+
+/* The parent of a member, preferably one with the same rank; NULL: it is no member. */
+const struct group_member *groups_parent(const struct groups *g, const struct group_member *m);
 
 /* Fills in kind and name of each member, and g->n_hosts. 0 or ERR_NOMEM. */
 int groups_classify(struct groups *g);

@@ -75,6 +75,7 @@ struct proc_info {
     const char *hostname;  /* of the machine; NULL: not requested */
     int64_t rank;          /* its number in a job */
     const char *rank_from; /* the environment variable that has it; NULL: it has none, or not requested */
+    pid_t python_parent;   /* its nearest ancestor that looks like Python; 0: there is none, or not requested */
 };
 
 /* What a thread did during the time that a trace covers. */

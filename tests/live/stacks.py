@@ -67,7 +67,7 @@ def parse_json(text):
     """Parses a JSON dump into the same dicts as parse_text; checks the keys that callers rely on."""
     threads = json.loads(text)
     for thread in threads:
-        assert set(thread) - {"hostname", "rank", "rank_from", "container", "waits_for", "event_loops", "greenlets", "verdict"} == {
+        assert set(thread) - {"hostname", "rank", "rank_from", "parent_pid", "container", "waits_for", "event_loops", "greenlets", "verdict"} == {
             "pid", "thread_id", "thread_name", "os_thread_id", "active", "owns_gil", "state", "process_info", "frames"}, thread.keys()
         for frame in thread["frames"]:
             assert set(frame) == {"name", "filename", "module", "short_filename", "line", "locals", "is_entry",

@@ -89,6 +89,7 @@ def general(text):
     text = re.sub(r"^.*\+0x[0-9a-f]+ \(.*\n", "", text, flags=re.M)  # functions without a symbol
     text = re.sub(r"^(linked|elfutils|compiler|libc): .*", r"\1: N", text, flags=re.M)  # of --version --verbose
     text = re.sub(r'"hostname": ".*"', '"hostname": "N"', text)
+    text = re.sub(r'"parent_pid": \w+', '"parent_pid": N', text)
     text = re.sub(r"waits for events \(epoll_wait\): .*", "waits for events", text)  # the kernel lists the descriptors in any order
     text = re.sub(r"0x[0-9a-f]+|\d+(\.\d+)*", "N", text)
     return [line.rstrip() for line in text.splitlines() if line.strip() and not BY_CHANCE.match(line)]

@@ -19,7 +19,7 @@ def start(spawn, python, *args):
     """A job at rest: (target, its ranks)."""
     target = spawn(python, "ranks.py", *map(str, args))
     ranks = target.truth["ranks"]
-    wait_until(lambda: len(descendants(target.pid)) >= int(args[0]) + (len(args) > 2), "the ranks")
+    wait_until(lambda: len(descendants(target.pid)) >= int(args[0]) + 2 * (len(args) > 2), "the ranks")
     for pid in [target.pid, *descendants(target.pid)]:
         at_rest(pid)
     return target, ranks
@@ -70,6 +70,18 @@ def test_files(spawn, tmp_path):
         assert re.sub(" on .*?(?= |,|$)", "", run("group", tmp_path / name).check().out).splitlines()[:3] == piped.splitlines()[:3]
 
 
+def test_inherited_rank(spawn, tmp_path):
+    """A rank keeps its number if a shell below it runs Python: live, and from a dump that shows no ancestors."""
+    target, ranks = start(spawn, DEBIAN, 3, -1, 1)
+    settle(target, ranks[0], "all_reduce")
+    helper = next(pid for pid in descendants(ranks[1]) if len(descendants(pid)) == 0)
+    pids = ",".join(map(str, [helper, *ranks]))
+    live = run("dump", "--group", "--pid", pids).check().out
+    assert "MainThread of 3 ranks (RANK): ranks 0-2 (idle)\n" in live and "MainThread of 1 process below ranks: below rank 1" in live, live
+    (tmp_path / "a.json").write_text(run("dump", "--json", "--pid", pids).check().out)
+    assert run("group", tmp_path / "a.json").check().out == live
+
+
 def test_json_and_picture(spawn, tmp_path):
     target, ranks = start(spawn, DEBIAN, N, ODD, 5)
     settle(target, ranks[0], "all_reduce")
@@ -109,6 +121,25 @@ def test_rounds(spawn):
     assert re.search(r"    7 did not run between the rounds: ranks 1-7\n|    8 did not run between the rounds: ranks 0-7\n", text), text
 
 
+@pytest.mark.parametrize("several", [True, False])
+def test_exit_between_rounds(spawn, several):
+    """If a process exits, the others go on; if the last one does, the rounds before are shown."""
+    target, ranks = start(spawn, DEBIAN, 3, -1)
+    pids = ranks[1:] if several else ranks[1:2]
+    process = subprocess.Popen([str(SPYGLASS), "dump", "--group", "--pid", ",".join(map(str, pids)), "--rounds", "1000", "--every", "0.05",
+                                "--log-level", "info"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=clean_env())
+    for pid in pids:
+        for _ in range(2):
+            while b" of 1000 has been read" not in process.stderr.readline():
+                assert process.poll() is None
+        os.kill(pid, signal.SIGKILL)
+    out, err = process.communicate(timeout=WAIT)
+    assert process.returncode == 0 and b"could not be read" not in out, (out, err)
+    why = b"none of the processes" if several else b"process %d has exited" % ranks[1]
+    assert re.search(rb"Note: stopped after \d+ rounds: %s" % why, err), err
+    assert (b" 1 not seen in each round: rank 1\n" in out) == several, out
+
+
 def test_unread(spawn):
     """A process that cannot be read is counted and named; so are files."""
     target, ranks = start(spawn, DEBIAN, 3, -1)
@@ -119,6 +150,8 @@ def test_unread(spawn):
         assert result.out.startswith("2 processes\n1 could not be read: pid %d (not Python)\n" % shell.pid), result
         shown = json.loads(run("dump", "--group", "--json", "--pid", "%d,%d" % (shell.pid, ranks[0])).check(1).out)
         assert shown["unread"] == {"count": 1, "first": [{"pid": shell.pid, "reason": "not Python"}]}
+        result = run("dump", "--group", "--format", "raw", "-o", "-", "--pid", "%d,%d" % (shell.pid, ranks[0])).check(1)
+        assert "Note: 1 could not be read: pid %d (not Python).\n" % shell.pid in result.err, result
     finally:
         shell.kill()
         shell.communicate()
@@ -189,7 +222,8 @@ def test_arguments(tmp_path):
         (["group"], "group requires at least one file"), (["group", tmp_path], "is a directory"), (["group", tmp_path / "no"], "No such file"),
         (["group", "-", "-"], "standard input (-) can only be read once"), (["dump", "--pid", 1, "--rounds", "3"], "--rounds requires --group"),
         (["dump", "--pid", 1, "-o", "x.svg"], "--output requires --group"), (["dump", "--pid", 1, "--group", "--rounds", "0"], "is not a number of rounds"),
-        (["dump", "--pid", 1, "--group", "--every", "3"], "--every requires --rounds"), (["dump", "--pid", 1, "--group", "--locals"], "cannot be combined"),
+        (["dump", "--pid", 1, "--group", "--every", "3"], "--every requires --rounds"), (["dump", "--pid", 1, "--group", "--every", "unlimited"], "is not a number of seconds"),
+        (["dump", "--pid", 1, "--group", "--rounds", "2", "--every", "2e9"], "is not a number of seconds"), (["dump", "--pid", 1, "--group", "--locals"], "cannot be combined"),
         (["dump", "--pid", 1, "--group", "--json", "-o", "x.svg"], "--json and --output cannot be combined"),
     ]:
         if args == ["group", "-", "-"]:
@@ -199,6 +233,13 @@ def test_arguments(tmp_path):
         else:
             result = run(*args, cwd=tmp_path)
             assert result.status > 0 and message in result.err and not os.listdir(tmp_path), result
+
+
+def test_full_disk(tmp_path):
+    """Output that gets lost is an error."""
+    (tmp_path / "a").write_text("Process 7: python3\nThread 7 (idle)\n    f (a.py:3)\n")
+    with open("/dev/full", "w") as full:
+        assert subprocess.run([str(SPYGLASS), "group", tmp_path / "a"], stdout=full, stderr=subprocess.PIPE, env=clean_env()).returncode == 1
 
 
 def test_interrupted_rounds(spawn):

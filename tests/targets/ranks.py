@@ -1,5 +1,5 @@
 """A job of N ranks: `python ranks.py N ODD [BELOW]`. All wait in all_reduce, but for ODD, which waits in load_batch. BELOW is a rank with
-a child that has inherited its number. Prints the PIDs, then lets rank 0 go on by one call for each byte that it gets.
+a child that has inherited its number, and that a shell has started. Prints the PIDs, then lets rank 0 go on by one call for each byte that it gets.
 """
 import os
 import subprocess
@@ -33,7 +33,7 @@ def helper():
 
 def rank_main(rank, odd, below):
     if rank == below:
-        subprocess.Popen([sys.executable, __file__, "helper"], stdin=subprocess.PIPE)
+        subprocess.Popen(["sh", "-c", '"$0" "$1" helper; :', sys.executable, __file__], stdin=subprocess.PIPE)
     if rank == 0:
         starts_next()
     step(rank, odd)

@@ -3,12 +3,17 @@
  * names of members, and the files that `group` reads, whole and broken.
  */
 #include "base/err.h"
+#include "base/helper.h"
 #include "base/json_read.h"
+#include "cmd/dump_group.h"
 #include "cmd/process_rank.h"
 #include "out/format.h"
 #include "out/groups.h"
 #include "profile/group_files.h"
 #include "test.h"
+
+#include <fcntl.h>
+#include <unistd.h>
 
 #define STACK_MAX 8
 
@@ -235,7 +240,7 @@ static void test_kinds(void)
                   "MainThread of 1 rank (RANK): rank 0 (idle)\n"
                   "    a (t.py:1)\n"
                   "\n"
-                  "MainThread of 1 process below ranks: below rank 0 (idle)\n"
+                  "MainThread of 1 process below ranks: below rank 0, pid 500 (idle)\n"
                   "    a (t.py:1)\n"
                   "\n"
                   "MainThread of 1 Dask worker: w-7 (idle)\n"
@@ -264,13 +269,77 @@ static void test_hosts(void)
                   "    a (t.py:1)\n");
 }
 
+/* Containers that have the host's name have the same PIDs. */
+static void test_containers(void)
+{
+    struct groups *g = groups_new();
+
+    for (int i = 0; i < 4; i++) {
+        struct group_member m = {.host = "n0", .pid = 1, .rank = i, .rank_variable = "RANK"};
+
+        add(g, m, NULL, 1, i == 2 ? "load:1" : "a:1");
+        m.pid = 7;
+        m.parent = 1;
+        add(g, m, NULL, 7, "w:1");
+    }
+    check_text(g, "8 processes\n"
+                  "rank 2 is elsewhere: in load (t.py:1)\n"
+                  "3 others are in a (t.py:1)\n"
+                  "\n"
+                  "MainThread of 4 ranks (RANK): ranks 0-3 (idle)\n"
+                  "    3: ranks 0-1,3 (idle)\n"
+                  "        a (t.py:1)\n"
+                  "    1: rank 2 (idle)\n"
+                  "        load (t.py:1)\n"
+                  "\n"
+                  "MainThread of 4 processes below ranks: below ranks 0-3, pids 7, 7, 7, 7 (idle)\n"
+                  "    w (t.py:1)\n");
+}
+
+/* LOCAL_RANK is the same on each machine. */
+static void test_local_ranks(void)
+{
+    struct groups *g = groups_new();
+
+    for (int i = 0; i < 8; i++)
+        add(g,
+            (struct group_member){
+                .host = i < 4 ? "n1" : "n2", .pid = 10 + i, .rank = i % 4, .rank_variable = "LOCAL_RANK"},
+            NULL, 10 + i, i == 6 ? "load:1" : "a:1");
+    check_text(g, "8 processes\n"
+                  "rank 2 on n2 is elsewhere: in load (t.py:1)\n"
+                  "7 others are in a (t.py:1)\n"
+                  "\n"
+                  "MainThread of 8 ranks (LOCAL_RANK): ranks 0-3 (idle)\n"
+                  "    7: ranks 0-3 (idle)\n"
+                  "        a (t.py:1)\n"
+                  "    1: rank 2 on n2 (idle)\n"
+                  "        load (t.py:1)\n");
+}
+
+/* What `dump --json` without --subprocesses says of a rank and its worker. */
+static void test_parent_pid(void)
+{
+    const char *text =
+        "[{\"pid\":5,\"os_thread_id\":5,\"hostname\":\"n\",\"rank\":3,\"rank_from\":\"RANK\",\"frames\":[]},"
+        "{\"pid\":6,\"os_thread_id\":6,\"hostname\":\"n\",\"rank\":3,\"rank_from\":\"RANK\","
+        "\"parent_pid\":5,\"frames\":[],\"process_info\":{\"pid\":6,\"parent\":{\"pid\":4}}}]";
+    struct group_file f = {.groups = groups_new(), .name = "a"};
+
+    CHECK_INT(group_file_read(&f, text, strlen(text)), 0);
+    check_text(f.groups, "2 processes\n\nMainThread of 1 rank (RANK): rank 3 (idle)\n\n"
+                         "MainThread of 1 process below ranks: below rank 3, pid 6 (idle)\n");
+}
+
 static void test_rounds(void)
 {
     struct groups *g = groups_new();
 
     for (int round = 0; round < 3; round++) {
-        if (round)
-            groups_next_round(g);
+        groups_next_round(g);
+        add_rank(g, 9, "dropped:1"); /* by a round that fails */
+        groups_drop_round(g);
+        groups_next_round(g);
         for (int i = 0; i < 6; i++)
             add_rank(g, i, i == 2 ? "load:4 main:20" : i == 4 && round == 1 ? "other:1 main:20" : "reduce:3 main:20");
     }
@@ -288,6 +357,52 @@ static void test_rounds(void)
                   "        reduce (t.py:3)\n"
                   "    1: rank 2 (idle)\n"
                   "        load (t.py:4)\n");
+}
+
+/* A thread beside the main one is named by its role. */
+static void test_side_threads(void)
+{
+    struct groups *g = groups_new();
+
+    for (int i = 0; i < 3; i++) {
+        add(g, pid_of(10 + i, 0), "MainThread", 10 + i, "a:1");
+        add(g, pid_of(10 + i, 0), "Thread-7 (mon)", 20 + i, i == 2 ? "load:1" : "b:1");
+    }
+    check_text(g, "3 processes\n"
+                  "Thread-N (mon) of pid 12 is elsewhere: in load (t.py:1)\n"
+                  "2 others are in b (t.py:1)\n"
+                  "\n"
+                  "MainThread of 3 processes: pids 10, 11, 12 (idle)\n"
+                  "    a (t.py:1)\n"
+                  "\n"
+                  "Thread-N (mon) of 3 processes: pids 10, 11, 12 (idle)\n"
+                  "    2: pids 10, 11 (idle)\n"
+                  "        b (t.py:1)\n"
+                  "    1: pid 12 (idle)\n"
+                  "        load (t.py:1)\n");
+}
+
+/* The threads of a pool are not compared, neither in text nor in JSON. */
+static void test_pool(void)
+{
+    struct groups *g = groups_new();
+    char *text;
+
+    for (int round = 0; round < 2; round++) {
+        if (round)
+            groups_next_round(g);
+        for (int i = 0; i < 9; i++)
+            add(g, pid_of(10 + i / 3, 0), "pool_1", 20 + i, i == 2 ? "work:1 run:1" : "idle:1 run:1");
+    }
+    CHECK_INT(groups_finish(g), 0);
+    text = text_of(g, false);
+    CHECK(!strstr(text, "elsewhere"));
+    free(text);
+    text = text_of(g, true);
+    CHECK(strstr(text, "\"common_frame\": null") && strstr(text, "\"rounds_elsewhere\": 0}"));
+    CHECK(!strstr(text, "\"elsewhere\": true") && !strstr(text, "\"rounds_elsewhere\": 2"));
+    free(text);
+    groups_free(g);
 }
 
 /* ---- output ---- */
@@ -404,6 +519,62 @@ static void test_deep_file(void)
     groups_free(f.groups);
 }
 
+/* Long names are cut. Too many of them end the file: they would all be equal. */
+static void test_many_names(void)
+{
+    size_t line = 4000, lines = 13000, n = 0;
+    struct group_file f = {.groups = groups_new(), .name = "a"};
+    char *text = malloc(lines * (line + 40) + 64);
+
+    n += (size_t)sprintf(text, "Process 1: x\nThread 1 (idle)\n    ");
+    memset(text + n, 'a', 3 * line);
+    n += 3 * line;
+    n += (size_t)sprintf(text + n, " (b.py:1)\n");
+    CHECK_INT(group_file_read(&f, text, n), 0);
+    CHECK_INT(strlen(f.groups->frames[0].func.name), GROUPS_TEXT_MAX);
+    for (size_t i = 0; i < lines; i++) {
+        n += (size_t)sprintf(text + n, "    %zu", i);
+        memset(text + n, 'a', line);
+        n += line;
+        n += (size_t)sprintf(text + n, " (b.py:1)\n");
+        if (i == 5)
+            CHECK_INT(group_file_read(&f, text, n), 0);
+    }
+    CHECK_INT(group_file_read(&f, text, n), ERR_BOUNDS);
+    free(text);
+    groups_free(f.groups);
+}
+
+/* ---- live processes ---- */
+
+/* A thread that there was no time for is left out; its process is only if that is all it has. */
+static void test_unread_threads(void)
+{
+    struct func unread = func_of("[not read in time]", ""), main_func = func_of("main", "/srv/t.py");
+    struct frame unread_frame = {.func = &unread}, main_frame = {.func = &main_func, .line = 3};
+    struct proc_info info = {.pid = getpid(), .command = "python3"}, other = {.pid = getppid(), .command = "python3"};
+    struct trace traces[] = {{.process = &info, .n_frames = 1, .frames = &unread_frame},
+                             {.process = &info, .os_thread_id = getpid(), .n_frames = 1, .frames = &main_frame},
+                             {.process = &other, .n_frames = 1, .frames = &unread_frame}};
+    char path[] = "/tmp/test_groups.XXXXXX", text[256] = "";
+    int fd = mkstemp(path);
+    struct options o = {.group = true, .output = path, .format = format_by_name("raw"), .rounds = 1};
+    struct dump_group *group = dump_group_new(&o);
+    struct error_text error = {0};
+
+    CHECK_INT(dump_group_add(group, traces, 2, &error), 0);
+    CHECK_INT(dump_group_add(group, traces + 2, 1, &error), 0);
+    CHECK_INT(dump_group_write(group, &o, &error), 0);
+    close(fd);
+    fd = open(path, O_RDONLY | O_CLOEXEC);
+    CHECK(read(fd, text, sizeof(text) - 1) > 0);
+    CHECK(strstr(text, "MainThread of 1 process") && strstr(text, "main (t.py:3)") && !strstr(text, "not read"));
+    close(fd);
+    unlink(path);
+    dump_group_free(group);
+    helper_end();
+}
+
 /* ---- the JSON reader ---- */
 
 static const char *json_error(const char *text)
@@ -483,12 +654,19 @@ int main(int argc, char **argv)
     TEST_RUN(test_properties);
     TEST_RUN(test_kinds);
     TEST_RUN(test_hosts);
+    TEST_RUN(test_containers);
+    TEST_RUN(test_local_ranks);
+    TEST_RUN(test_parent_pid);
     TEST_RUN(test_rounds);
+    TEST_RUN(test_side_threads);
+    TEST_RUN(test_pool);
     TEST_RUN(test_json_and_picture);
     TEST_RUN(test_files);
     TEST_RUN(test_text_equals_json);
     TEST_RUN(test_ray_file);
     TEST_RUN(test_deep_file);
+    TEST_RUN(test_many_names);
+    TEST_RUN(test_unread_threads);
     TEST_RUN(test_json_reader);
     TEST_RUN(test_ranks);
     return test_finish("test_groups");
