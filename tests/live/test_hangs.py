@@ -10,7 +10,7 @@ from processes import at_rest, task_runs, task_states
 from program import PY_SPY, run, wait_until
 from pythons import DEBIAN, NEWEST_HOST
 
-CAUSES = ["cycle2", "cycle3", "itself", "dead", "empty_queue", "full_queue", "semaphore", "condition", "join", "imports"]
+CAUSES = ["cycle2", "cycle3", "itself", "dead", "empty_queue", "full_queue", "semaphore", "condition", "join", "own_join", "imports"]
 OTHERS = ["child_reads", "full_pipe", "file_lock", "dead_peer"]
 SEEDS = 100
 RESTART_SYSCALL = 219

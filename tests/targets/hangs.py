@@ -216,6 +216,41 @@ def join():
     part(who, hang)
 
 
+OWN_JOIN = """
+import threading
+class Worker(threading.Thread):
+    def join(self, timeout=None):
+        self.results.acquire()
+        threading.Thread.join(self, timeout)
+"""
+
+
+def own_join():
+    """A join() of the program, in a file of the same name as the library's, waits for a lock that another thread may release."""
+    space = {}
+    exec(compile(OWN_JOIN, "/app/package/threading.py", "exec"), space)
+    gate, held = threading.RLock(), threading.Event()
+    worker, who = "worker-%d" % rng.randrange(100), "joiner-%d" % rng.randrange(100)
+
+    def work():
+        held.wait()
+        with gate:
+            pass
+    thread = space["Worker"](target=work, name=worker)
+    thread.daemon = True
+    thread.results = threading.Lock()
+    thread.results.acquire()
+    thread.start()
+
+    def hang():
+        with gate:
+            held.set()
+            thread.join()
+    waits[worker] = {"kind": "RLock", "owner": who, "owner_certain": True}
+    waits[who] = {"kind": "operation", "operation": "Worker.join"}
+    part(who, hang)
+
+
 MODULE = """
 import threading
 def other():
@@ -347,7 +382,7 @@ def dead_peer():
 
 
 causes = {f.__name__: f for f in (cycle2, cycle3, itself, dead, empty_queue, full_queue, semaphore, condition, join, imports,
-                                child_reads, full_pipe, full_pipes, stopped_child, file_lock, dead_peer, gil)}
+                                child_reads, full_pipe, full_pipes, stopped_child, file_lock, dead_peer, gil, own_join)}
 
 if __name__ == "__main__":
     for cause in cause_names:
