@@ -75,7 +75,26 @@ static struct sampled_thread *find_thread(struct process *p, uint64_t thread_id)
     return NULL;
 }
 
-/* A thread that runs no Python any more has no thread state, but still exists. */
+/* True if glibc's struct pthread is as we know it: that of a listed thread contains its ID. */
+static bool knows_glibc_tids(struct process *p)
+{
+    struct thread_table *t = &p->table;
+
+    for (size_t i = 0; i < p->threads.n; i++) {
+        const struct sampled_thread *th = thread_table_find(t, p->threads.items[i].tstate);
+        pid_t tid = th && th->os.tid ? threads_read_glibc_tid(&p->py, th->thread_id) : 0;
+
+        if (tid && tid == th->os.tid)
+            return true;
+        for (size_t k = 0; tid && k < t->n_tids; k++)
+            if (t->tids[k].inner == tid && t->tids[k].outer == th->os.tid)
+                return true;
+    }
+    return false;
+}
+
+/* A thread that runs no Python any more has no thread state, but still exists. The kernel clears the ID when the thread exits; if its
+ * memory has been unmapped, the target must still be readable. */
 static void set_owner(struct process *p, uint64_t ident, bool certain, struct awaited_thread *ret)
 {
     struct sampled_thread *th = find_thread(p, ident);
@@ -85,7 +104,7 @@ static void set_owner(struct process *p, uint64_t ident, bool certain, struct aw
         ret->os_thread_id = th->os.tid;
         ret->name = th->name ? th->name : th->kernel_name;
     } else {
-        ret->exited = !threads_read_glibc_tid(&p->py, ident); /* the kernel clears it when the thread exits */
+        ret->exited = !threads_read_glibc_tid(&p->py, ident) && knows_glibc_tids(p);
     }
 }
 
@@ -126,6 +145,8 @@ void lock_waits_read(struct process *p, const struct sampled_thread *th, const s
                                  .owner = t.owner,
                                  .certain = true,
                                  .owner_certain = true};
+    if (t.kind == THREAD_WAIT_SHARED_LOCK && (t.owner == th->thread_id || !find_thread(p, t.owner)))
+        t.owner = 0; /* a fork() may have copied it */
     noted->object = t.object;
     ret->object = (struct awaited_object){.kind = kinds[t.kind],
                                           .certain = t.certain,

@@ -154,6 +154,13 @@ def test_call_before_ptrace(spawn):
     assert found[0]["system_call"] == "poll" and found[0]["what"] == "waits for events", found
 
 
+def test_lock_of_multiprocessing_after_fork(spawn, python):
+    """The copy in the child names its main thread, which waits for the lock itself."""
+    child = spawn(python, "hangs.py", "forked", "1").truth["child"]
+    out = run("dump", "--pid", at_rest(child), "--no-tasks").check().out
+    assert re.search(r"\n  waits for the multiprocessing lock .*\n", out) and "held by" not in out and "eadlock" not in out, out
+
+
 def test_gil(spawn, python):
     """The waiting thread wakes up now and then to ask for the GIL, so one dump may see it awake."""
     target = spawn(python, "hangs.py", "gil", "1")
@@ -189,5 +196,8 @@ def test_flags(spawn):
         assert "waits" not in out and "eadlock" not in out, out
     for out in [run("dump", "--pid", target.pid, "--waits", program=PY_SPY).check().out, run("dump", "--pid", target.pid).check().out]:
         assert "eadlock: " in last_line(out), out
+    for flag in "--thread=*", "--include=*", "--exclude=nothing":  # a filter may hide a part of the cycle
+        out = run("dump", "--pid", target.pid, flag).check().out
+        assert "\n  waits for " in out and "eadlock" not in out, out
     for key in "waits_for", "verdict":
         assert key not in run("dump", "--pid", target.pid, "--json", program=PY_SPY).check().out

@@ -5,6 +5,7 @@ what it waits for, and for each cycle which threads it consists of. With several
 Runs on 2.7 and on every 3.x.
 """
 import fcntl
+import multiprocessing
 import os
 import random
 import signal
@@ -299,6 +300,16 @@ def child_reads():
     part(who, hang)
 
 
+def forked():
+    """A child waits for a lock of multiprocessing that its parent holds."""
+    lock = multiprocessing.Lock()
+    lock.acquire()
+    child = os.fork()
+    if not child:
+        lock.acquire()
+    truths["child"] = child
+
+
 def full_pipe():
     """The child does not read what it is sent."""
     sleeper = child("import sys, time; print('ready'); sys.stdout.flush(); time.sleep(100000)")
@@ -382,7 +393,7 @@ def dead_peer():
 
 
 causes = {f.__name__: f for f in (cycle2, cycle3, itself, dead, empty_queue, full_queue, semaphore, condition, join, imports,
-                                child_reads, full_pipe, full_pipes, stopped_child, file_lock, dead_peer, gil, own_join)}
+                                child_reads, full_pipe, full_pipes, stopped_child, file_lock, dead_peer, gil, own_join, forked)}
 
 if __name__ == "__main__":
     for cause in cause_names:
