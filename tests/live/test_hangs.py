@@ -74,6 +74,10 @@ def test_one_cause(spawn, python, cause):
     check(spawn(python, "hangs.py", cause, "2"))
 
 
+def test_many_waiters(spawn):
+    check(spawn(NEWEST_HOST, "hangs.py", "crowd", "1"))
+
+
 @pytest.mark.full
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_seeds(spawn, python, seed):

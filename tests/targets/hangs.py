@@ -252,6 +252,33 @@ def own_join():
     part(who, hang)
 
 
+def crowd():
+    """Many wait for one lock, beside a thread with many frames that use acquire()."""
+    lock, gate, never, held = threading.Lock(), threading.Lock(), threading.Event(), threading.Event()
+    holder = "holder-%d" % rng.randrange(100)
+
+    def hold():
+        lock.acquire()
+        held.set()
+        never.wait()
+
+    def busy(left):
+        if left:
+            busy(left - 1)
+        else:
+            gate.acquire()
+            never.wait()
+
+    def come():
+        held.wait()
+        lock.acquire()
+    part(holder, hold)
+    part("busy", lambda: busy(600))
+    for i in range(120):
+        waits["crowd-%d" % i] = {"kind": "Lock", "owner": holder, "owner_certain": False}
+        part("crowd-%d" % i, come)
+
+
 MODULE = """
 import threading
 def other():
@@ -393,7 +420,8 @@ def dead_peer():
 
 
 causes = {f.__name__: f for f in (cycle2, cycle3, itself, dead, empty_queue, full_queue, semaphore, condition, join, imports,
-                                child_reads, full_pipe, full_pipes, stopped_child, file_lock, dead_peer, gil, own_join, forked)}
+                                child_reads, full_pipe, full_pipes, stopped_child, file_lock, dead_peer, gil, own_join, forked,
+                                crowd)}
 
 if __name__ == "__main__":
     for cause in cause_names:
