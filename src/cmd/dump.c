@@ -55,12 +55,15 @@ struct traces {
     char hostname[HOST_NAME_MAX + 1]; /* for JSON; "": not wanted */
 };
 
-/* The tasks of threads that a filter leaves out would be misleading. */
+/* What threads that a filter leaves out wait for, and their tasks, would be misleading. */
+static bool shows_all_threads(const struct options *o)
+{
+    return !o->filter.include.n && !o->filter.exclude.n && !o->filter.thread.n;
+}
+
 static bool tasks_wanted(const struct options *o)
 {
-    bool all_threads = !o->filter.include.n && !o->filter.exclude.n && !o->filter.thread.n;
-
-    return o->tasks || (!o->no_tasks && !o->as_py_spy && !o->group && all_threads);
+    return o->tasks || (!o->no_tasks && !o->as_py_spy && !o->group && shows_all_threads(o));
 }
 
 static bool waits_wanted(const struct options *o)
@@ -384,7 +387,7 @@ static int write_process(const struct proc_info *info, const struct traces *trac
 
 static struct dump_options text_options(const struct options *o)
 {
-    return (struct dump_options){.verdict = waits_wanted(o) && !o->core,
+    return (struct dump_options){.verdict = waits_wanted(o) && !o->core && shows_all_threads(o),
                                  .several = !o->core && args_choose_several(o),
                                  .full_filenames = o->full_filenames,
                                  .as_py_spy = o->as_py_spy,

@@ -127,6 +127,8 @@ static const char *state_text(enum trace_state state)
         return "waits for a child process";
     case TRACE_STOPPED:
         return "is stopped";
+    case TRACE_RUNNING: /* in a function of a library that waits for a GPU or for other ranks */
+        return "spins";
     default:
         return "waits in the kernel";
     }

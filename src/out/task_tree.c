@@ -18,28 +18,43 @@ struct walk {
     uint32_t *order, *low, *stack, *path, *next; /* of Tarjan's algorithm */
     uint32_t *cycle_of;                          /* the cycle that a task is in, by its first task; NOT_SEEN: none */
     bool *on_stack, *visited;
+    bool claims; /* find cycles that only an exception can end, instead of those that matter for the tree */
     size_t loop;
     bool no_memory;
 };
 
 /* ---- cycles ---- */
 
+/* A deadline ends any wait, and a task in the block of a nursery or TaskGroup does not wait for the tasks in it yet. */
+static size_t n_awaited(const struct walk *w, const struct async_task *task)
+{
+    const char *kind = task->wait.kind;
+
+    if (!w->claims)
+        return task->n_awaits;
+    if (task->has_deadline || task->is_cancelled || !kind || (strcmp(kind, "task") != 0 && strcmp(kind, "tasks") != 0))
+        return 0;
+    return task->n_awaits - task->n_in_groups;
+}
+
 /* What a task depends on: the tasks that it awaits, and the one that holds the lock that it waits for. If several tasks hold it, each of
  * them can release it, so that there is no deadlock yet. */
-static size_t n_needs(const struct async_task *task)
+static size_t n_needs(const struct walk *w, const struct async_task *task)
 {
-    return task->n_awaits + (task->wait.n_held_by == 1);
+    bool may_end = w->claims && (task->has_deadline || task->is_cancelled);
+
+    return n_awaited(w, task) + (task->wait.n_held_by == 1 && !may_end);
 }
 
-static uint32_t need(const struct async_task *task, size_t i)
+static uint32_t need(const struct walk *w, const struct async_task *task, size_t i)
 {
-    return i < task->n_awaits ? task->awaits[i] : task->wait.held_by[0];
+    return i < n_awaited(w, task) ? task->awaits[i] : task->wait.held_by[0];
 }
 
-static bool needs(const struct async_task *task, uint32_t to)
+static bool needs(const struct walk *w, const struct async_task *task, uint32_t to)
 {
-    for (size_t i = 0; i < n_needs(task); i++)
-        if (need(task, i) == to)
+    for (size_t i = 0; i < n_needs(w, task); i++)
+        if (need(w, task, i) == to)
             return true;
     return false;
 }
@@ -62,17 +77,21 @@ static void emit_cycle(struct walk *w, uint32_t *members, size_t n)
     for (size_t i = 0; i < n; i++) {
         const struct async_task *task = &w->set->tasks[members[i]];
 
-        for (size_t k = 0; k < n_needs(task); k++) {
-            bool is_inner = w->cycle_of[need(task, k)] == members[0];
+        cycle.is_likely |= task->unsure;
+        for (size_t k = 0; k < n_needs(w, task); k++) {
+            bool is_inner = w->cycle_of[need(w, task, k)] == members[0];
 
             inner += is_inner;
-            cycle.is_likely |= is_inner && k == task->n_awaits && !task->wait.is_owner;
+            if (is_inner) /* of several tasks, one may be enough */
+                cycle.is_likely |= k == n_awaited(w, task) ? !task->wait.is_owner : n_awaited(w, task) > 1;
         }
     }
+    if (!w->claims)
+        return;
     cycle.tangled = inner > n;
     for (size_t i = 1; i < n && !cycle.tangled; i++)
         for (size_t k = i; k < n; k++)
-            if (needs(&w->set->tasks[members[i - 1]], members[k])) {
+            if (needs(w, &w->set->tasks[members[i - 1]], members[k])) {
                 uint32_t member = members[i];
 
                 members[i] = members[k];
@@ -113,8 +132,8 @@ static void find_cycles_from(struct walk *w, uint32_t root, uint32_t *count)
         uint32_t at = w->path[n_path - 1];
         const struct async_task *task = &w->set->tasks[at];
 
-        if (w->next[at] < n_needs(task)) {
-            uint32_t to = need(task, w->next[at]++);
+        if (w->next[at] < n_needs(w, task)) {
+            uint32_t to = need(w, task, w->next[at]++);
 
             if (w->order[to] == NOT_SEEN) {
                 enter(w, to, count, &n_stack);
@@ -351,6 +370,9 @@ long task_tree_walk(const struct task_set *set, const struct task_tree_visitor *
     }
     for (size_t i = 0; i < set->n; i++)
         w.keys[i] = key_of(&set->tasks[i]);
+    w.claims = true;
+    find_cycles(&w);
+    w.claims = false;
     find_cycles(&w);
     for (w.loop = 0; w.loop < set->n_loops; w.loop++)
         walk_loop(&w, &set->loops[w.loop]);

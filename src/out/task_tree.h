@@ -20,12 +20,13 @@ struct task_group {
     uint32_t one_above; /* one of them */
 };
 
-/* Tasks that await each other, or wait for a lock that another one of them holds. */
+/* Tasks that await each other, or wait for a lock that another one of them holds, and that no deadline will cancel. */
 struct task_cycle {
     const uint32_t *tasks; /* each waits for the next, and the last one for the first, unless `tangled` */
     size_t n;
-    bool tangled;   /* there is more than one way around */
-    bool is_likely; /* the locks do not say who holds them */
+    bool tangled; /* there is more than one way around */
+    bool
+        is_likely; /* a lock does not say who holds it, a task awaits several others, or one may have changed meanwhile */
 };
 
 struct task_tree_visitor {

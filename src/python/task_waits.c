@@ -388,14 +388,15 @@ static int name_callable(struct tasks *t, addr_t object)
     return 0;
 }
 
-/* The task that holds a lock, if the lock says so: those of trio and anyio do. */
-static void read_owner(struct tasks *t, addr_t lock)
+addr_t tasks_lock_owner(struct tasks *t, addr_t lock)
 {
     static const char *const names[] = {"_owner", "_owner_task"};
+    addr_t owner;
 
-    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]) && !t->wait.owner; i++)
-        if (instances_get(t->repr, lock, names[i], &t->wait.owner) < 0 || tasks_is_none(t, t->wait.owner))
-            t->wait.owner = 0;
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+        if (instances_get(t->repr, lock, names[i], &owner) == 0 && !tasks_is_none(t, owner))
+            return owner;
+    return 0;
 }
 
 /* "Queue.get": the class of the object, and the method. */
@@ -409,7 +410,7 @@ static int name_object(struct tasks *t, const struct wait_row *row)
     if (strcmp(row->kind, "thread") == 0 || strcmp(row->kind, "executor") == 0)
         return name_callable(t, t->wait.object);
     if (strcmp(row->kind, "lock") == 0)
-        read_owner(t, t->wait.object);
+        t->wait.owner = tasks_lock_owner(t, t->wait.object);
     if (strcmp(row->kind, "tasks") == 0)
         snprintf(text, sizeof(text), "%s", repr_short_name(type));
     else

@@ -111,6 +111,9 @@ int tasks_read_frames(struct tasks *t, addr_t task);
 /* True if a task is as it was when `mark` was made. */
 bool tasks_is_same(struct tasks *t, addr_t task, const struct task_mark *mark);
 
+/* The task that holds a lock of trio or anyio; 0: none, or the lock does not say. */
+addr_t tasks_lock_owner(struct tasks *t, addr_t lock);
+
 /* The thread that runs a loop: its position in `tstates`; `n` if none does. */
 size_t tasks_loop_thread(struct tasks *t, addr_t loop, const addr_t *tstates, const uint64_t *thread_ids, size_t n);
 

@@ -171,6 +171,39 @@ static const struct wait_row *outermost_row(struct repr *v, const struct py_fram
     return row;
 }
 
+/* True if this is what the thread releases or sets when it ends: up to 3.12 a lock, later an event in what its handle points to. */
+static bool is_end_of(struct repr *v, addr_t thread, addr_t lock, addr_t parked)
+{
+    addr_t found;
+
+    if (lock && attribute(v, thread, "_tstate_lock", &found) == 0)
+        return found == lock;
+    return parked &&
+           (attribute(v, thread, "_handle", &found) == 0 || attribute(v, thread, "_os_thread_handle", &found) == 0) &&
+           repr_word(v, found + HANDLE, &found) == 0 && found && parked >= found && parked - found < HANDLE_SIZE;
+}
+
+/* A program may have a join() of its own in a file of this name. On 2.7, Thread.join waits for a Condition of the thread. */
+static bool waits_for_end(struct repr *v, addr_t thread, addr_t inner, addr_t lock, addr_t futex)
+{
+    addr_t block;
+
+    if (!thread)
+        return false;
+    if (v->py.major == 2)
+        return attribute(v, thread, "_Thread__block", &block) == 0 && block && block == inner;
+    return is_end_of(v, thread, lock, lock_object_parked(v, futex));
+}
+
+/* The same for an RLock that is written in Python, around a lock. */
+static bool is_block_of(struct repr *v, addr_t rlock, addr_t lock)
+{
+    addr_t block;
+
+    return rlock && lock && attribute(v, rlock, v->py.major == 2 ? "_RLock__block" : "_block", &block) == 0 &&
+           block == lock;
+}
+
 static int read_import(struct repr *v, addr_t self, struct thread_wait *ret)
 {
     addr_t name;
@@ -183,16 +216,39 @@ static int read_import(struct repr *v, addr_t self, struct thread_wait *ret)
                                                                                                            : 0;
 }
 
-static int read_row(struct repr *v, const struct py_frame *frames, const struct code *const *codes, size_t n,
-                    const struct wait_row *row, addr_t self, struct thread_wait *ret)
+static int read_lock(struct repr *v, addr_t lock, enum lock_type type, struct thread_wait *ret)
 {
+    static const enum thread_wait_kind kinds[] = {[LOCK_PLAIN] = THREAD_WAIT_LOCK,
+                                                  [LOCK_REENTRANT] = THREAD_WAIT_RLOCK,
+                                                  [LOCK_SHARED] = THREAD_WAIT_SHARED_LOCK,
+                                                  [LOCK_QUEUE] = THREAD_WAIT_OPERATION};
+
+    if (type == LOCK_NONE)
+        return 0;
+    ret->kind = kinds[type];
+    ret->object = lock;
+    ret->owner = lock_object_owner(v, lock, type);
+    ret->certain = true;
+    ret->owner_certain = type == LOCK_REENTRANT; /* fork() copies what a lock of multiprocessing says */
+    if (type == LOCK_QUEUE && !(ret->operation = intern_str(v->py.names, "SimpleQueue.get")))
+        return ERR_NOMEM;
+    return 0;
+}
+
+static int read_row(struct repr *v, const struct py_frame *frames, const struct code *const *codes, size_t n,
+                    const struct wait_row *row, addr_t self, addr_t futex, struct thread_wait *ret)
+{
+    addr_t lock = ret->object, inner = self;
     size_t at = 0;
+    bool ends;
 
     ret->n_frames = 1;
     switch (row->kind) {
     case ROW_IMPORT:
         return self ? read_import(v, self, ret) : 0;
     case ROW_RLOCK:
+        if (!is_block_of(v, self, lock))
+            return read_lock(v, lock, lock ? LOCK_PLAIN : LOCK_NONE, ret);
         ret->kind = THREAD_WAIT_RLOCK;
         ret->object = self;
         ret->owner = ident_of(v, self, v->py.major == 2 ? "_RLock__owner" : "_owner");
@@ -210,28 +266,12 @@ static int read_row(struct repr *v, const struct py_frame *frames, const struct 
     row = outermost_row(v, frames, codes, n, row, &self, &at);
     ret->n_frames = at + 1;
     ret->object = self;
-    ret->kind = row->kind == ROW_JOIN ? THREAD_WAIT_THREAD : THREAD_WAIT_OPERATION;
+    ends = row->kind == ROW_JOIN && waits_for_end(v, self, inner, lock, futex);
+    ret->kind = ends ? THREAD_WAIT_THREAD : THREAD_WAIT_OPERATION;
     ret->certain = ret->owner_certain = true;
-    if (row->kind == ROW_JOIN)
-        ret->owner = self ? ident_of(v, self, v->py.major == 2 ? "_Thread__ident" : "_ident") : 0;
+    if (ends)
+        ret->owner = ident_of(v, self, v->py.major == 2 ? "_Thread__ident" : "_ident");
     return name_operation(v, row, self, &ret->operation);
-}
-
-static int read_lock(struct repr *v, addr_t lock, enum lock_type type, struct thread_wait *ret)
-{
-    static const enum thread_wait_kind kinds[] = {[LOCK_PLAIN] = THREAD_WAIT_LOCK,
-                                                  [LOCK_REENTRANT] = THREAD_WAIT_RLOCK,
-                                                  [LOCK_SHARED] = THREAD_WAIT_SHARED_LOCK,
-                                                  [LOCK_QUEUE] = THREAD_WAIT_OPERATION};
-
-    ret->kind = kinds[type];
-    ret->object = lock;
-    ret->owner = lock_object_owner(v, lock, type);
-    ret->certain = true;
-    ret->owner_certain = type == LOCK_REENTRANT; /* fork() copies what a lock of multiprocessing says */
-    if (type == LOCK_QUEUE && !(ret->operation = intern_str(v->py.names, "SimpleQueue.get")))
-        return ERR_NOMEM;
-    return 0;
 }
 
 /* Which of the innermost frames can be the one that sleeps, and not in a lock of its own. */
@@ -273,8 +313,8 @@ int thread_wait_read(struct repr *v, const struct py_frame *frames, const struct
         row = row_of(v, &frames[0], codes[0], &self);
     ret->object = type == LOCK_PLAIN ? lock : 0;
     if (row && may_wait_itself(row, type))
-        return read_row(v, frames, codes, n, row, self, ret);
-    return type != LOCK_NONE ? read_lock(v, lock, type, ret) : 0;
+        return read_row(v, frames, codes, n, row, self, futex, ret);
+    return read_lock(v, lock, type, ret);
 }
 
 uint64_t thread_wait_owner(struct repr *v, enum thread_wait_kind kind, addr_t object)
@@ -402,21 +442,11 @@ struct by_lock {
     uint64_t ident;
 };
 
-/* Up to 3.12 a Thread has a lock that is released when it ends; later, an event in what its handle points to. */
 static bool visit_thread(const struct python *py, addr_t key, addr_t thread, void *arg)
 {
     struct by_lock *b = arg;
-    addr_t handle, lock;
-    bool found = false;
 
-    if (b->lock && objects_attr_get(py, thread, "_tstate_lock", &lock) == 0)
-        found = lock == b->lock;
-    else if (b->parked &&
-             (objects_attr_get(py, thread, "_handle", &handle) == 0 ||
-              objects_attr_get(py, thread, "_os_thread_handle", &handle) == 0) &&
-             repr_word(b->v, handle + HANDLE, &handle) == 0)
-        found = b->parked >= handle && b->parked - handle < HANDLE_SIZE;
-    return !found || objects_int_read(py, key, &b->ident) < 0;
+    return !is_end_of(b->v, thread, b->lock, b->parked) || objects_int_read(py, key, &b->ident) < 0;
 }
 
 uint64_t thread_wait_ending(struct repr *v, addr_t active, addr_t futex, addr_t lock)

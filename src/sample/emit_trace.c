@@ -294,7 +294,7 @@ static void add_library_wait(struct process *p, struct trace *trace)
         return;
     if (!trace->wait)
         p->wait = (struct wait_reason){.state = TRACE_RUNNING};
-    if (p->wait.object.owner.known)
+    if (library_wait_is_weaker(&p->wait.object))
         return;
     p->wait.object = object;
     trace->wait = &p->wait;
@@ -419,7 +419,7 @@ int emit_stack(struct process *p, struct sampled_thread *th, bool active, proces
         return ERR_NOMEM;
     if (p->stack.awaiters.kept && add_awaiters(p, &trace) < 0)
         return ERR_NOMEM;
-    if (p->sampler->options.waits)
+    if (p->sampler->options.waits && !p->core)
         add_library_wait(p, &trace);
     return emit(p, th, &trace, &parts, sink, arg);
 }

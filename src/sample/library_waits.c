@@ -94,6 +94,14 @@ static bool is_row(const struct func *func, const struct library_row *row)
     return has_name(name, row->name) && (!row->file || is_in_file(func->filename, row->file));
 }
 
+bool library_wait_is_weaker(const struct awaited_object *object)
+{
+    return object->owner.known ||
+           (object->certain &&
+            (object->kind == AWAITED_LOCK || object->kind == AWAITED_RLOCK || object->kind == AWAITED_IMPORT_LOCK ||
+             object->kind == AWAITED_SHARED_LOCK || object->kind == AWAITED_THREAD));
+}
+
 /* The outermost collective counts, since it is what the program called; one that waits for its GPU is a collective. */
 bool library_wait_find(const struct frame *frames, size_t n, struct awaited_object *ret)
 {

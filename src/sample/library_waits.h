@@ -10,4 +10,7 @@
  * --native. Fills `kind` and `operation`. False if there is none. */
 bool library_wait_find(const struct frame *frames, size_t n, struct awaited_object *ret);
 
+/* True if what is known of a wait without names of functions tells more: a lock or a thread. */
+bool library_wait_is_weaker(const struct awaited_object *object);
+
 #endif

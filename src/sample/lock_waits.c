@@ -6,6 +6,8 @@
 
 #include "base/deadline.h"
 #include "base/grow.h"
+#include "base/hash.h"
+#include "base/hash_table.h"
 #include "python/lock_objects.h"
 #include "python/thread_waits.h"
 #include "sample/process_private.h"
@@ -16,12 +18,19 @@
 #define FRAMES_MAX 262144 /* noted, of all threads */
 #define WITH_MAX   16     /* `with` blocks of one frame */
 #define HELD_MAX   65536
-#define LOOKS_MAX  16384 /* at frames that use `acquire` */
+#define LOOKS_MAX  65536 /* at frames, to find those that use `acquire`, and then those that know a lock */
+#define AT_ONCE    64    /* frames or locks, before the cache of the target's memory is emptied */
 
 /* A lock, and a thread that is in a `with` block of it. */
 struct held_lock {
     addr_t lock;
     size_t thread; /* position in lock_waits.threads */
+};
+
+/* What was found out about a lock, for the next thread that waits for it. */
+struct known_holder {
+    addr_t lock;
+    size_t thread; /* or HOLDER_NONE */
 };
 
 struct held_locks {
@@ -31,6 +40,10 @@ struct held_locks {
     size_t n_acquires, cap_acquires;
     bool has_acquires;
     size_t looks;
+    bool cut, acquires_cut; /* not everything was seen, so there may be other holders */
+    struct known_holder *known;
+    size_t n_known, cap_known;
+    struct hash_table known_by_lock;
 };
 
 static bool ends_with(const char *text, const char *end)
@@ -59,8 +72,8 @@ int lock_waits_note(struct process *p, const struct sampled_thread *th)
     if (grow_array((void **)&w->threads, &w->cap, w->n + 1, sizeof(*w->threads)) < 0 ||
         grow_array((void **)&w->frames, &w->cap_frames, w->n_frames + n + 1, sizeof(*w->frames)) < 0)
         return ERR_NOMEM;
-    w->threads[w->n++] =
-        (struct noted_thread){.tstate = th->tstate, .thread_id = th->thread_id, .first = w->n_frames, .n = n};
+    w->threads[w->n++] = (struct noted_thread){
+        .tstate = th->tstate, .thread_id = th->thread_id, .first = w->n_frames, .n = n, .is_cut = n < frames->n};
     for (size_t i = 0; i < n; i++)
         w->frames[w->n_frames++] = (struct noted_frame){
             .frame = frames->items[i], .is_threading = ends_with(p->stack.codes[i]->filename, "/threading.py")};
@@ -75,7 +88,26 @@ static struct sampled_thread *find_thread(struct process *p, uint64_t thread_id)
     return NULL;
 }
 
-/* A thread that runs no Python any more has no thread state, but still exists. */
+/* True if glibc's struct pthread is as we know it: that of a listed thread contains its ID. */
+static bool knows_glibc_tids(struct process *p)
+{
+    struct thread_table *t = &p->table;
+
+    for (size_t i = 0; i < p->threads.n; i++) {
+        const struct sampled_thread *th = thread_table_find(t, p->threads.items[i].tstate);
+        pid_t tid = th && th->os.tid ? threads_read_glibc_tid(&p->py, th->thread_id) : 0;
+
+        if (tid && tid == th->os.tid)
+            return true;
+        for (size_t k = 0; tid && k < t->n_tids; k++)
+            if (t->tids[k].inner == tid && t->tids[k].outer == th->os.tid)
+                return true;
+    }
+    return false;
+}
+
+/* A thread that runs no Python any more has no thread state, but still exists. The kernel clears the ID when the thread exits; if its
+ * memory has been unmapped, the target must still be readable. */
 static void set_owner(struct process *p, uint64_t ident, bool certain, struct awaited_thread *ret)
 {
     struct sampled_thread *th = find_thread(p, ident);
@@ -85,7 +117,7 @@ static void set_owner(struct process *p, uint64_t ident, bool certain, struct aw
         ret->os_thread_id = th->os.tid;
         ret->name = th->name ? th->name : th->kernel_name;
     } else {
-        ret->exited = !threads_read_glibc_tid(&p->py, ident); /* the kernel clears it when the thread exits */
+        ret->exited = !threads_read_glibc_tid(&p->py, ident) && knows_glibc_tids(p);
     }
 }
 
@@ -126,6 +158,8 @@ void lock_waits_read(struct process *p, const struct sampled_thread *th, const s
                                  .owner = t.owner,
                                  .certain = true,
                                  .owner_certain = true};
+    if (t.kind == THREAD_WAIT_SHARED_LOCK && (t.owner == th->thread_id || !find_thread(p, t.owner)))
+        t.owner = 0; /* a fork() may have copied it */
     noted->object = t.object;
     ret->object = (struct awaited_object){.kind = kinds[t.kind],
                                           .certain = t.certain,
@@ -153,13 +187,17 @@ static int add_held(struct process *p, struct held_locks *h, size_t thread, cons
     addr_t objects[WITH_MAX];
     size_t n = is_same_frame(p, frame) ? lock_objects_in_with(v, frame, objects, WITH_MAX) : 0;
 
-    for (size_t i = 0; i < n && h->n < HELD_MAX; i++) {
+    for (size_t i = 0; i < n; i++) {
         enum lock_type type = lock_object_type(v, objects[i]);
         addr_t lock = type == LOCK_NONE ? thread_wait_lock_of(v, objects[i]) : objects[i];
 
         if (!lock || lock == p->locks.threads[thread].released ||
             (type == LOCK_NONE && lock_object_type(v, lock) != LOCK_PLAIN))
             continue;
+        if (h->n == HELD_MAX) {
+            h->cut = true;
+            return 0;
+        }
         if (grow_array((void **)&h->items, &h->cap, h->n + 1, sizeof(*h->items)) < 0)
             return ERR_NOMEM;
         h->items[h->n++] = (struct held_lock){.lock = lock, .thread = thread};
@@ -167,16 +205,22 @@ static int add_held(struct process *p, struct held_locks *h, size_t thread, cons
     return 0;
 }
 
+static bool is_cut(const struct process *p)
+{
+    return deadline_passed() || mem_cached_spent(p->locks.repr->mem);
+}
+
 static int find_held(struct process *p, struct held_locks *h)
 {
     const struct lock_waits *w = &p->locks;
     int r = 0;
 
-    for (size_t i = 0; i < w->n && r == 0 && !deadline_passed(); i++) {
+    for (size_t i = 0; i < w->n && r == 0 && !h->cut; i++) {
         if (!begin_repr(p))
             return ERR_NOMEM;
         for (size_t k = 0; k < w->threads[i].n && r == 0; k++)
             r = add_held(p, h, i, &w->frames[w->threads[i].first + k].frame);
+        h->cut |= is_cut(p) || w->threads[i].is_cut;
     }
     return r;
 }
@@ -203,9 +247,14 @@ static int find_acquires(struct process *p, struct held_locks *h)
     const struct lock_waits *w = &p->locks;
 
     h->has_acquires = true;
-    if (!begin_repr(p))
-        return ERR_NOMEM;
-    for (size_t i = 0; i < w->n_frames && i < LOOKS_MAX && !deadline_passed(); i++) {
+    for (size_t i = 0; i < w->n_frames; i++) {
+        if (i % AT_ONCE == 0) {
+            h->acquires_cut = i >= LOOKS_MAX || is_cut(p);
+            if (h->acquires_cut)
+                break;
+            if (!begin_repr(p))
+                return ERR_NOMEM;
+        }
         if (w->frames[i].is_threading || !is_same_frame(p, &w->frames[i].frame) ||
             !lock_frame_uses_name(p->locks.repr, &w->frames[i].frame, "acquire"))
             continue;
@@ -222,24 +271,44 @@ static size_t holder_by_acquire(struct process *p, struct held_locks *h, addr_t 
     const struct lock_waits *w = &p->locks;
     size_t found = HOLDER_NONE, thread = 0;
 
-    if (!h->has_acquires && find_acquires(p, h) < 0)
-        return HOLDER_NONE;
-    if (!begin_repr(p))
-        return HOLDER_NONE;
-    for (size_t i = 0; i < h->n_acquires; i++) {
+    if (!begin_repr(p) || (!h->has_acquires && find_acquires(p, h) < 0))
+        h->acquires_cut = true;
+    for (size_t i = 0; i < h->n_acquires && !h->acquires_cut; i++) {
         while (h->acquires[i] >= w->threads[thread].first + w->threads[thread].n)
             thread++;
         if (thread == found || w->threads[thread].object == lock || w->threads[thread].released == lock)
             continue;
-        if (h->looks++ > LOOKS_MAX)
-            return HOLDER_NONE;
+        if (h->looks++ % AT_ONCE == 0)
+            h->acquires_cut = h->looks > LOOKS_MAX || is_cut(p) || !begin_repr(p);
         if (!thread_frame_knows(p->locks.repr, &w->frames[h->acquires[i]].frame, lock))
             continue;
         if (found != HOLDER_NONE)
             return HOLDER_NONE;
         found = thread;
     }
-    return found;
+    h->acquires_cut |= is_cut(p);
+    return h->acquires_cut ? HOLDER_NONE : found;
+}
+
+/* The thread that likely holds a Lock. */
+static size_t holder_of(struct process *p, struct held_locks *h, addr_t lock)
+{
+    uint64_t hash = hash_mix(0, lock);
+    size_t step = 0, holder;
+    uint32_t at;
+
+    while ((at = hash_table_next(&h->known_by_lock, hash, &step)) != HASH_TABLE_NONE)
+        if (h->known[at].lock == lock)
+            return h->known[at].thread;
+    holder = holder_in_with(h, lock);
+    if (holder == HOLDER_NONE)
+        holder = holder_by_acquire(p, h, lock);
+    if (grow_array((void **)&h->known, &h->cap_known, h->n_known + 1, sizeof(*h->known)) < 0 ||
+        hash_table_reserve(&h->known_by_lock, h->n_known + 1) < 0)
+        return holder;
+    hash_table_add(&h->known_by_lock, hash, (uint32_t)h->n_known);
+    h->known[h->n_known++] = (struct known_holder){.lock = lock, .thread = holder};
+    return holder;
 }
 
 /* Threads that have not run since they were read: what was read of them was true at the same time. */
@@ -283,13 +352,15 @@ static void confirm(struct process *p, struct wait_reason **waits, const uint64_
  * this and confirm() owns the lock in between. */
 static void read_owners_again(struct process *p, struct wait_reason **waits, size_t n)
 {
-    bool begun = begin_repr(p);
+    bool begun = true;
 
     for (size_t i = 0; i < n; i++) {
         struct awaited_object *object = &waits[i]->object;
         enum thread_wait_kind kind = object->kind == AWAITED_RLOCK ? THREAD_WAIT_RLOCK : THREAD_WAIT_IMPORT;
         uint64_t owner;
 
+        if (i % AT_ONCE == 0)
+            begun = begin_repr(p);
         if (object->kind != AWAITED_RLOCK && object->kind != AWAITED_IMPORT_LOCK)
             continue;
         owner = begun ? thread_wait_owner(p->locks.repr, kind, object->addr) : 0;
@@ -314,13 +385,11 @@ void lock_waits_finish(struct process *p, struct wait_reason **waits, const uint
     for (size_t i = 0; i < n; i++)
         needed |= needs_holder(waits[i]);
     run_as_user_begin(p->user);
-    if (needed && find_held(p, &h) == 0) {
-        for (size_t i = 0; i < n; i++) {
+    if (needed && find_held(p, &h) == 0 && !h.cut) {
+        for (size_t i = 0; i < n && !deadline_passed(); i++) {
             if (!needs_holder(waits[i]))
                 continue;
-            holder = holder_in_with(&h, waits[i]->object.addr);
-            if (holder == HOLDER_NONE)
-                holder = holder_by_acquire(p, &h, waits[i]->object.addr);
+            holder = holder_of(p, &h, waits[i]->object.addr);
             if (holder != HOLDER_NONE)
                 set_owner(p, p->locks.threads[holder].thread_id, false, &waits[i]->object.owner);
         }
@@ -330,6 +399,8 @@ void lock_waits_finish(struct process *p, struct wait_reason **waits, const uint
     run_as_user_end(p->user);
     free(h.items);
     free(h.acquires);
+    free(h.known);
+    hash_table_free(&h.known_by_lock);
     p->locks.n = p->locks.n_frames = 0;
 }
 

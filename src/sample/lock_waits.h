@@ -18,6 +18,7 @@ struct noted_thread {
     addr_t tstate;
     uint64_t thread_id;
     size_t first, n;
+    bool is_cut;              /* it has more frames than fit in there */
     struct sched_stats stats; /* when it was asleep in its wait, if it has one */
     bool waits;
     addr_t object;   /* that it waits for; 0: none */

@@ -25,7 +25,8 @@
 #define LIST_THREADS   16 /* pause at most this many, one after the other, to read a list that keeps changing */
 #define GENTLE_TRIES   3
 #define MAX_TRIES      10
-#define CHECKS         3 /* of what has changed between slices */
+#define READ_AT_ONCE   256 /* tasks, before the cache of the target's memory is emptied */
+#define CHECKS         3   /* of what has changed between slices */
 #define NS_PER_SECOND  1e9
 
 struct task_reading {
@@ -198,11 +199,19 @@ static int list_again(struct task_reading *r, struct loop_reading *loop)
     return 0;
 }
 
+/* A lock may pass from one task to another while a third one keeps waiting for it. */
+static bool has_changed(struct task_reading *r, const struct read_task *item)
+{
+    return !tasks_is_same(r->tasks, item->addr, &item->mark) ||
+           (item->owner && tasks_lock_owner(r->tasks, item->task.wait.object) != item->owner);
+}
+
 /* Reads tasks from `*at` on, or with `check` those that have changed, until the time is up. */
 static int read_some(struct task_reading *r, const struct loop_reading *loop, bool check, bool may_take_long,
                      size_t *at, size_t *changed)
 {
     uint64_t end = clock_now_ns() + (r->p->sampler->options.recording ? SLICE_OFTEN_NS : SLICE_NS);
+    size_t from = *at;
     int error = 0;
 
     tasks_begin(r->tasks, &r->p->py, r->p->codes);
@@ -210,7 +219,11 @@ static int read_some(struct task_reading *r, const struct loop_reading *loop, bo
     for (; error == 0 && *at < loop->end; ++*at) {
         struct read_task *item = &r->items[*at];
 
-        if (!check || item->is_torn || (item->known && !tasks_is_same(r->tasks, item->addr, &item->mark))) {
+        if ((*at - from) % READ_AT_ONCE == READ_AT_ONCE - 1) { /* the cache of memory is bounded */
+            r->tasks->incomplete |= mem_cached_spent(r->tasks->repr->mem);
+            tasks_begin(r->tasks, &r->p->py, r->p->codes);
+        }
+        if (!check || item->is_torn || (item->known && has_changed(r, item))) {
             *changed += check;
             error = read_item(r, item);
             item->slice = r->slices;
@@ -222,6 +235,7 @@ static int read_some(struct task_reading *r, const struct loop_reading *loop, bo
             break;
         }
     }
+    r->tasks->incomplete |= mem_cached_spent(r->tasks->repr->mem);
     return error;
 }
 

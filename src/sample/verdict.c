@@ -36,9 +36,12 @@ static int compare_ids(const void *a, const void *b)
     return x->at < y->at ? -1 : x->at > y->at;
 }
 
+/* A lock of multiprocessing may be held by another process: fork() copies what it says of the owner. */
 static const struct awaited_thread *owner_of(const struct trace *t)
 {
-    return t->wait && t->wait->object.owner.known ? &t->wait->object.owner : NULL;
+    const struct awaited_object *object = t->wait ? &t->wait->object : NULL;
+
+    return object && object->owner.known && object->kind != AWAITED_SHARED_LOCK ? &object->owner : NULL;
 }
 
 static bool is_pipe(const struct awaited_file *f)
@@ -46,12 +49,19 @@ static bool is_pipe(const struct awaited_file *f)
     return f->kind && strcmp(f->kind, "pipe") == 0;
 }
 
+/* NOBODY if interpreters have GILs of their own: which of them a thread waits for is unknown. */
 static size_t find_gil_holder(const struct graph *g)
 {
-    for (size_t i = 0; i < g->n; i++)
-        if (g->traces[i].owns_gil)
-            return i;
-    return NOBODY;
+    size_t found = NOBODY;
+
+    for (size_t i = 0; i < g->n; i++) {
+        if (!g->traces[i].owns_gil)
+            continue;
+        if (found != NOBODY)
+            return NOBODY;
+        found = i;
+    }
+    return found;
 }
 
 static void link_threads(struct graph *g, const struct by_id *ids)

@@ -10,7 +10,7 @@ from processes import at_rest, task_runs, task_states
 from program import PY_SPY, run, wait_until
 from pythons import DEBIAN, NEWEST_HOST
 
-CAUSES = ["cycle2", "cycle3", "itself", "dead", "empty_queue", "full_queue", "semaphore", "condition", "join", "imports"]
+CAUSES = ["cycle2", "cycle3", "itself", "dead", "empty_queue", "full_queue", "semaphore", "condition", "join", "own_join", "imports"]
 OTHERS = ["child_reads", "full_pipe", "file_lock", "dead_peer"]
 SEEDS = 100
 RESTART_SYSCALL = 219
@@ -72,6 +72,10 @@ def test_all_causes(spawn, python):
 @pytest.mark.parametrize("cause", CAUSES + OTHERS)
 def test_one_cause(spawn, python, cause):
     check(spawn(python, "hangs.py", cause, "2"))
+
+
+def test_many_waiters(spawn):
+    check(spawn(NEWEST_HOST, "hangs.py", "crowd", "1"))
 
 
 @pytest.mark.full
@@ -154,6 +158,13 @@ def test_call_before_ptrace(spawn):
     assert found[0]["system_call"] == "poll" and found[0]["what"] == "waits for events", found
 
 
+def test_lock_of_multiprocessing_after_fork(spawn, python):
+    """The copy in the child names its main thread, which waits for the lock itself."""
+    child = spawn(python, "hangs.py", "forked", "1").truth["child"]
+    out = run("dump", "--pid", at_rest(child), "--no-tasks").check().out
+    assert re.search(r"\n  waits for the multiprocessing lock .*\n", out) and "held by" not in out and "eadlock" not in out, out
+
+
 def test_gil(spawn, python):
     """The waiting thread wakes up now and then to ask for the GIL, so one dump may see it awake."""
     target = spawn(python, "hangs.py", "gil", "1")
@@ -189,5 +200,8 @@ def test_flags(spawn):
         assert "waits" not in out and "eadlock" not in out, out
     for out in [run("dump", "--pid", target.pid, "--waits", program=PY_SPY).check().out, run("dump", "--pid", target.pid).check().out]:
         assert "eadlock: " in last_line(out), out
+    for flag in "--thread=*", "--include=*", "--exclude=nothing":  # a filter may hide a part of the cycle
+        out = run("dump", "--pid", target.pid, flag).check().out
+        assert "\n  waits for " in out and "eadlock" not in out, out
     for key in "waits_for", "verdict":
         assert key not in run("dump", "--pid", target.pid, "--json", program=PY_SPY).check().out

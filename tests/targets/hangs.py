@@ -5,6 +5,7 @@ what it waits for, and for each cycle which threads it consists of. With several
 Runs on 2.7 and on every 3.x.
 """
 import fcntl
+import multiprocessing
 import os
 import random
 import signal
@@ -216,6 +217,68 @@ def join():
     part(who, hang)
 
 
+OWN_JOIN = """
+import threading
+class Worker(threading.Thread):
+    def join(self, timeout=None):
+        self.results.acquire()
+        threading.Thread.join(self, timeout)
+"""
+
+
+def own_join():
+    """A join() of the program, in a file of the same name as the library's, waits for a lock that another thread may release."""
+    space = {}
+    exec(compile(OWN_JOIN, "/app/package/threading.py", "exec"), space)
+    gate, held = threading.RLock(), threading.Event()
+    worker, who = "worker-%d" % rng.randrange(100), "joiner-%d" % rng.randrange(100)
+
+    def work():
+        held.wait()
+        with gate:
+            pass
+    thread = space["Worker"](target=work, name=worker)
+    thread.daemon = True
+    thread.results = threading.Lock()
+    thread.results.acquire()
+    thread.start()
+
+    def hang():
+        with gate:
+            held.set()
+            thread.join()
+    waits[worker] = {"kind": "RLock", "owner": who, "owner_certain": True}
+    waits[who] = {"kind": "operation", "operation": "Worker.join"}
+    part(who, hang)
+
+
+def crowd():
+    """Many wait for one lock, beside a thread with many frames that use acquire()."""
+    lock, gate, never, held = threading.Lock(), threading.Lock(), threading.Event(), threading.Event()
+    holder = "holder-%d" % rng.randrange(100)
+
+    def hold():
+        lock.acquire()
+        held.set()
+        never.wait()
+
+    def busy(left):
+        if left:
+            busy(left - 1)
+        else:
+            gate.acquire()
+            never.wait()
+
+    def come():
+        held.wait()
+        lock.acquire()
+    part(holder, hold)
+    part("busy", lambda: busy(600))
+    for i in range(120):
+        waits["crowd-%d" % i] = {"kind": "Lock", "owner": holder, "owner_certain": False}
+        part("crowd-%d" % i, come)
+
+
 MODULE = """
 import threading
 def other():
@@ -262,6 +325,16 @@ def child_reads():
     others[who] = {"system_call": "wait4", "processes": [reader.pid]}
     truths["child"] = reader.pid
     part(who, hang)
+
+
+def forked():
+    """A child waits for a lock of multiprocessing that its parent holds."""
+    lock = multiprocessing.Lock()
+    lock.acquire()
+    child = os.fork()
+    if not child:
+        lock.acquire()
+    truths["child"] = child
 
 
 def full_pipe():
@@ -347,7 +420,8 @@ def dead_peer():
 
 
 causes = {f.__name__: f for f in (cycle2, cycle3, itself, dead, empty_queue, full_queue, semaphore, condition, join, imports,
-                                child_reads, full_pipe, full_pipes, stopped_child, file_lock, dead_peer, gil)}
+                                child_reads, full_pipe, full_pipes, stopped_child, file_lock, dead_peer, gil, own_join, forked,
+                                crowd)}
 
 if __name__ == "__main__":
     for cause in cause_names:

@@ -71,7 +71,7 @@ __attribute__((format(printf, 2, 3))) static void see(struct seen *s, const char
 
 static void see_cycle(const struct task_cycle *cycle, void *arg)
 {
-    see(arg, "%s", cycle->tangled ? "tangle" : "cycle");
+    see(arg, "%s%s", cycle->is_likely ? "likely " : "", cycle->tangled ? "tangle" : "cycle");
     for (size_t i = 0; i < cycle->n; i++)
         see(arg, " %zu", (size_t)cycle->tasks[i]);
     see(arg, "; ");
@@ -157,7 +157,53 @@ static void test_locks(void)
                                           .object = 0x20, .held_by = holders + 2,
                                           .n_held_by = 2, .n_waiting = 1};
     CHECK_INT(walk(w, &s), 0);
-    CHECK_STR(s.text, "cycle 0 1; 1x2@0; 1x3@0; 1x0@0; 1x1@0; ");
+    CHECK_STR(s.text, "likely cycle 0 1; 1x2@0; 1x3@0; 1x0@0; 1x1@0; ");
+    free(w);
+}
+
+/* A parent holds the lock that its child waits for: both wait for each other only if the parent waits for its child, without end. */
+static void test_claims(void)
+{
+    struct world *w = world_new(3);
+    uint32_t holder = 0;
+    struct seen s;
+
+    world_link(w, 0, 1);
+    w->tasks[1].wait = (struct task_wait){.kind = "lock",
+                                          .what = "Lock.acquire",
+                                          .object = 0x10,
+                                          .held_by = &holder,
+                                          .n_held_by = 1,
+                                          .n_waiting = 1,
+                                          .is_owner = true};
+    w->tasks[0].wait.kind = "tasks";
+    CHECK_INT(walk(w, &s), 0);
+    CHECK_STR(s.text, "cycle 0 1; 1x2@0; 1x0@0; 1x1@1; ");
+    w->tasks[1].unsure = true; /* the lock may have passed on */
+    walk(w, &s);
+    CHECK(strncmp(s.text, "likely cycle 0 1; ", 18) == 0);
+    w->tasks[1].unsure = false;
+    world_link(w, 0, 2); /* which may be the one that is enough, or fail */
+    w->tasks[0].wait.kind = "tasks";
+    walk(w, &s);
+    CHECK(strncmp(s.text, "likely cycle 0 1; ", 18) == 0);
+    for (int i = 0; i < 3; i++) {
+        w->tasks[i].has_deadline = true;
+        walk(w, &s);
+        CHECK((strstr(s.text, "cycle") == NULL) == (i < 2));
+        w->tasks[i].has_deadline = false;
+    }
+    w->tasks[1].is_cancelled = true;
+    walk(w, &s);
+    CHECK(!strstr(s.text, "cycle"));
+    w->tasks[1].is_cancelled = false;
+    w->tasks[0].wait.kind = "sleep"; /* in the block of a nursery */
+    CHECK_INT(walk(w, &s), 0);
+    CHECK(!strstr(s.text, "cycle") && s.n_tasks == 3);
+    w->tasks[0].wait.kind = "tasks"; /* of another group */
+    w->tasks[0].n_in_groups = 2;
+    CHECK_INT(walk(w, &s), 0);
+    CHECK(!strstr(s.text, "cycle") && s.n_tasks == 3);
     free(w);
 }
 
@@ -225,6 +271,7 @@ int main(int argc, char **argv)
     TEST_RUN(test_folding);
     TEST_RUN(test_cycles);
     TEST_RUN(test_locks);
+    TEST_RUN(test_claims);
     TEST_RUN(test_chain);
     TEST_RUN(test_text);
     return test_finish("test_task_tree");

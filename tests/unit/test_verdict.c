@@ -227,6 +227,40 @@ static void test_gil_and_lock(void)
     free(w);
 }
 
+/* Which of several GILs the others wait for is unknown. */
+static void test_gils(void)
+{
+    struct world *w = world_new(3);
+
+    for (size_t i = 0; i < 3; i++) {
+        w->traces[i].wait = NULL;
+        w->traces[i].waits_for_gil = i == 2;
+        w->traces[i].owns_gil = i < 2;
+    }
+    check_text(w, "");
+    w->traces[0].owns_gil = false;
+    check_text(w, "1 thread waits for the GIL, held by t1 in work (a.py:7).");
+    free(w);
+}
+
+/* After a fork(), a lock of multiprocessing names a thread that does not hold it. */
+static void test_shared_lock(void)
+{
+    struct world *w = world_new(2);
+    struct verdict v;
+
+    link_to(w, 0, 0, false);
+    w->waits[0].object.kind = AWAITED_SHARED_LOCK;
+    CHECK(verdict_find(w->traces, 2, &v) == 0 && v.kind == VERDICT_WAITS && v.n == 1);
+    link_to(w, 0, 1, false);
+    link_to(w, 1, 0, true);
+    w->waits[0].object.kind = AWAITED_SHARED_LOCK;
+    CHECK(verdict_find(w->traces, 2, &v) == 0 && v.kind == VERDICT_WAITS && v.n == 1);
+    w->waits[0].object.owner.exited = true;
+    CHECK(verdict_find(w->traces, 2, &v) == 0 && v.kind == VERDICT_WAITS && v.n == 1);
+    free(w);
+}
+
 static void test_child(void)
 {
     struct world *w = world_new(1);
@@ -401,6 +435,36 @@ static void test_libraries(void)
     }
 }
 
+/* A proven lock or thread tells more than the name of a function. */
+static void test_weaker(void)
+{
+    for (int kind = AWAITED_UNKNOWN; kind < AWAITED_KINDS; kind++) {
+        struct awaited_object object = {.kind = (enum awaited_kind)kind, .certain = true};
+
+        CHECK(library_wait_is_weaker(&object) == (kind != AWAITED_UNKNOWN && kind < AWAITED_OPERATION));
+        object.certain = false;
+        CHECK(!library_wait_is_weaker(&object));
+        object.owner.known = true;
+        CHECK(library_wait_is_weaker(&object));
+    }
+}
+
+/* A thread that waits for a GPU without sleeping does not wait in the kernel. */
+static void test_spins(void)
+{
+    struct world *w = world_new(1);
+    char *text = NULL;
+    size_t len = 0;
+    FILE *out = open_memstream(&text, &len);
+
+    w->waits[0] = (struct wait_reason){.state = TRACE_RUNNING, .object = {.kind = AWAITED_GPU, .certain = true}};
+    dump_json(w->traces, 1, NULL, 0, &(struct dump_options){0}, out);
+    fclose(out);
+    CHECK(strstr(text, "\"what\": \"spins\""));
+    free(text);
+    free(w);
+}
+
 int main(int argc, char **argv)
 {
     test_start(argc, argv);
@@ -413,10 +477,14 @@ int main(int argc, char **argv)
     TEST_RUN(test_gil);
     TEST_RUN(test_garbage);
     TEST_RUN(test_gil_and_lock);
+    TEST_RUN(test_gils);
+    TEST_RUN(test_shared_lock);
     TEST_RUN(test_child);
     TEST_RUN(test_full_pipes);
     TEST_RUN(test_stopped);
     TEST_RUN(test_no_cycle);
     TEST_RUN(test_libraries);
+    TEST_RUN(test_weaker);
+    TEST_RUN(test_spins);
     return test_finish("test_verdict");
 }
