@@ -117,8 +117,10 @@ static void put_elsewhere(struct printer *p, uint32_t common)
 
 /* ---- what changed between the rounds ---- */
 
-static void put_moved(struct printer *p, const struct group_history *all, size_t n, enum group_move move,
-                      const char *what)
+#define ALWAYS_ELSEWHERE GROUP_MOVES /* a row of put_history after those of enum group_move */
+
+/* The threads that belong into a row. */
+static void put_row(struct printer *p, const struct group_history *all, size_t n, int row, const char *what)
 {
     const struct group_thread **threads = calloc(n + 1, sizeof(*threads));
     size_t count = 0;
@@ -128,7 +130,7 @@ static void put_moved(struct printer *p, const struct group_history *all, size_t
         return;
     }
     for (size_t i = 0; i < n; i++)
-        if (all[i].move == move)
+        if (row == ALWAYS_ELSEWHERE ? all[i].n_elsewhere == p->g->rounds : (int)all[i].move == row)
             threads[count++] = all[i].thread;
     if (count) {
         fprintf(p->out, "    %zu %s: ", count, what);
@@ -138,33 +140,13 @@ static void put_moved(struct printer *p, const struct group_history *all, size_t
     free((void *)threads);
 }
 
-/* Those that were elsewhere in each round. */
-static void put_always_elsewhere(struct printer *p, const struct group_history *all, size_t n)
-{
-    const struct group_thread **threads = calloc(n + 1, sizeof(*threads));
-    size_t count = 0;
-
-    if (!threads) {
-        p->error = ERR_NOMEM;
-        return;
-    }
-    for (size_t i = 0; i < n; i++)
-        if (all[i].n_elsewhere == p->g->rounds)
-            threads[count++] = all[i].thread;
-    if (count) {
-        fprintf(p->out, "    %zu elsewhere in each round: ", count);
-        put_names(p, threads, count);
-        putc('\n', p->out);
-    }
-    free((void *)threads);
-}
-
 static void put_history(struct printer *p, size_t section)
 {
-    static const char *const words[GROUP_MOVES] = {[GROUP_MOVED] = "moved",
-                                                   [GROUP_SAME_STACK] = "ran, and had the same stack in each round",
-                                                   [GROUP_DID_NOT_RUN] = "did not run between the rounds",
-                                                   [GROUP_MISSED] = "not seen in each round"};
+    static const char *const words[] = {[GROUP_MOVED] = "moved",
+                                        [GROUP_SAME_STACK] = "ran, and had the same stack in each round",
+                                        [GROUP_DID_NOT_RUN] = "did not run between the rounds",
+                                        [GROUP_MISSED] = "not seen in each round",
+                                        [ALWAYS_ELSEWHERE] = "elsewhere in each round"};
     struct group_history *all;
     size_t n;
 
@@ -175,9 +157,8 @@ static void put_history(struct printer *p, size_t section)
     fprintf(p->out, "%" PRIu32 " rounds, %g s apart, ", p->g->rounds, p->o->every);
     groups_put_section(p->section, p->out);
     fputs(":\n", p->out);
-    for (int i = 0; i < GROUP_MOVES; i++)
-        put_moved(p, all, n, (enum group_move)i, words[i]);
-    put_always_elsewhere(p, all, n);
+    for (int i = 0; i <= ALWAYS_ELSEWHERE; i++)
+        put_row(p, all, n, i, words[i]);
     free(all);
 }
 

@@ -352,6 +352,20 @@ void code_set_func(const struct code *code, const void *func)
     writable_code(code)->func = func;
 }
 
+const char *code_last_name(const struct code *code)
+{
+    const char *dot = strrchr(code->name, '.');
+
+    return dot ? dot + 1 : code->name;
+}
+
+bool code_is_in(const struct code *code, const char *file)
+{
+    size_t n = strlen(code->filename), k = strlen(file);
+
+    return n >= k && strcmp(code->filename + n - k, file) == 0;
+}
+
 int code_line(const struct code *code, int64_t at)
 {
     return lines_find(&code->lines, at, code->first_line);

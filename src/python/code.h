@@ -50,6 +50,12 @@ void code_set_func(const struct code *code, const void *func);
 /* Number of code objects read so far, including addresses that were reused. */
 uint64_t code_cache_reads(const struct code_cache *cache);
 
+/* The last part of its qualified name: "get" of "Queue.get". */
+const char *code_last_name(const struct code *code);
+
+/* True if the path of its file ends with `file`: "/threading.py". */
+bool code_is_in(const struct code *code, const char *file);
+
 /* Line number at byte offset `at` of the bytecode. */
 int code_line(const struct code *code, int64_t at);
 

@@ -35,19 +35,12 @@ static const struct wait_row {
     {"eventlet/queue.py", "put", "queue", "self"},
 };
 
-static bool ends_with(const char *text, const char *end)
-{
-    size_t n = strlen(text), k = strlen(end);
-
-    return n >= k && strcmp(text + n - k, end) == 0;
-}
-
 static const struct wait_row *find_row(const struct code *code)
 {
-    const char *dot = strrchr(code->name, '.'), *name = dot ? dot + 1 : code->name;
+    const char *name = code_last_name(code);
 
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
-        if (ends_with(code->filename, rows[i].file) && (!*rows[i].function || strcmp(name, rows[i].function) == 0))
+        if (code_is_in(code, rows[i].file) && (!*rows[i].function || strcmp(name, rows[i].function) == 0))
             return &rows[i];
     return NULL;
 }

@@ -1,6 +1,7 @@
 /*
- * Finds the tasks of asyncio of an interpreter; trio.c has those of trio. Up to 3.13 they are in a WeakSet of asyncio.tasks; from 3.14 on in a linked list of each thread, and
- * in one of the interpreter for those whose thread has ended. Eager tasks that have not waited yet are in a set of their own.
+ * Finds the asyncio tasks of an interpreter; trio.c finds those of trio. Up to 3.13 they are in a WeakSet of asyncio.tasks. From
+ * 3.14 on they are in a linked list of each thread, and in one of the interpreter for those whose thread has ended. Eager tasks that
+ * have not waited yet are in a set of their own.
  */
 #include "base/err.h"
 #include "base/grow.h"

@@ -86,25 +86,10 @@ static const struct wait_row rows[] = {
 
 #define N_ROWS (sizeof(rows) / sizeof(rows[0]))
 
-/* The last part of a qualified name. */
-static const char *last_name(const char *name)
-{
-    const char *dot = strrchr(name, '.');
-
-    return dot ? dot + 1 : name;
-}
-
-static bool ends_with(const char *text, const char *end)
-{
-    size_t n = strlen(text), k = strlen(end);
-
-    return n >= k && strcmp(text + n - k, end) == 0;
-}
-
 static const struct wait_row *row_of(const struct code *code)
 {
     for (size_t i = 0; i < N_ROWS; i++)
-        if (strcmp(last_name(code->name), rows[i].function) == 0 && ends_with(code->filename, rows[i].file))
+        if (strcmp(code_last_name(code), rows[i].function) == 0 && code_is_in(code, rows[i].file))
             return &rows[i];
     return NULL;
 }
@@ -112,8 +97,8 @@ static const struct wait_row *row_of(const struct code *code)
 /* Futures that are written in Python have a frame of their own, and each wait in trio ends with two functions. */
 static bool is_last_step(const struct code *code)
 {
-    return (strcmp(last_name(code->name), "__await__") == 0 && ends_with(code->filename, "asyncio/futures.py")) ||
-           ends_with(code->filename, "trio/_core/_traps.py");
+    return (strcmp(code_last_name(code), "__await__") == 0 && code_is_in(code, "asyncio/futures.py")) ||
+           code_is_in(code, "trio/_core/_traps.py");
 }
 
 static bool is_library(const struct code *code)

@@ -61,21 +61,6 @@ static const struct wait_row {
     {"/multiprocessing/pool.py", "get", NULL, ROW_OUTER},
 };
 
-/* The last part of a qualified name. */
-static const char *last_name(const char *name)
-{
-    const char *dot = strrchr(name, '.');
-
-    return dot ? dot + 1 : name;
-}
-
-static bool ends_with(const char *text, const char *end)
-{
-    size_t n = strlen(text), k = strlen(end);
-
-    return n >= k && strcmp(text + n - k, end) == 0;
-}
-
 /* The name of an object's class, without the underscore of private ones. 2.7: also of an old-style class (classobject.h). */
 static const char *class_name(struct repr *v, addr_t object)
 {
@@ -121,10 +106,10 @@ static uint64_t ident_of(struct repr *v, addr_t object, const char *name)
 static const struct wait_row *row_of(struct repr *v, const struct py_frame *frame, const struct code *code,
                                      addr_t *ret_self)
 {
-    const char *name = last_name(code->name), *class;
+    const char *name = code_last_name(code), *class;
 
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-        if (strcmp(name, rows[i].function) != 0 || !ends_with(code->filename, rows[i].file))
+        if (strcmp(name, rows[i].function) != 0 || !code_is_in(code, rows[i].file))
             continue;
         if (locals_find(v, frame, "self", ret_self) < 0)
             *ret_self = 0;
@@ -379,7 +364,7 @@ static bool is_library(const struct code *code)
     static const char *const files[] = {"/threading.py", "/queue.py", "/Queue.py", "/multiprocessing/synchronize.py"};
 
     for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++)
-        if (ends_with(code->filename, files[i]))
+        if (code_is_in(code, files[i]))
             return true;
     return false;
 }
@@ -428,7 +413,7 @@ addr_t thread_wait_released(struct repr *v, const struct py_frame *frame, const 
 {
     addr_t self;
 
-    if (strcmp(last_name(code->name), "wait") != 0 || !ends_with(code->filename, "/threading.py") ||
+    if (strcmp(code_last_name(code), "wait") != 0 || !code_is_in(code, "/threading.py") ||
         locals_find(v, frame, "self", &self) < 0)
         return 0;
     return thread_wait_lock_of(v, self);

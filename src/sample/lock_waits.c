@@ -46,13 +46,6 @@ struct held_locks {
     struct hash_table known_by_lock;
 };
 
-static bool ends_with(const char *text, const char *end)
-{
-    size_t n = strlen(text), k = strlen(end);
-
-    return n >= k && strcmp(text + n - k, end) == 0;
-}
-
 static bool begin_repr(struct process *p)
 {
     struct repr_limits limits = {0};
@@ -75,8 +68,8 @@ int lock_waits_note(struct process *p, const struct sampled_thread *th)
     w->threads[w->n++] = (struct noted_thread){
         .tstate = th->tstate, .thread_id = th->thread_id, .first = w->n_frames, .n = n, .is_cut = n < frames->n};
     for (size_t i = 0; i < n; i++)
-        w->frames[w->n_frames++] = (struct noted_frame){
-            .frame = frames->items[i], .is_threading = ends_with(p->stack.codes[i]->filename, "/threading.py")};
+        w->frames[w->n_frames++] = (struct noted_frame){.frame = frames->items[i],
+                                                        .is_threading = code_is_in(p->stack.codes[i], "/threading.py")};
     return 0;
 }
 
